@@ -310,7 +310,8 @@ class KafkaTown:
         decisions = [one.event.id for one in records if isinstance(one.event, Decision)]
         assert set(decisions) == wanted.ids
         with closing(self.store.coordination("offers")) as coordination:
-            sums = [PartitionSums.read(one.data) for one in coordination.sent({})]
+            sent = coordination.sent(PARTITIONS, {})
+        sums = [PartitionSums.read(data) for _, data in sent.values()]
         assert [one.position for one in sorted(sums, key=lambda one: one.partition)] == ends
         snapshots = [self.journal.load(partition) for partition in range(PARTITIONS)]
         assert all(one is None or one.position <= ends[one.partition] for one in snapshots)

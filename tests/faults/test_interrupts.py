@@ -18,6 +18,7 @@ from belated.journals.sqlite.store import SQLiteStore
 from belated.service import Definition
 from belated.service.learning import learners as learners_module
 from belated.service.learning.learners import learners_of
+from tests.brokers import assign_partitions
 from tests.faults.interrupted import KINDS, InterruptedBandit, check_replay
 from tests.waiting import eventually
 
@@ -141,6 +142,7 @@ def test_a_learner_that_fails_within_a_record_saves_no_snapshot(
     """It is made again and reads that record again, whole."""
     monkeypatch.setattr(learners_module, "FAILED", 0.01)
     store = SQLiteStore(tmp_path / "offers.db")
+    assign_partitions(store, 1)
     policy = DelayedUCB(2, Bernoulli())
     definition = Definition("offers", policy, Explicit(), partitions=1, learners=kind)
     journal = store.journal("offers")

@@ -12,6 +12,7 @@ import pytest
 from belated.exceptions import OwnerFenced
 from belated.journals import Journal, Snapshot
 from belated.testing import JournalContract, ManualClock
+from tests.shelf_contract import ShelfContract
 from tests.simulator.__main__ import main
 from tests.simulator.faults import FAULTS, Faults
 from tests.simulator.planted import FOUND_BY, PLANTS, Plant
@@ -95,7 +96,7 @@ def test_the_command_prints_what_happened(
     assert "4 of 4 seeds, 0 failed, 0 s left" in capsys.readouterr().err
 
 
-class TestSimulatedJournal(JournalContract):
+class TestSimulatedJournal(JournalContract, ShelfContract):
     """The simulated journal, while nothing fails, is a journal like any other."""
 
     def open_journal(self, partitions: int, clock: ManualClock) -> SimulatedJournal:
@@ -108,11 +109,6 @@ class TestSimulatedJournal(JournalContract):
         """Another session."""
         assert isinstance(journal, SimulatedJournal)
         return SimulatedJournal(journal._store, journal._faults)
-
-    def spoil(self, journal: Journal, partition: int, piece: str) -> None:
-        """Change a byte in the store."""
-        assert isinstance(journal, SimulatedJournal)
-        journal._store._snapshots[partition].snapshot.pieces[piece] += b"!"
 
     def test_an_owner_who_was_superseded_cannot_save(self) -> None:
         """Until it acquires the partition anew."""

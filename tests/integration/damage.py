@@ -40,7 +40,7 @@ def filled(dsn: str, bandit: str, events: int = 3) -> PostgresJournal:
 
 def flip(dsn: str, column: str, where: str, *values: object) -> None:
     """One bit in the middle; the same again is the way back."""
-    table = {"event": "record", "data": "piece"}[column]
+    table = {"event": "record", "value": "cell"}[column]
     bit = f"4 * length({column})"
     flipped = f"set_bit({column}, {bit}, 1 - get_bit({column}, {bit}))"
     meddle(dsn, f"UPDATE belated.{table} SET {column} = {flipped} WHERE {where}", *values)

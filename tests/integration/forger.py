@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Any, NamedTuple, Protocol
+from contextlib import closing
+from typing import NamedTuple, Protocol
 
 import psycopg
 
 from belated.core.events import digest_of, read_event
-from belated.journals import SQLiteStore, Store
+from belated.journals import SQLiteStore, Store, open_store
+from belated.journals.bandits import find_bandit
 from belated.journals.postgres import arrivals as postgres
 from belated.journals.sqlite import rows as sqlite
 from belated.journals.store import StoredBandit
@@ -45,9 +47,7 @@ class SQLiteForger:
     def __init__(self, store: SQLiteStore, bandit: str) -> None:
         self._connection = sqlite3.connect(store.path, isolation_level=None, timeout=10)
         self._end = store.path.with_name(f"{store.path.name}.end")
-        find = "SELECT number FROM bandit WHERE name = ?"
-        found: tuple[int] = self._connection.execute(find, (bandit,)).fetchone()
-        self._number = found[0]
+        self._number = _number(store, bandit)
         self._range = tuple(sqlite.place_of(self._number + n, 0, 0) for n in (0, 1))
 
     def rows(self) -> list[Row]:
@@ -93,9 +93,7 @@ class PostgresForger:
 
     def __init__(self, dsn: str, bandit: str) -> None:
         self._connection = psycopg.connect(dsn, autocommit=True)
-        find = "SELECT number FROM belated.bandit WHERE name = %s"
-        found: Any = self._connection.execute(find, (bandit,)).fetchone()
-        self._number: int = found[0]
+        self._number = _number(open_store(dsn), bandit)
 
     def rows(self) -> list[Row]:
         """Return all records."""
@@ -131,6 +129,13 @@ class PostgresForger:
     def close(self) -> None:
         """Go."""
         self._connection.close()
+
+
+def _number(store: Store, bandit: str) -> int:
+    with closing(store.cells()) as cells:
+        _, found = find_bandit(cells, bandit)
+    assert found is not None
+    return found.number
 
 
 def forger(store: Store, address: str, bandit: str) -> Forger:

@@ -189,7 +189,9 @@ class TestInspect:
         SQLiteJournal(path, bandit="offers").close()
         assert "no bandit has used this journal yet" in said(capsys, "inspect", path)
         with sqlite3.connect(path) as connection:  # looking has stored no identity
-            assert connection.execute("SELECT identity FROM bandit").fetchall() == [(None,)]
+            find = "SELECT value FROM cell WHERE name = 'bandit/offers'"
+            ((value,),) = connection.execute(find).fetchall()
+            assert "identity" not in json.loads(value)
         connection.close()
 
     def test_shows_what_is_left_of_a_damaged_one(

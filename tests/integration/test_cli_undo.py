@@ -26,7 +26,7 @@ from tests.integration.postgres_server import PostgresServer
 
 ROWS = np.eye(2, dtype=np.float32)
 #: Of PostgreSQL, with what is stored for each decision.
-TABLES = ("record", "request", "snapshot", "piece", "base", "base_piece", "model", "sums")
+TABLES = ("record", "request", "cell")
 
 
 @pytest.fixture
@@ -302,7 +302,7 @@ def test_of_what_was_erased_no_byte_is_left(
     assert "2 events of erased decisions overwritten" in said(capsys, "erase", named, "--overwrite")
     assert "0 events" in said(capsys, "erase", named, "--overwrite")
     if address.startswith("postgresql"):
-        for table in ("record", "request", "piece"):
+        for table in ("record", "request", "cell"):
             request.getfixturevalue("postgres").execute(f"VACUUM FULL belated.{table}")
     assert not holds(files(), told[0])
     assert holds(files(), told[1])

@@ -110,7 +110,9 @@ class TestVerify:
         """It is told, and gone: the next time there is nothing wrong."""
         path = tmp_path / "offers.db"
         used_journal(path)
-        meddle_file(path, "UPDATE piece SET data = data || x'00' WHERE partition = 1")
+        meddle_file(
+            path, "UPDATE cell SET value = value || x'00' WHERE name LIKE 'snapshot-piece/%/1/%'"
+        )
         text = said(capsys, "verify", path, "--window", "6h", code=1)
         assert "partition 1 is damaged and was discarded" in text
         assert "OK" in said(capsys, "verify", path, "--window", "6h")

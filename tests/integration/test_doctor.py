@@ -222,7 +222,7 @@ def test_a_role_without_rights(examined: Examine, offers_in_postgres: str) -> No
         connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA belated TO poor")
     found = examined(offers.replace("belated@", "poor@"))
     assert found["rights"].state == "wrong"
-    assert "INSERT on bandit" in found["rights"].what
+    assert "INSERT on cell" in found["rights"].what
     assert "GRANT USAGE ON SCHEMA belated TO poor" in found["rights"].mend
     assert "GRANT INSERT ON belated.record TO poor" in found["rights"].mend
     with psycopg.connect(offers, autocommit=True) as connection:

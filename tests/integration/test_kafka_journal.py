@@ -10,7 +10,6 @@ from urllib.parse import quote
 
 import msgspec
 import numpy as np
-import psycopg
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import (
@@ -45,9 +44,10 @@ from belated.exceptions import (
 )
 from belated.journals import KafkaJournal, Snapshot
 from belated.journals.kafka.commits import pack
-from belated.testing import LogContract, ManualClock, ShelfContract
+from belated.testing import LogContract, ManualClock
 from tests.integration.kafka_journals import change, open_kafka, raw
 from tests.integration.kafka_server import KafkaCluster
+from tests.shelf_contract import ShelfContract
 
 
 class TestKafkaJournal(LogContract, ShelfContract):
@@ -72,15 +72,6 @@ class TestKafkaJournal(LogContract, ShelfContract):
         )
         journal._clock = clock
         return journal
-
-    def spoil(self, journal: KafkaJournal, partition: int, piece: str) -> None:
-        """Through a connection that knows nothing of checksums."""
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
-            connection.execute(
-                "UPDATE belated.piece SET data = data || '\\x00' "
-                "WHERE bandit = %s AND partition = %s AND name = %s",
-                (journal.number, partition, piece),
-            )
 
 
 # --- stamps, sizes, errors ----------------------------------------------------------------------

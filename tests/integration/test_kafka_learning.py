@@ -16,6 +16,7 @@ from belated.core.events import Opaque, Record
 from belated.fold.fold import Fold, same_sums
 from belated.fold.published import PublishedModel
 from belated.journals import Journal, MemoryJournal, Store, open_store
+from belated.journals.coordination import Held, renew_leases
 from belated.service import Definition
 from belated.service.learning.learners import shared_learner
 from tests.integration.kafka_server import KafkaCluster
@@ -155,8 +156,9 @@ def test_leases_are_renewed_in_the_database(store: Store, bandit: str, journal: 
     """All over one connection; one that another holds is not."""
     with closing(store.coordination(bandit)) as lead, closing(store.session()) as session:
         epoch = lead.acquire_lease("me", 1.0)
-        assert session.renew_leases({bandit: "me"}, 100.0) == {bandit: epoch}
+        assert epoch is not None
+        assert renew_leases(session.cells, {bandit: Held("me", epoch)}, 100.0) == {bandit}
         leader = lead.leader()
         assert leader is not None
         assert leader.seconds > 50.0
-        assert session.renew_leases({bandit: "another"}, 100.0) == {}
+        assert renew_leases(session.cells, {bandit: Held("another", epoch + 1)}, 100.0) == set()

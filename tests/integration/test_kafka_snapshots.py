@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,12 @@ import pytest
 from belated.core.events import Settled
 from belated.exceptions import JournalMismatch, JournalUnavailable, OwnerFenced, SnapshotWarning
 from belated.journals import KafkaJournal, Snapshot
+from belated.journals.kafka.piece_files import PieceFiles
 from belated.journals.snapshots import checksum
-from belated.testing import ManualClock, ShelfContract
+from belated.testing import ManualClock
 from tests.integration.kafka_server import KafkaCluster
 from tests.integration.object_store import object_store
+from tests.shelf_contract import ShelfContract
 
 
 class TestFiles(ShelfContract):
@@ -42,6 +44,10 @@ class TestFiles(ShelfContract):
         journal._clock = clock
         return journal
 
+    @pytest.mark.skip("pieces are no cells")
+    def test_a_snapshot_that_is_not_whole_is_discarded(self, how: str) -> None:
+        """A test of its own is below."""
+
     def spoil(self, journal: KafkaJournal, partition: int, piece: str) -> None:
         """Behind its back."""
         named = journal._known[partition][piece].hex()
@@ -66,25 +72,30 @@ def opened(kafka: KafkaCluster, dsn: str, bandit: str, place: str | None) -> Kaf
     return KafkaJournal(kafka.address, shelf=dsn, bandit=bandit, copies=1, snapshots=place)
 
 
+def files_of(journal: KafkaJournal) -> PieceFiles:
+    """The files of its snapshots."""
+    assert isinstance(journal._snapshots, PieceFiles)
+    return journal._snapshots
+
+
 def test_the_owner_saves_files_and_removes_old_ones(
     kafka: KafkaCluster, dsn: str, bandit: str, place: str
 ) -> None:
-    """One who was fenced can write files, but takes none away, and no snapshot of his counts."""
+    """One who was fenced writes none and takes none away."""
     with opened(kafka, dsn, bandit, place) as one, opened(kafka, dsn, bandit, place) as two:
         (position,) = one.append([Settled(0, 1)])
         one.acquire(0)
         one.save(Snapshot(0, position, "v1", {"block": b"long", "ledger": b"one"}))
         one.save(Snapshot(0, position, "v1", {"ledger": b"two"}, kept=frozenset({"block"})))
-        assert one._files is not None
-        assert len(one._files.names(0)) == 2
+        assert len(files_of(one).files(0)) == 2
         two.acquire(0)
         assert two.load(0) == Snapshot(0, position, "v1", {"block": b"long", "ledger": b"two"})
         with pytest.raises(OwnerFenced):
             one.save(Snapshot(0, position, "v1", {"ledger": b"three"}, kept=frozenset({"block"})))
-        assert len(one._files.names(0)) == 3
+        assert len(files_of(one).files(0)) == 2
         assert two.load(0) == Snapshot(0, position, "v1", {"block": b"long", "ledger": b"two"})
         two.save(Snapshot(0, position, "v1", {"ledger": b"four"}, kept=frozenset({"block"})))
-        assert len(one._files.names(0)) == 2
+        assert len(files_of(one).files(0)) == 2
     with pytest.raises(JournalMismatch, match="snapshots="), opened(kafka, dsn, bandit, None) as no:
         no.load(0)
 
@@ -96,8 +107,8 @@ def test_a_file_that_is_gone_is_a_snapshot_that_is_discarded(
     with opened(kafka, dsn, bandit, place) as journal:
         (position,) = journal.append([Settled(0, 1)])
         journal.save(Snapshot(0, position, "v1", {"ledger": b"one"}))
-        assert journal._files is not None
-        journal._files.sweep(0, journal._files.names(0), [])
+        for name in files_of(journal).files(0):
+            files_of(journal)._folder.remove(name)
         with pytest.warns(SnapshotWarning, match="ledger"):
             assert journal.load(0) is None
 
@@ -110,12 +121,11 @@ def test_an_owner_who_loads_while_another_saves_gets_the_later_one(
         (position,) = one.append([Settled(0, 1)])
         one.acquire(0)
         one.save(Snapshot(0, position, "v1", {"ledger": b"one"}))
-        files = two._files
-        assert files is not None
+        files = files_of(two)
         read = files.read
 
-        def late(partition: int, named: bytes) -> bytes | None:
-            if named == checksum(b"one"):
+        def late(partition: int, named: Iterable[bytes]) -> dict[bytes, bytes]:
+            if checksum(b"one") in named:
                 one.save(Snapshot(0, position, "v1", {"ledger": b"two"}))
             return read(partition, named)
 

@@ -21,7 +21,7 @@ from belated.exceptions import (
 )
 from belated.fold.fold import Fold
 from belated.fold.published import PublishedModel
-from belated.journals import Journal, MemoryJournal, Store
+from belated.journals import Journal, MemoryJournal, Store, open_store
 from belated.journals.log import AppendedAfter
 from belated.service import Definition
 from belated.service.learning import learning_service as module
@@ -29,6 +29,7 @@ from belated.service.learning.history_changes import HistoryChanges
 from belated.service.learning.learners import learning_service, shared_learner
 from belated.service.learning.learning_service import LearningService
 from belated.service.learning.shared_learner import SharedLearner
+from tests.brokers import assign_partitions
 from tests.integration.forger import Forger, forger
 
 POLICY = DelayedUCB(2, Bernoulli())
@@ -77,11 +78,11 @@ class Publications:
         self.n = -1
         publish = learner.coordination.publish
 
-        def noting(data: bytes, epoch: int) -> int:
+        def noting(data: bytes, epoch: int) -> None:
             self.noticed.append(learner.history_changes.count)
             model = PublishedModel.read(data)
             self.positions, self.n = model.positions, model.n
-            return publish(data, epoch)
+            publish(data, epoch)
 
         learner.coordination.publish = noting  # type: ignore[method-assign]
 
@@ -181,7 +182,7 @@ def test_a_tail_that_was_replaced_while_no_one_looked(
 
 @pytest.mark.parametrize("learners", ["one", "many"])
 def test_a_learner_that_starts_tells_of_records_that_were_lost_before(
-    store: Store,
+    address: str,
     bandit: str,
     journal: Journal,
     meddler: Forger,
@@ -191,6 +192,8 @@ def test_a_learner_that_starts_tells_of_records_that_were_lost_before(
 ) -> None:
     """As an error, once, and not as a snapshot that was damaged: the alert hangs on it."""
     monkeypatch.setattr(module, "SNAPSHOT", 0.0)
+    store = open_store(address)
+    assign_partitions(store, PARTITIONS)
     definition = Definition(bandit, POLICY, REWARDS, partitions=PARTITIONS)
 
     def started() -> HistoryChanges:

@@ -12,7 +12,6 @@ from belated.exceptions import (
     CorruptJournal,
     HistoryChanged,
     OwnerFenced,
-    SnapshotWarning,
 )
 from belated.journals import PostgresJournal, Snapshot
 from tests.integration.damage import filled, meddle
@@ -71,31 +70,6 @@ def test_a_missing_record_is_noticed(dsn: str, bandit: str) -> None:
         for after in (0, 2):
             with pytest.raises(CorruptJournal, match="position 3"):
                 journal.read(0, after, 10)
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "DELETE FROM belated.piece WHERE name = 'ledger' AND bandit = %s",
-        "DELETE FROM belated.piece WHERE bandit = %s",
-        "UPDATE belated.piece SET name = 'block 1' WHERE name = 'block 0' AND bandit = %s",
-        "UPDATE belated.piece SET checksum = '' WHERE name = 'block 0' AND bandit = %s",
-        "UPDATE belated.snapshot SET position = 1 WHERE bandit = %s",
-        "UPDATE belated.snapshot SET fingerprint = 'v2' WHERE bandit = %s",
-        "UPDATE belated.snapshot SET seal = '' WHERE bandit = %s",
-    ],
-)
-def test_a_snapshot_that_is_not_whole_is_discarded(dsn: str, bandit: str, statement: str) -> None:
-    """Missing, renamed or moved: none is loaded, nothing is left, and a new one can be saved."""
-    with filled(dsn, bandit) as journal:
-        journal.save(Snapshot(0, 3, "v1", {"block 0": b"00", "ledger": b"3"}))
-        meddle(dsn, statement, journal.number)
-        with pytest.warns(SnapshotWarning, match="partition 0"):
-            assert journal.load(0) is None
-        left = "SELECT count(*) FROM belated.piece WHERE bandit = %s"
-        assert meddle(dsn, left, journal.number) == [(0,)]
-        journal.save(Snapshot(0, 1, "v1", {"ledger": b"1"}))
-        assert journal.load(0) == Snapshot(0, 1, "v1", {"ledger": b"1"})
 
 
 def test_a_snapshot_of_records_that_are_gone_is_discarded(dsn: str, bandit: str) -> None:

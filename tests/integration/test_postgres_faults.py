@@ -21,6 +21,7 @@ import pytest
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
 from belated.exceptions import CorruptEvent, JournalUnavailable, SnapshotWarning
 from belated.journals import PostgresJournal
+from belated.journals.cells import cell_name
 from tests.integration.damage import flip, meddle
 from tests.integration.postgres_server import PostgresServer, StartPostgres
 from tests.integration.small_disk import SmallDisk
@@ -230,13 +231,13 @@ def test_a_snapshot_with_a_flipped_bit_is_made_anew(dsn: str, bandit: str) -> No
     with opened(dsn, bandit) as live:
         play(live, 20)
         live.decide(OFFER)
-        digest, number = live.digest, journal_of(live).number
-    with psycopg.connect(dsn) as connection:
-        query = "SELECT name FROM belated.piece WHERE bandit = %s AND length(data) > 0"
-        names = [name for (name,) in connection.execute(query, (number,))]
-    assert names
-    for name in names:
-        flip(dsn, "data", "bandit = %s AND name = %s", number, name)
+        digest = live.digest
+    prefix = cell_name("snapshot-piece", bandit, "")
+    query = "SELECT name FROM belated.cell WHERE starts_with(name, %s) AND length(value) > 0"
+    count = len(meddle(dsn, query, prefix))
+    assert count
+    for n in range(count):
+        flip(dsn, "value", "name = %s", *meddle(dsn, f"{query} ORDER BY name", prefix)[n])
         with pytest.warns(SnapshotWarning, match="partition 0"):
             again = opened(dsn, bandit)
         assert again.digest == digest

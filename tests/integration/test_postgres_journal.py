@@ -22,9 +22,10 @@ from belated.testing import JournalContract, ManualClock
 from tests.integration.damage import filled, meddle
 from tests.integration.postgres_server import StartPostgres
 from tests.integration.sharing import assert_threads_may_share
+from tests.shelf_contract import ShelfContract
 
 
-class TestPostgresJournal(JournalContract):
+class TestPostgresJournal(JournalContract, ShelfContract):
     """The contract, on a real server."""
 
     @pytest.fixture(autouse=True)
@@ -43,18 +44,6 @@ class TestPostgresJournal(JournalContract):
         again = PostgresJournal(self.dsn, bandit=journal.bandit)
         again._clock = clock
         return again
-
-    def spoil(self, journal: Journal, partition: int, piece: str) -> None:
-        """Through a connection that knows nothing of checksums."""
-        assert isinstance(journal, PostgresJournal)
-        meddle(
-            self.dsn,
-            "UPDATE belated.piece SET data = data || '\\x00' "
-            "WHERE bandit = %s AND partition = %s AND name = %s",
-            journal.number,
-            partition,
-            piece,
-        )
 
 
 # --- opening -----------------------------------------------------------------------------------

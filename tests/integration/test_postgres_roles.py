@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -13,6 +14,7 @@ from belated import Bandit, Bernoulli, DelayedUCB, Explicit
 from belated.cli.main import main
 from belated.core.events import Erased, Overwritten, Trimmed, Void
 from belated.core.ids import erased_key_of
+from belated.exceptions import JournalError
 from belated.journals import Snapshot, open_store
 from belated.journals.postgres.rights import ROLES, Role, rights_of
 from belated.service.operating.doctor import examine
@@ -94,7 +96,7 @@ def test_each_role_suffices_for_its_process(
         learner.kill()
     with psycopg.connect(server.dsn) as connection:
         (saved,) = connection.execute(
-            "SELECT count(*) FROM belated.snapshot WHERE seal IS NOT NULL"
+            "SELECT count(*) FROM belated.cell WHERE starts_with(name, 'snapshot/offers/')"
         ).fetchone() or (0,)
     assert saved == 2
 
@@ -109,12 +111,25 @@ def test_a_maintainer_can_trim_and_overwrite(server: PostgresServer) -> None:
         journal.rebase(Snapshot(0, 1, "v1", {"ledger": b"one"}), Trimmed(0, 1, 1, 1), 1)
         assert journal.drop(0, 10) == 1
         assert [one.event for one in journal.read(0, 1, 1)] == [Overwritten(erased_key_of("b"))]
-    for statement in ("DELETE FROM belated.key", "UPDATE belated.record SET position = 7"):
+    for statement in ("TRUNCATE belated.cell", "UPDATE belated.record SET position = 7"):
         with (
             psycopg.connect(address_for(server, "maintainer")) as connection,
             pytest.raises(psycopg.errors.InsufficientPrivilege),
         ):
             connection.execute(statement.encode())
+
+
+def test_only_operators_change_keys(server: PostgresServer) -> None:
+    """Whoever takes over a decider or a learner makes no key for itself."""
+    for role in ROLES:
+        with closing(open_store(address_for(server, role)).keys()) as keys:
+            given = (f"id of {role}", f"for {role}", ["*"], ["read"], None, role.encode())
+            if role == "operator":
+                assert keys.create(*given)
+                assert keys.revoke("id of operator")
+                continue
+            with pytest.raises(JournalError, match=r"security policy|may not change"):
+                keys.create(*given)
 
 
 def test_no_process_can_change_what_was_appended(server: PostgresServer) -> None:
@@ -147,7 +162,7 @@ def test_the_doctor_asks_for_what_a_process_needs_and_no_more(
     assert found["rights"].state == "ok", found["rights"]
     assert "wrong" not in {one.state for one in found.values()}, found
     for table, right in rights_of([role]):
-        if table in ("record", "piece", "key", "leader"):
+        if table in ("record", "cell"):
             with psycopg.connect(server.dsn, autocommit=True) as connection:
                 connection.execute(f"REVOKE {right} ON belated.{table} FROM belated_{role}")
                 try:
@@ -164,7 +179,7 @@ def test_a_decider_is_not_enough_to_learn(configure: Configure) -> None:
     file.write_text(file.read_text().replace("learn = false", "learn = true"), encoding="utf-8")
     found = {one.check: one for one in examine(file)}
     assert found["rights"].state == "wrong"
-    assert "GRANT UPDATE ON belated.snapshot TO belated_decider" in found["rights"].mend
+    assert "GRANT DELETE ON belated.cell TO belated_decider" in found["rights"].mend
 
 
 def test_a_program_with_a_bandit_needs_both(server: PostgresServer) -> None:

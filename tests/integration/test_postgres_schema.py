@@ -169,7 +169,7 @@ def test_a_role_without_rights_is_told_which(empty: str) -> None:
 
 def test_every_query_is_described() -> None:
     """A name, a line of what it is for, and parameters that are bound."""
-    for name in ("append", "read", "tail", "load", "save", "settings"):
+    for name in ("append", "read", "tail", "transact", "settings"):
         assert query(name)
     with pytest.raises(KeyError):
         query("no such query")

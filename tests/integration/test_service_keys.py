@@ -16,7 +16,7 @@ import pytest
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.client import Client
 from belated.exceptions import JournalError, ServiceError
-from belated.journals import KeyStore, PostgresKeyStore, Store, open_store
+from belated.journals import KeyStore, Store, open_store
 from belated.service import Definition, Service
 from belated.service.http.app import AROUND
 from belated.service.http.routes import BANDIT_ROUTES, Route
@@ -286,9 +286,9 @@ def test_a_service_need_not_be_able_to_make_keys(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(
             "CREATE ROLE doorman LOGIN; GRANT USAGE ON SCHEMA belated TO doorman;"
-            "GRANT SELECT ON belated.key, belated.migration TO doorman"
+            "GRANT SELECT ON belated.cell, belated.migration TO doorman"
         )
-        keys = PostgresKeyStore(dsn.replace("belated@", "doorman@"))
+        keys = open_store(dsn.replace("belated@", "doorman@")).keys()
         try:
             assert made.id in [one.id for one in keys.live()]
             with pytest.raises(JournalError, match="permission denied"):
@@ -315,4 +315,6 @@ def everything(address: str) -> bytes:
         path = Path(address.removeprefix("sqlite:///"))
         return b"".join(one.read_bytes() for one in path.parent.glob(f"{path.name}*"))
     with psycopg.connect(address) as connection:
-        return repr(connection.execute("SELECT * FROM belated.key").fetchall()).encode()
+        found = connection.execute("SELECT value FROM belated.cell WHERE name = 'keys'").fetchone()
+    assert found is not None
+    return bytes(found[0])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 from itertools import count
@@ -16,9 +15,10 @@ from belated.core.events import Void
 from belated.exceptions import JournalUnavailable
 from belated.journals import Journal, SpoolJournal, SQLiteJournal
 from belated.testing import JournalContract, ManualClock
+from tests.shelf_contract import ShelfContract
 
 
-class TestSpoolJournal(JournalContract):
+class TestSpoolJournal(JournalContract, ShelfContract):
     """The contract; a second opening has a spool of its own."""
 
     @pytest.fixture(autouse=True)
@@ -35,14 +35,6 @@ class TestSpoolJournal(JournalContract):
         """The same file of SQLite."""
         file = SQLiteJournal(self.path, bandit="b", clock=clock)
         return SpoolJournal(file, next(self.paths), wait=60, clock=clock)
-
-    def spoil(self, journal: Journal, partition: int, piece: str) -> None:
-        """Through a connection that knows nothing of checksums."""
-        connection = sqlite3.connect(self.path)
-        statement = "UPDATE piece SET data = data || x'00' WHERE partition = ? AND name = ?"
-        with connection:
-            connection.execute(statement, (partition, piece))
-        connection.close()
 
 
 DIE = """

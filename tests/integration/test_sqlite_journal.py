@@ -15,16 +15,16 @@ from belated.exceptions import (
     JournalMismatch,
     JournalUnavailable,
     NotAJournal,
-    SnapshotWarning,
     UnsupportedFormat,
 )
 from belated.journals import Journal, Snapshot, SQLiteJournal
 from belated.testing import JournalContract, ManualClock
 from tests.integration.damage import meddle_file
 from tests.integration.sharing import assert_threads_may_share
+from tests.shelf_contract import ShelfContract
 
 
-class TestSQLiteJournal(JournalContract):
+class TestSQLiteJournal(JournalContract, ShelfContract):
     """The contract, on files of SQLite."""
 
     @pytest.fixture(autouse=True)
@@ -39,15 +39,6 @@ class TestSQLiteJournal(JournalContract):
         """A second connection to the file."""
         assert isinstance(journal, SQLiteJournal)
         return SQLiteJournal(journal._file.path, bandit="b", clock=clock)
-
-    def spoil(self, journal: Journal, partition: int, piece: str) -> None:
-        """Through a connection that knows nothing of checksums."""
-        assert isinstance(journal, SQLiteJournal)
-        meddle_file(
-            journal._file.path,
-            "UPDATE piece SET data = data || x'00' WHERE partition = ? AND name = ?",
-            (partition, piece),
-        )
 
 
 @pytest.fixture
@@ -275,35 +266,6 @@ def test_an_event_that_is_none_is_noticed(path: Path) -> None:
             journal._insert(connection, [Record(0, 1, 5, Void("a", 1))], [b"\x02\x93"], None)
         with pytest.raises(CorruptEvent, match="partition 0, position 1"):
             journal.read(0, 0, 10)
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "DELETE FROM piece WHERE name = 'ledger'",
-        "DELETE FROM piece",
-        "UPDATE piece SET name = 'block 1' WHERE name = 'block 0'",
-        "UPDATE piece SET checksum = x'00' WHERE name = 'block 0'",
-        "UPDATE piece SET name = CAST(x'ff' AS TEXT) WHERE name = 'block 0'",
-        "UPDATE piece SET data = 7 WHERE name = 'block 0'",
-        "UPDATE snapshot SET position = 1",
-        "UPDATE snapshot SET position = 1.5",
-        "UPDATE snapshot SET fingerprint = 'v2'",
-        "UPDATE snapshot SET seal = x''",
-    ],
-)
-def test_a_snapshot_that_is_not_whole_is_discarded(path: Path, statement: str) -> None:
-    """Missing, renamed or moved: none is loaded, nothing is left, and a new one can be saved."""
-    filled(path)
-    with SQLiteJournal(path, bandit="offers") as journal:
-        journal.save(Snapshot(0, 3, "v1", {"block 0": b"00", "ledger": b"3"}))
-    meddle_file(path, statement)
-    with SQLiteJournal(path, bandit="offers") as journal:
-        with pytest.warns(SnapshotWarning, match="partition 0"):
-            assert journal.load(0) is None
-        assert meddle_file(path, "SELECT count(*) FROM piece") == [(0,)]
-        journal.save(Snapshot(0, 1, "v1", {"ledger": b"1"}))
-        assert journal.load(0) == Snapshot(0, 1, "v1", {"ledger": b"1"})
 
 
 def test_a_snapshot_of_records_that_are_gone_is_discarded(path: Path) -> None:

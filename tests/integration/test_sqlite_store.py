@@ -13,17 +13,10 @@ import pytest
 
 from belated.core.events import Reward
 from belated.exceptions import CorruptEvent
-from belated.journals import (
-    SQLiteCoordinationStore,
-    SQLiteJournal,
-    SQLiteKeyStore,
-    SQLiteStore,
-)
+from belated.journals import SQLiteJournal, SQLiteStore
 from belated.journals.sqlite.cells import SQLiteCells
 from belated.testing import (
     CellsContract,
-    CoordinationContract,
-    KeyStoreContract,
     ManualClock,
     StoreContract,
 )
@@ -56,44 +49,6 @@ class TestSQLiteCells(CellsContract):
     def reopen(self, cells: SQLiteCells, clock: ManualClock) -> SQLiteCells:
         """A second connection to the file."""
         return SQLiteCells(self.path, clock=clock)
-
-
-class TestSQLiteCoordination(CoordinationContract):
-    """The contract, on a file of SQLite."""
-
-    @pytest.fixture(autouse=True)
-    def _path(self, tmp_path: Path) -> None:
-        self.path = tmp_path / "offers.db"
-
-    def open_coordination(self, clock: ManualClock) -> SQLiteCoordinationStore:
-        """In a file of its own."""
-        store = SQLiteStore(self.path, clock=clock)
-        store.journal("offers", partitions=4).close()
-        return store.coordination("offers")
-
-    def open_journal(self, store: object, clock: ManualClock) -> SQLiteJournal:
-        """A connection of its own."""
-        return SQLiteJournal(self.path, bandit="offers", clock=clock)
-
-    def reopen(self, store: object, clock: ManualClock) -> SQLiteCoordinationStore:
-        """A second connection to the file."""
-        return SQLiteCoordinationStore(self.path, bandit="offers", clock=clock)
-
-
-class TestSQLiteKeys(KeyStoreContract):
-    """The contract, on a file of SQLite."""
-
-    @pytest.fixture(autouse=True)
-    def _path(self, tmp_path: Path) -> None:
-        self.path = tmp_path / "keys.db"
-
-    def open_keys(self, clock: ManualClock) -> SQLiteKeyStore:
-        """In a file of its own."""
-        return SQLiteStore(self.path, clock=clock).keys()
-
-    def reopen(self, store: object, clock: ManualClock) -> SQLiteKeyStore:
-        """A second connection to the file."""
-        return SQLiteKeyStore(self.path, clock=clock)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from belated.client import Client
 from belated.journals.sqlite.session import SQLiteSession
 from belated.service import Definition, Service
 from belated.service import runtime as module
+from belated.service.learning import lease
 from tests.integration.serving import served
 from tests.waiting import eventually
 
@@ -22,7 +23,7 @@ ROWS = [[1.0, 0.0], [0.0, 1.0]]
 class Fault:
     """What makes a method raise what nobody expects, while it is on."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, kind: type, name: str) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, kind: Any, name: str) -> None:
         self.on = False
         method = getattr(kind, name)
 
@@ -35,18 +36,18 @@ class Fault:
 
 
 @pytest.mark.parametrize(
-    ("name", "worker"),
+    ("kind", "name", "worker"),
     [
-        ("published", "belated models"),
-        ("glance", "belated learners"),
-        ("renew_leases", "belated lease"),
+        (SQLiteSession, "published", "belated models"),
+        (SQLiteSession, "ends", "belated learners"),
+        (lease, "renew_leases", "belated lease"),
     ],
 )
 def test_a_worker_that_stays_dead_fails_the_liveness_probe(
-    name: str, worker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: Any, name: str, worker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the reason, and a metric; requests are answered, and all is well when it works again."""
-    fault = Fault(monkeypatch, SQLiteSession, name)
+    fault = Fault(monkeypatch, kind, name)
     monkeypatch.setattr(module, "RETRY", 0.01)
     bandit = Definition("offers", DelayedUCB(2, Bernoulli()), Explicit())
     app = Service([bandit], f"sqlite:///{tmp_path}/offers.db", learn=True, lease=0.5)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
@@ -34,9 +34,9 @@ from belated.fold.rules import Facts, Verdict
 from belated.fold.table import handle_at
 from belated.fold.undone import Undone
 from belated.fold.unmatched import UnmatchedEvents
-from belated.journals import Journal, SentSums, Snapshot, arrivals
+from belated.journals import CoordinationStore, Journal, Snapshot, arrivals, coordination
 from belated.journals.log import Appended, Requests, Tail
-from belated.journals.memory.coordination import Lead, MemoryCoordinationStore
+from belated.journals.snapshots import CellShelf
 from belated.model.kernels import pages
 from belated.model.statistics import FrozenSums, RunningSums
 from belated.service.learning.learning_service import LearningService
@@ -194,17 +194,8 @@ def retention_off_by_one(patch: pytest.MonkeyPatch) -> None:
 
 def lease_off_by_one(patch: pytest.MonkeyPatch) -> None:
     """A lease is over only after its end."""
-    acquire = MemoryCoordinationStore.acquire_lease
-
-    def late(self: MemoryCoordinationStore, holder: str, seconds: float) -> int | None:
-        clock = self._clock
-        self._clock = lambda: clock() - 1
-        try:
-            return acquire(self, holder, seconds)
-        finally:
-            self._clock = clock
-
-    patch.setattr(MemoryCoordinationStore, "acquire_lease", late)
+    left = coordination._time_left
+    patch.setattr(coordination, "_time_left", lambda beat, now: left(beat, now - 1))
 
 
 def duplicate_unmatched_reward_counted(patch: pytest.MonkeyPatch) -> None:
@@ -422,11 +413,10 @@ def delivery_not_noted(patch: pytest.MonkeyPatch) -> None:
 def models_of_anyone(patch: pytest.MonkeyPatch) -> None:
     """Nobody looks whether the learner that publishes a model still leads."""
 
-    def publish(self: MemoryCoordinationStore, data: bytes, epoch: int) -> int:
-        self._lead.number, self._lead.data = self._lead.number + 1, data
-        return self._lead.number
+    def publish(self: CoordinationStore, data: bytes, epoch: int) -> None:
+        self.cells.transact({}, {self._model: data})
 
-    patch.setattr(MemoryCoordinationStore, "publish", publish)
+    patch.setattr(CoordinationStore, "publish", publish)
 
 
 def mode_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -454,22 +444,21 @@ def frozen_models_go_on(patch: pytest.MonkeyPatch) -> None:
 
 def saved_without_epoch(patch: pytest.MonkeyPatch) -> None:
     """A worker acquires a partition, and does not say so when it saves."""
-    patch.setattr(
-        SimulatedJournal, "acquire", lambda self, partition: self._reach().acquire(partition)
-    )
+    patch.setattr(CellShelf, "_epoch", lambda self, partition: None)
 
 
 def merged_by_arrival(patch: pytest.MonkeyPatch) -> None:
     """The sums that came last count, whatever their epoch and position."""
 
-    def keep(self: Lead, sums: SentSums) -> None:
-        self.sums[sums.partition] = sums
+    def send(self: CoordinationStore, sums: Mapping[int, tuple[int, bytes]]) -> list[int]:
+        self.cells.transact({}, {self._sums_of(one): data for one, (_, data) in sums.items()})
+        return []
 
     def take(self: Merging, entry: PartitionSums) -> bool:
         self.entries[entry.partition] = entry
         return True
 
-    patch.setattr(Lead, "keep_sums", keep)
+    patch.setattr(CoordinationStore, "send", send)
     patch.setattr(Merging, "take", take)
 
 

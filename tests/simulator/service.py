@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -23,12 +22,12 @@ from belated.exceptions import (
     OwnerFenced,
 )
 from belated.fold.fold import Fold
-from belated.journals import Claim, Journal, KeyStore, Leader, SentSums, SpoolJournal
-from belated.journals.memory.coordination import Lead, MemoryCoordinationStore
-from belated.journals.sessions import LoopedSession
+from belated.fold.partitioned import PartitionSums
+from belated.journals import Cell, CoordinationStore, Journal, SpoolJournal
+from belated.journals import Store as BaseStore
+from belated.journals.cells import Outcome, cell_name
+from belated.journals.memory.cells import MemoryCells
 from belated.journals.spool.line import Line
-from belated.journals.store import StoredBandit
-from belated.journals.workers import Known
 from belated.service.learning.learning_service import LearningService
 from belated.service.runtime import Runtime
 from belated.service.serving.definition import Definition
@@ -49,7 +48,7 @@ from tests.simulator.embedded import TROUBLE, Cluster
 from tests.simulator.faults import Killed
 from tests.simulator.host import Host, SimulatedLoop
 from tests.simulator.settings import SECOND
-from tests.simulator.store import SimulatedJournal
+from tests.simulator.store import SessionCells, SimulatedJournal
 from tests.simulator.world import (
     PLAIN,
     REFUSED,
@@ -64,11 +63,40 @@ from tests.simulator.world import (
 
 #: Limit on the seconds, one by one, that a learner gets to finish its work.
 PATIENCE = 20_000
+#: The name of the bandit.
+BANDIT = "bandit"
 
 # --- the store -----------------------------------------------------------------------------------
 
 
-class SimulatedStore:
+class Lead(NamedTuple):
+    """Who holds the lease of the bandit, and its model.
+
+    Attributes:
+        holder: of the lease; empty if nobody has it.
+        epoch: in which it leads.
+        written: when its heartbeat was written.
+        duration: for which that is fresh, in microseconds.
+        data: the published model.
+    """
+
+    holder: str
+    epoch: int
+    written: int
+    duration: int
+    data: bytes
+
+    @property
+    def until(self) -> int:
+        """When the lease ends."""
+        return self.written + self.duration
+
+    def is_held(self, now: int) -> bool:
+        """Whether it is held at a time; a heartbeat of the far future does not count."""
+        return self.written - self.duration < now < self.until
+
+
+class SimulatedStore(BaseStore):
     """A :class:`belated.journals.Store` for all processes of a run.
 
     Args:
@@ -80,150 +108,110 @@ class SimulatedStore:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.lead = Lead(world.store.epochs)
+        #: The greatest order of all sums that were stored, by partition.
         self.newest: dict[int, tuple[int, int, int]] = {}
 
+    @property
+    def lead(self) -> Lead:
+        """Who leads, as the cells have it."""
+        cells, none = self._world.store.cells, Cell(0, 0, b"")
+        names = [cell_name(kind, BANDIT) for kind in ("lease", "model")]
+        lease, model = (cells.get(names).get(name, none) for name in names)
+        holder = lease.value.decode()
+        heartbeat = cell_name("heartbeat", holder)
+        beat = cells.get([heartbeat]).get(heartbeat, none)
+        return Lead(holder, lease.version, beat.written, int(beat.value or 0), model.value)
+
+    def cells(self, *, wait: float = 10.0) -> NotedCells:
+        """Open the cells."""
+        return NotedCells(self._world, self.newest)
+
     def journal(
-        self, bandit: str = "default", *, partitions: int | None = None, wait: float = 10.0
+        self, bandit: str = BANDIT, *, partitions: int | None = None, wait: float = 10.0
     ) -> Journal:
         """Open a session."""
         if not self._world.store.reachable:
             raise JournalUnavailable("the store does not answer")
         return SimulatedJournal(self._world.store, self._world.faults)
 
-    def coordination(self, bandit: str = "default", *, wait: float = 10.0) -> Coordination:
+    def coordination(self, bandit: str = BANDIT, *, wait: float = 10.0) -> Coordination:
         """Open the lease and the published model."""
-        return Coordination(self._world, self.lead, self.newest)
-
-    def keys(self, *, wait: float = 10.0) -> KeyStore:
-        """Not used."""
-        raise NotImplementedError
-
-    def session(self, *, wait: float = 10.0) -> LoopedSession:
-        """Open what the bandits of a process share."""
-        return LoopedSession(self, wait)
-
-    def new_journal(self, bandit: str, *, partitions: int) -> AbstractContextManager[Journal]:
-        """Not used."""
-        raise NotImplementedError
-
-    def describe(self) -> list[StoredBandit]:
-        """Not used."""
-        raise NotImplementedError
-
-    def create_tables(self) -> None:
-        """Do nothing."""
+        return Coordination(self._world, self)
 
 
-class Coordination:
-    """The coordination store of memory journals, sometimes unreachable; what it grants is checked.
+class NotedCells(SessionCells):
+    """Cells as a process of the service reaches them; what is stored there is checked.
 
     Args:
-        world: it lives in.
-        lead: the leader and its model.
-        newest: the greatest order of all sums that have arrived, by partition.
+        world: they live in.
+        newest: the greatest order of all sums that were stored, by partition.
     """
 
-    def __init__(self, world: World, lead: Lead, newest: dict[int, tuple[int, int, int]]) -> None:
+    def __init__(self, world: World, newest: dict[int, tuple[int, int, int]]) -> None:
+        super().__init__(world.store)
         self._world = world
-        self._lead = lead
-        self._memory = MemoryCoordinationStore(lead, world.store.now)
         self._newest = newest
         self._rng = world.stream("late sums")
 
-    @property
-    def _real(self) -> MemoryCoordinationStore:
-        if not self._world.store.reachable:
-            raise JournalUnavailable("the store does not answer")
-        return self._memory
+    def transact(
+        self, expected: Mapping[str, int], puts: Mapping[str, bytes], deletes: Collection[str] = ()
+    ) -> Outcome:
+        """Change cells; sometimes the outcome for sums is unknown, and they arrive later."""
+        if not any(name.startswith("sums/") for name in puts):
+            return super().transact(expected, puts, deletes)
+        self._reach()
+        if self._world.faults.strike("sums late"):
+            wait = self._rng.expovariate(20 / self._world.settings.span)
+            self._world.schedule.after(wait, lambda: self._store_sums(expected, puts))
+            raise JournalUnavailable("the connection broke: nobody knows what is there")
+        return self._store_sums(expected, puts)
+
+    def _store_sums(self, expected: Mapping[str, int], puts: Mapping[str, bytes]) -> Outcome:
+        """O: the sums of a partition are replaced by those of a higher epoch, then position."""
+        outcome = MemoryCells.transact(self, expected, puts)
+        for data in puts.values() if outcome.ok else ():
+            entry = PartitionSums.read(data)
+            newest = self._newest.get(entry.partition, entry.order)
+            if entry.order < newest:
+                raise Disagreement(f"O: {entry.order} has replaced {newest}")
+            self._newest[entry.partition] = entry.order
+        return outcome
+
+
+class Coordination(CoordinationStore):
+    """The coordination store, sometimes unreachable; what it grants is checked.
+
+    Args:
+        world: it lives in.
+        store: of the service.
+    """
+
+    def __init__(self, world: World, store: SimulatedStore) -> None:
+        super().__init__(store.cells(), BANDIT)
+        self._world = world
+        self._store = store
 
     def acquire_lease(self, holder: str, seconds: float) -> int | None:
         """Acquire or renew the lease: granted as soon as another's has ended, and not before."""
-        real, lead, now = self._real, self._lead, self._world.store.now()
-        free = lead.holder in ("", holder) or now >= lead.until
-        epoch = real.acquire_lease(holder, seconds)
+        lead, now = self._store.lead, self._world.store.now()
+        free = lead.holder in ("", holder) or not lead.is_held(now)
+        epoch = super().acquire_lease(holder, seconds)
         if (epoch is not None) != free:
             raise Disagreement(f"L: a lease until {lead.until} was asked for at {now}: {epoch}")
         return epoch
 
-    def release_lease(self, holder: str) -> None:
-        """Release the lease."""
-        self._real.release_lease(holder)
-
-    def leader(self) -> Leader | None:
-        """Return the leader."""
-        return self._real.leader()
-
-    def publish(self, data: bytes, epoch: int) -> int:
+    def publish(self, data: bytes, epoch: int) -> None:
         """Publish a model: refused from former leaders, and never done while frozen."""
         try:
-            number = self._real.publish(data, epoch)
+            super().publish(data, epoch)
         except OwnerFenced:
             self._world.faults.see("owner superseded")
             raise
-        if epoch != self._lead.epoch:
+        if epoch != self._store.lead.epoch:
             raise Disagreement("L: one that leads no longer has published a model")
         mode = self._world.store.mode()
         if mode is not None and mode.mode == "freeze":
             raise Disagreement("L: a model was published while the bandit is frozen")
-        return number
-
-    def published(self, after: int = 0) -> tuple[int, bytes] | None:
-        """Return the model and its number if it is newer than ``after``."""
-        return self._real.published(after)
-
-    def claim(self, worker: str, seconds: float) -> Claim:
-        """Claim partitions: none that a live worker holds."""
-        real, now = self._real, self._world.store.now()
-        others = [
-            partitions
-            for name, (until, partitions) in self._lead.workers.items()
-            if name != worker and until > now
-        ]
-        claim = real.claim(worker, seconds)
-        if any(partition in held for held in others for partition in claim.partitions):
-            raise Disagreement(f"W: {worker} was given {claim}, and others hold {others}")
-        return claim
-
-    def give_back(self, worker: str, partitions: Collection[int]) -> None:
-        """Release some partitions."""
-        self._real.give_back(worker, partitions)
-        self._world.faults.see("partition given back", len(partitions))
-
-    def leave(self, worker: str) -> None:
-        """Release all partitions."""
-        self._real.leave(worker)
-
-    def send(self, sums: Sequence[SentSums]) -> list[int]:
-        """Send sums; sometimes the outcome is unknown, and they arrive later."""
-        real, faults = self._real, self._world.faults
-        if faults.strike("sums late"):
-            valid = [one for one in sums if one.epoch == self._lead.epochs[one.partition]]
-            wait = self._rng.expovariate(20 / self._world.settings.span)
-            self._world.schedule.after(wait, lambda: self._arrive(valid))
-            raise JournalUnavailable("the connection broke: nobody knows what is there")
-        fenced = real.send(sums)
-        self._note(one for one in sums if one.partition not in fenced)
-        return fenced
-
-    def _arrive(self, sums: Sequence[SentSums]) -> None:
-        for partition_sums in sums:
-            self._lead.keep_sums(partition_sums)
-        self._note(sums)
-
-    def _note(self, sums: Iterable[SentSums]) -> None:
-        for partition_sums in sums:
-            partition, order = partition_sums.partition, partition_sums.order
-            self._newest[partition] = max(order, self._newest.get(partition, order))
-
-    def sent(self, known: Known) -> list[SentSums]:
-        """O: return sums, of each partition those of the highest epoch, then position."""
-        real = self._real
-        for partition, sums in self._lead.sums.items():
-            newest = self._newest[partition]
-            if sums.order != newest:
-                raise Disagreement(f"O: {sums.order} of partition {partition} counts, not {newest}")
-        return real.sent(known)
 
     def close(self) -> None:
         """Do nothing."""
@@ -369,7 +357,7 @@ class DeciderServer(Server):
         settings = self.world.settings
         retention = retention_us(settings.retention, settings.rewards)
         self.bandits = ServedBandits(
-            [Definition("default", settings.policy, settings.rewards, retention=retention)],
+            [Definition(BANDIT, settings.policy, settings.rewards, retention=retention)],
             self.store,
             cast(AbstractEventLoop, SimulatedLoop(host)),
             host,
@@ -378,7 +366,7 @@ class DeciderServer(Server):
             kernels=PLAIN,
             tuning=settings.tuning,
         )
-        self.bandit = self.bandits["default"]
+        self.bandit = self.bandits[BANDIT]
         self._made: dict[str, Decision] = {}  # durable, by id: decided since the last start
 
     def _died(self) -> None:
@@ -639,8 +627,6 @@ class ServiceCluster(Cluster):
         self._servers[int(draw * len(self._servers))].host.kill()
 
     def _start_all(self) -> None:
-        # A lease granted while the store's clock was a day ahead would last a day.
-        self.store.lead.until = min(self.store.lead.until, self.world.store.now())
         self._change_mode("learn")
         for server in self._servers:
             server.start()

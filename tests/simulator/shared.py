@@ -10,6 +10,7 @@ Each learner is a worker, and one of them the merger. More must hold than in oth
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Collection
 from hashlib import blake2b
 from itertools import chain
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from belated.core.events import Decision, Erased, Retracted, Reward
 from belated.core.inputs import Matrix
+from belated.exceptions import JournalUnavailable
 from belated.fold.fold import Fold
 from belated.fold.partitioned import Merging, PartitionFold, PartitionSums
 from belated.fold.partitioned.merging import merged_estimate
@@ -26,8 +28,8 @@ from belated.fold.undone import Undone
 from belated.journals import Claim, Snapshot
 from belated.model.families import Gaussian
 from belated.model.statistics import FrozenSums, Information
-from belated.service.learning.membership import Membership
 from belated.service.learning.shared_learner import SharedLearner
+from tests.brokers import Brokers, Membership
 from tests.simulator.checks import (
     Disagreement,
     check_counts,
@@ -37,7 +39,12 @@ from tests.simulator.checks import (
 )
 from tests.simulator.embedded import TROUBLE
 from tests.simulator.host import Host
-from tests.simulator.service import LearningServer, ServiceCluster
+from tests.simulator.service import (
+    Coordination,
+    LearningServer,
+    ServiceCluster,
+    SimulatedStore,
+)
 from tests.simulator.settings import SECOND
 from tests.simulator.store import SimulatedJournal
 from tests.simulator.world import World
@@ -155,28 +162,45 @@ def _slot(id: str) -> int:
 
 
 class WorkerServer(LearningServer):
-    """A learner that folds its share of the partitions."""
+    """A learner that folds its share of the partitions.
+
+    Args:
+        world: it lives in.
+        store: of the service.
+        name: of the process.
+        brokers: that assign partitions.
+    """
 
     service: SharedLearner
+    membership: NotedMembership
+
+    def __init__(
+        self, world: World, store: SimulatedStore, name: str, brokers: SimulatedBrokers
+    ) -> None:
+        self.brokers = brokers
+        super().__init__(world, store, name)
 
     def open(self, host: Host) -> None:
         """Start the learner."""
         world = self.world
         lease = self.lease()
         holder = f"{self.name}/{self.rng.random()}"
-        coordination = self.store.coordination()
+        coordination = SharedCoordination(world, self.store)
+        coordination.join = lambda seconds: self._join(holder, seconds, host)
         journal = WorkerJournal(world.store, world.faults)
         journal.server = self
+        #: The partitions of the last claim.
+        self.claimed: tuple[int, ...] = ()
         self.service = SharedLearner(
             journal, coordination, self._empty_fold, holder=holder, lease=lease, runtime=host
         )
-        #: The partitions of the last claim.
-        self.claimed: tuple[int, ...] = ()
-        self.membership = _NotedMembership(coordination, holder, lease, host)
-        self.membership.server = self
-        self.service.worker.membership = self.membership
         self._published = -math.inf
         host.after(self.pause() / SECOND, self.tick)
+
+    def _join(self, holder: str, seconds: float, host: Host) -> NotedMembership:
+        self.membership = NotedMembership(self.brokers, holder, seconds, host)
+        self.membership.server = self
+        return self.membership
 
     def _empty_fold(self, partition: int) -> PartitionFold:
         tuning = self.world.settings.tuning
@@ -226,12 +250,64 @@ class WorkerServer(LearningServer):
             self.world.trace_event(self.name, f"published {model.positions}")
 
 
-class _NotedMembership(Membership):
+class SimulatedBrokers(Brokers):
+    """Brokers that are unreachable when the store is; what they assign is checked.
+
+    Args:
+        world: they live in.
+    """
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.settings.partitions, world.store.now)
+        self._world = world
+
+    def claim(self, worker: str, seconds: float) -> Claim:
+        """Claim partitions: none that a live worker holds."""
+        self._reach()
+        now = self._world.store.now()
+        others = [
+            partitions
+            for name, (until, partitions) in self.workers.items()
+            if name != worker and until > now
+        ]
+        claim = super().claim(worker, seconds)
+        if any(partition in held for held in others for partition in claim.partitions):
+            raise Disagreement(f"W: {worker} was given {claim}, and others hold {others}")
+        return claim
+
+    def give_back(self, worker: str, partitions: Collection[int]) -> None:
+        """Leave some partitions to others."""
+        self._reach()
+        super().give_back(worker, partitions)
+        self._world.faults.see("partition given back", len(partitions))
+
+    def leave(self, worker: str) -> None:
+        """Leave all partitions to others."""
+        self._reach()
+        super().leave(worker)
+
+    def _reach(self) -> None:
+        if not self._world.store.reachable:
+            raise JournalUnavailable("the brokers do not answer")
+
+
+class SharedCoordination(Coordination):
+    """The coordination store of a worker whose partitions brokers assign."""
+
+    join: Callable[[float], NotedMembership]
+
+    def join_group(self, seconds: float) -> NotedMembership:
+        """Be one of the workers."""
+        return self.join(seconds)
+
+
+class NotedMembership(Membership):
     """Remembers what the worker has claimed."""
 
     server: WorkerServer
 
     def claim(self) -> Claim:
+        """Return what the worker holds now."""
         claim = super().claim()
         self.server.claimed = claim.partitions
         return claim
@@ -263,12 +339,15 @@ class SharedCluster(ServiceCluster):
 
     def _start_learners(self) -> None:
         numbers = range(self.world.settings.learners)
-        self.learners = [WorkerServer(self.world, self.store, f"learner {n}") for n in numbers]
+        self.brokers = SimulatedBrokers(self.world)
+        self.learners = [
+            WorkerServer(self.world, self.store, f"learner {n}", self.brokers) for n in numbers
+        ]
 
     def _start_all(self) -> None:
         # Claims granted while the store's clock was a day ahead would last a day.
-        now, lead = self.world.store.now(), self.store.lead
-        lead.workers = {name: (min(until, now), p) for name, (until, p) in lead.workers.items()}
+        now, workers = self.world.store.now(), self.brokers.workers
+        self.brokers.workers = {name: (min(until, now), p) for name, (until, p) in workers.items()}
         super()._start_all()
 
     def check(self) -> str:

@@ -7,8 +7,9 @@ rolled back, readers see nothing behind it: they would skip its records.
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from threading import Lock
@@ -26,11 +27,14 @@ from belated.journals.arrivals import (
     route,
     stamps_for,
 )
+from belated.journals.cells import NO_VERSIONS, Cell, Outcome, cell_name
 from belated.journals.columns import ColumnPage
+from belated.journals.coordination import owner_cell
 from belated.journals.log import EMPTY, Appended, Requests, Tail
 from belated.journals.lookups import append_first, of_kept, to_overwrite
+from belated.journals.memory.cells import MemoryCells
 from belated.journals.passed_on import PassedOn, T
-from belated.journals.snapshots import check_kept, checksums_of
+from belated.journals.snapshots import CellShelf, damage
 from tests.simulator.faults import Faults, Killed
 
 _position = attrgetter("position")
@@ -62,7 +66,6 @@ class Store(MemoryJournal):
         veiled: records that cannot be read, by partition and position: ``damaged``, or of a
             ``newer`` release.
         lineage: partition, epoch and position of every snapshot that an owner has saved.
-        epochs: that of its owner, by partition.
         forgotten: ids of decisions that can no longer be read, so that they can be used again.
         stood: the bytes of every decision that was ever the valid one, by id.
     """
@@ -76,8 +79,6 @@ class Store(MemoryJournal):
         self._faults = faults
         self._next = [1] * partitions
         self._unseen: list[list[Transaction]] = [[] for _ in range(partitions)]
-        self.epochs = [0] * partitions
-        self._spoiled: dict[int, str] = {}  # the damaged piece, by partition
         self._dropped: list[list[Record]] = [[] for _ in range(partitions)]
         self._overwritten: dict[tuple[int, int], Record] = {}  # by partition and position
         self.forgotten: set[str] = set()
@@ -249,66 +250,76 @@ class Store(MemoryJournal):
 
     # --- snapshots -----------------------------------------------------------------------------
 
-    def acquire(self, partition: int) -> int:
-        """Give a partition a new owner; return its epoch."""
-        self.epochs[partition] += 1
-        return self.epochs[partition]
+    @property
+    def epochs(self) -> list[int]:
+        """The epochs of the owners of partitions."""
+        names = [owner_cell(self.bandit, partition) for partition in range(self._partitions)]
+        found = self.cells.get(names)
+        return [found[name].version if name in found else 0 for name in names]
 
-    def check_owner(self, partition: int, epoch: int) -> None:
-        """Refuse former owners."""
-        if epoch != self.epochs[partition]:
-            self._faults.see("owner superseded")
-            raise OwnerFenced(partition)
-
-    def save_as(self, epoch: int, snapshot: Snapshot) -> None:
-        """Store the snapshot of an owner."""
-        self.check_owner(snapshot.partition, epoch)
-        self.save(snapshot)
-        self.lineage.append((snapshot.partition, epoch, snapshot.position))
-
-    def save(self, snapshot: Snapshot) -> None:
-        """Store a snapshot; see :meth:`Journal.save`."""
-        before = self._snapshots.get(snapshot.partition)
-        self._known[snapshot.partition] = self.checksums(snapshot.partition)
-        super().save(snapshot)
-        replaced = self._snapshots.get(snapshot.partition) is not before
-        if replaced and self._spoiled.get(snapshot.partition) not in snapshot.kept:
-            self._spoiled.pop(snapshot.partition, None)
-
-    def load(self, partition: int) -> Snapshot | None:
-        """Return the stored snapshot unless it is damaged; see :meth:`Journal.load`."""
-        found = super().load(partition)
-        if partition in self._spoiled:
-            assert found is None, "a damaged snapshot was taken for a good one"
-            del self._spoiled[partition]
-            self._faults.see("damaged snapshot discarded")
-        return found
-
-    def checksums(self, partition: int) -> dict[str, bytes]:
-        """Return the checksums of the stored snapshot."""
-        stored = self._snapshots.get(partition)
-        return stored.checksums if stored else {}
+    def is_damaged(self, partition: int) -> bool:
+        """Whether the stored snapshot is damaged."""
+        found = self._snapshots.load(partition)
+        return found is not None and damage(found[2], found[1]) is not None
 
     def saved(self, partition: int) -> int | None:
         """Return the position of the snapshot, None if there is no valid one."""
-        if not self.has_snapshot(partition):
-            return None
-        return self._snapshots[partition].snapshot.position
+        _, contents = self._snapshots.contents(partition)
+        return None if contents is None or self.is_damaged(partition) else contents.position
 
     def has_snapshot(self, partition: int) -> bool:
         """Whether there is a valid snapshot."""
-        return partition in self._snapshots and partition not in self._spoiled
+        return self.saved(partition) is not None
 
     def spoil(self, partition: int, draw: float, torn: bool) -> None:
         """Flip a bit in the stored snapshot, or tear a byte off."""
-        if partition in self._spoiled:  # a second flip could undo the first
-            return
-        pieces = self._snapshots[partition].snapshot.pieces
-        names = [name for name, data in pieces.items() if data]
-        name = names[int(draw * len(names))]
+        found = self.cells.scan(cell_name("snapshot-piece", self.bandit, partition, ""))
+        pieces = {name: cell.value for name, cell in found.items() if cell.value}
+        name = [*pieces][int(draw * len(pieces))]
         data = pieces[name]
-        pieces[name] = data[:-1] if torn else bytes([data[0] ^ 1]) + data[1:]
-        self._spoiled[partition] = name
+        self.cells.transact({}, {name: data[:-1] if torn else bytes([data[0] ^ 1]) + data[1:]})
+
+
+class SessionCells(MemoryCells):
+    """The cells of the store, as one process reaches them.
+
+    Args:
+        store: that they are of.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.__dict__ |= vars(store._facts.cells)
+        self.store = store
+
+    def get(self, names: Iterable[str], known: Mapping[str, int] = NO_VERSIONS) -> dict[str, Cell]:
+        """Return cells by name; see :meth:`Cells.get`."""
+        self._reach()
+        return super().get(names, known)
+
+    def scan(self, prefix: str) -> dict[str, Cell]:
+        """Return all cells whose names begin like this."""
+        self._reach()
+        return super().scan(prefix)
+
+    def transact(
+        self, expected: Mapping[str, int], puts: Mapping[str, bytes], deletes: Collection[str] = ()
+    ) -> Outcome:
+        """Change cells if others are as expected; see :meth:`Cells.transact`."""
+        self._reach()
+        return super().transact(expected, puts, deletes)
+
+    def _reach(self) -> None:
+        if not self.store.reachable:
+            raise JournalUnavailable("the store does not answer")
+
+
+class _SessionShelf(CellShelf):
+    """What one process knows of owners and snapshots."""
+
+    def __init__(self, store: Store) -> None:
+        self._bandit, self._partitions, self._place = store.bandit, store.partitions, "the store"
+        self.end, self.append, self.undone = store.end, store.append, store.undone  # type: ignore
+        self._open_shelf(SessionCells(store))
 
 
 class SimulatedJournal(PassedOn):
@@ -332,8 +343,7 @@ class SimulatedJournal(PassedOn):
         self._partitions = store.partitions
         self._store = self._journal = store
         self._faults = faults
-        self._epochs: dict[int, int] = {}
-        self._known: dict[int, dict[str, bytes]] = {}  # checksums, by partition
+        self._shelf = _SessionShelf(store)
         self._empty_reads = 0  # in a row
         self._closed = False
 
@@ -406,31 +416,33 @@ class SimulatedJournal(PassedOn):
         return ColumnPage.of_records(self.read(partition, after, limit))
 
     def acquire(self, partition: int) -> int:
-        """Become the owner of a partition; see :meth:`PostgresJournal.acquire`."""
-        self._epochs[partition] = self._reach().acquire(partition)
-        return self._epochs[partition]
+        """Become the owner of a partition; see :meth:`CellShelf.acquire`."""
+        self._reach()
+        return self._shelf.acquire(partition)
 
     def save(self, snapshot: Snapshot) -> None:
         """Store a snapshot; see :meth:`Journal.save`."""
         store, partition = self._reach(), snapshot.partition
         if self._faults.strike("killed before saving"):
             raise Killed
-        if partition in self._epochs:
-            store.check_owner(partition, self._epochs[partition])
-        checksums = checksums_of(snapshot, self._known.get(partition, {}))
-        check_kept(snapshot, checksums, store.checksums(partition))
-        if partition in self._epochs:
-            store.save_as(self._epochs[partition], snapshot)
-        else:
-            store.save(snapshot)
-        self._known[partition] = checksums
+        try:
+            self._shelf.save(snapshot)
+        except OwnerFenced:
+            self._faults.see("owner superseded")
+            raise
+        epoch = self._shelf._epochs.get((os.getpid(), partition))
+        if epoch is not None:
+            store.lineage.append((partition, epoch, snapshot.position))
         if partition + 1 < self._partitions and self._faults.strike("killed between partitions"):
             raise Killed
 
     def load(self, partition: int) -> Snapshot | None:
         """Return the stored snapshot, None if there is none; see :meth:`Journal.load`."""
-        snapshot = self._reach().load(partition)
-        self._known[partition] = dict(self._store.checksums(partition))
+        is_damaged = self._reach().is_damaged(partition)
+        snapshot = self._shelf.load(partition)
+        if is_damaged:
+            assert snapshot is None, "a damaged snapshot was taken for a good one"
+            self._faults.see("damaged snapshot discarded")
         return snapshot
 
     def close(self) -> None:

@@ -188,8 +188,7 @@ def test_a_changed_record_stops_the_bandit_at_its_place(tmp_path: Path) -> None:
     with Bandit(policy=UCB, rewards=Explicit(), journal=SQLiteJournal(path, bandit="b")) as made:
         made.observe(made.decide(ROWS).id, 1.0)
         made.decide(ROWS)
-    _meddle(path, "DELETE FROM snapshot")
-    _meddle(path, "DELETE FROM piece")
+    _meddle(path, "DELETE FROM cell WHERE name LIKE 'snapshot%'")
     _meddle(path, f"UPDATE record SET recorded = recorded + 1 WHERE place % {1 << 40} = 1")
     with (
         SQLiteJournal(path, bandit="b") as journal,

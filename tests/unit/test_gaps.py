@@ -9,9 +9,10 @@ from belated.core.events import Void
 from belated.journals import Journal, MemoryJournal
 from belated.testing import JournalContract, ManualClock
 from tests.gaps import GappyJournal
+from tests.shelf_contract import ShelfContract
 
 
-class TestGappyJournal(JournalContract):
+class TestGappyJournal(JournalContract, ShelfContract):
     """The contract asks for nothing that needs dense positions."""
 
     def open_journal(self, partitions: int, clock: ManualClock) -> Journal:
@@ -22,11 +23,6 @@ class TestGappyJournal(JournalContract):
         """Another one on the same facts."""
         assert isinstance(journal, GappyJournal)
         return GappyJournal.sharing(journal._facts, journal.bandit, clock)
-
-    def spoil(self, journal: Journal, partition: int, piece: str) -> None:
-        """Change a byte where the journal keeps it."""
-        assert isinstance(journal, GappyJournal)
-        journal._snapshots[partition].snapshot.pieces[piece] += b"!"
 
 
 def test_positions_have_gaps() -> None:

@@ -14,7 +14,7 @@ from belated.core.events import Event, Void
 from belated.exceptions import CommitTooLarge, InvalidInput, JournalClosed, JournalUnavailable
 from belated.journals import MemoryJournal
 from belated.journals.log import Appended, Requests
-from belated.journals.sessions import Batch
+from belated.journals.store import Batch
 from belated.service.runtime import ThreadRuntime
 from belated.service.serving import group_commit
 from belated.service.serving.group_commit import GroupCommit, resolve

@@ -122,7 +122,7 @@ def test_an_address_of_kafka_names_brokers_and_a_shelf() -> None:
         "kafka:k1:9092?shelf=postgresql://db/shop",
         "kafka://?shelf=postgresql://db/shop",
         "kafka://k1:9092",
-        "kafka://k1:9092?shelf=sqlite:///a.db",
+        "kafka://k1:9092?shelf=memory:",
         "kafka://k1:9092?shelf=postgresql://db/shop&copies=none",
     ):
         with pytest.raises(InvalidInput):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import cast
 
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.exceptions import JournalUnavailable
-from belated.journals import MemoryStore
-from belated.journals.sessions import StoreSession
-from belated.service.learning.learners import learning_service, shared_learner
-from belated.service.learning.lease import Lease, LeaseRenewal
+from belated.journals import Cell, Cells, MemoryStore, StoreSession
+from belated.journals.cells import Outcome
+from belated.service.learning.learners import learning_service
+from belated.service.learning.lease import PATIENCE, Lease, LeaseRenewal
 from belated.service.learning.sessions import LearnerSessions
 from belated.service.runtime import Step, ThreadRuntime
 from belated.service.serving.definition import Definition
@@ -49,17 +50,24 @@ class Process:
         self.session = session
         self.asked: list[set[str]] = []
         self.away = False
-        renewal = LeaseRenewal(self._renew, SECONDS, self.machine)
+        renewal = LeaseRenewal(cast(Cells, self), SECONDS, self.machine)
         self.leases = {
             bandit: Lease(session.coordination(bandit), bandit, f"{name}/{bandit}", renewal)
             for bandit in ("a", "b")
         }
 
-    def _renew(self, held: Mapping[str, str], seconds: float) -> Mapping[str, int]:
-        self.asked.append(set(held))
+    def transact(
+        self, expected: Mapping[str, int], puts: Mapping[str, bytes], deletes: Collection[str] = ()
+    ) -> Outcome:
+        """As the cells of the session do, if they can be reached."""
+        self.asked.append({name.removeprefix("lease/") for name in expected})
         if self.away:
             raise JournalUnavailable("away")
-        return self.session.renew_leases(held, seconds)
+        return self.session.cells.transact(expected, puts, deletes)
+
+    def get(self, names: Iterable[str]) -> dict[str, Cell]:
+        """As the cells of the session do."""
+        return self.session.cells.get(names)
 
     def lead(self) -> dict[str, int | None]:
         """Ask for all."""
@@ -115,7 +123,7 @@ def test_a_lead_that_another_has_is_given_up(session: StoreSession) -> None:
     process = Process(session, "one")
     process.lead()
     session.coordination("a").release_lease("one/a")
-    assert session.coordination("a").acquire_lease("two", 100.0) == 2
+    assert session.coordination("a").acquire_lease("two", 100.0) == 3
     process.pass_time(SECONDS / 3)
     assert process.lead() == {"a": None, "b": 1}
 
@@ -125,14 +133,17 @@ def test_an_answer_that_comes_late_is_not_of_this_epoch(session: StoreSession) -
     process = Process(session, "one")
     process.lead()
     lease = process.leases["a"]
-    asked = process.machine.now + 1.0
+    epoch, asked = lease.held.epoch, process.machine.now + 1.0
     process.machine.now += SECONDS
     session.coordination("a").release_lease("one/a")
     session.coordination("a").acquire_lease("two", 100.0)
     session.coordination("a").release_lease("two")
-    assert lease.renew_or_acquire() == 3
-    lease.renewed(asked, 1)
-    assert lease.renew_or_acquire() == 3
+    later = lease.renew_or_acquire()
+    assert later is not None
+    assert later > epoch
+    lease.renewed(asked, epoch, True)
+    lease.renewed(asked, epoch, False)
+    assert lease.renew_or_acquire() == later
 
 
 def test_what_was_left_to_others_is_not_renewed(session: StoreSession) -> None:
@@ -145,23 +156,37 @@ def test_what_was_left_to_others_is_not_renewed(session: StoreSession) -> None:
     assert session.coordination("a").leader() is None
     process.leases["b"].close()
     assert process.machine.step is None
-    assert process.lead() == {"a": 1, "b": 1}  # it may lead again
+    assert process.lead() == {"a": 3, "b": 3}  # it may lead again
     process.pass_time(SECONDS / 3)
     assert process.asked[-1] == {"a", "b"}
 
 
-def test_learners_of_both_kinds_are_renewed_together() -> None:
-    """Those that are one of many, too."""
+def test_learners_of_a_process_are_renewed_together() -> None:
+    """Under one name, so that one heartbeat is enough."""
     store = MemoryStore()
     sessions = LearnerSessions(store, SECONDS)
     policy = DelayedUCB(2, Bernoulli())
-    alone = learning_service(Definition("a", policy, Explicit()), store, sessions=sessions)
-    shared = Definition("b", policy, Explicit(), partitions=2, learners="many")
-    one_of_many = shared_learner(shared, store, sessions=sessions)
-    assert alone.lease._renewal is one_of_many.merger.lease._renewal is sessions.renewal
-    alone.close()
-    one_of_many.close()
+    one, other = (
+        learning_service(Definition(name, policy, Explicit()), store, sessions=sessions)
+        for name in ("a", "b")
+    )
+    assert one.lease._renewal is other.lease._renewal is sessions.renewal
+    assert one.holder == other.holder
+    one.close()
+    other.close()
     sessions.close()
+
+
+def test_a_learner_that_is_stuck_loses_its_lead_and_no_other(session: StoreSession) -> None:
+    """Though the heartbeat of its process goes on."""
+    process = Process(session, "one")
+    process.leases["b"].holder = "one/a"
+    process.lead()
+    for _ in range(round(PATIENCE)):
+        process.leases["b"].renew_or_acquire()
+        process.pass_time(SECONDS / 3)
+    assert session.coordination("a").leader() is None
+    assert session.coordination("b").leader() is not None
 
 
 class _Noting:

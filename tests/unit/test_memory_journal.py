@@ -5,19 +5,11 @@ import pytest
 from belated.core.events import Trimmed, Void
 from belated.journals import Journal, MemoryJournal, MemoryStore, Snapshot
 from belated.journals.memory.cells import MemoryCells
-from belated.journals.memory.coordination import MemoryCoordinationStore
-from belated.journals.memory.keys import MemoryKeyStore
-from belated.testing import (
-    CellsContract,
-    CoordinationContract,
-    JournalContract,
-    KeyStoreContract,
-    ManualClock,
-    StoreContract,
-)
+from belated.testing import CellsContract, JournalContract, ManualClock, StoreContract
+from tests.shelf_contract import ShelfContract
 
 
-class TestMemoryJournal(JournalContract):
+class TestMemoryJournal(JournalContract, ShelfContract):
     """The contract, on the journal in memory."""
 
     def open_journal(self, partitions: int, clock: ManualClock) -> Journal:
@@ -28,11 +20,6 @@ class TestMemoryJournal(JournalContract):
     def reopen(self, journal: Journal, clock: ManualClock) -> Journal:
         """Another one on the same facts."""
         return self.store.journal("b")
-
-    def spoil(self, journal: Journal, partition: int, piece: str) -> None:
-        """Change a byte where the journal keeps it."""
-        assert isinstance(journal, MemoryJournal)
-        journal._snapshots[partition].snapshot.pieces[piece] += b"!"
 
     def test_the_clock_is_the_systems_unless_given(self) -> None:
         """Stamps are microseconds since 1970: after 2020, before 2100."""
@@ -68,37 +55,6 @@ class TestMemoryStore(StoreContract):
     def make_store(self) -> MemoryStore:
         """A new one."""
         return MemoryStore()
-
-
-class TestMemoryCoordination(CoordinationContract):
-    """The contract, on the memory of this process."""
-
-    def open_coordination(self, clock: ManualClock) -> MemoryCoordinationStore:
-        """In a store of its own."""
-        self.store = MemoryStore(clock=clock)
-        self.store.journal(partitions=4)
-        return self.store.coordination()
-
-    def open_journal(self, store: object, clock: ManualClock) -> MemoryJournal:
-        """Another object in that store."""
-        return self.store.journal()
-
-    def reopen(self, store: object, clock: ManualClock) -> MemoryCoordinationStore:
-        """Another one in that store."""
-        return self.store.coordination()
-
-
-class TestMemoryKeys(KeyStoreContract):
-    """The contract, on the memory of this process."""
-
-    def open_keys(self, clock: ManualClock) -> MemoryKeyStore:
-        """In a store of its own."""
-        self.store = MemoryStore(clock=clock)
-        return self.store.keys()
-
-    def reopen(self, store: object, clock: ManualClock) -> MemoryKeyStore:
-        """Another one in that store."""
-        return self.store.keys()
 
 
 def test_threads_may_share_a_store() -> None:

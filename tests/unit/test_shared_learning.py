@@ -18,11 +18,11 @@ from belated.exceptions import CorruptEvent, JournalUnavailable
 from belated.fold.fold import Fold
 from belated.fold.partitioned import PartitionFold
 from belated.fold.published import PublishedModel
-from belated.journals import MemoryStore, SentSums
-from belated.service.learning.membership import Membership
+from belated.journals import MemoryStore
 from belated.service.learning.shared_learner import SharedLearner
 from belated.service.runtime import Step
 from belated.testing import ManualClock
+from tests.brokers import BrokeredStore, Brokers, Membership
 
 POLICY = DelayedUCB(3, Bernoulli())
 PARTITIONS = 4
@@ -72,6 +72,7 @@ class Town:
     def __init__(self, rewards: Rewards | None = None) -> None:
         self.clock = ManualClock()
         self.store = MemoryStore(clock=self.clock)
+        self.brokers = Brokers(PARTITIONS, self.clock)
         self.rewards = rewards or Explicit()
         self.journal = self.store.journal("offers", partitions=PARTITIONS)
         self.machines: dict[SharedLearner, Machine] = {}
@@ -90,11 +91,12 @@ class Town:
     def learner(self) -> SharedLearner:
         """One more."""
         machine = Machine(self.clock)
+        holder = f"learner {next(_names)}"
         made = SharedLearner(
             self.store.journal("offers"),
-            self.store.coordination("offers"),
+            BrokeredStore(self.store.coordination("offers"), self.brokers, holder, machine),  # type: ignore[arg-type]
             self.fold,
-            holder=f"learner {next(_names)}",
+            holder=holder,
             runtime=machine,  # type: ignore[arg-type]
         )
         self.machines[made] = machine
@@ -303,7 +305,7 @@ def test_no_model_goes_back() -> None:
     epoch = town.journal.acquire(0)
     behind = town.fold(0).sums(epoch)
     coordination = town.store.coordination("offers")
-    assert coordination.send([SentSums(0, *behind.order, behind.write())]) == []
+    assert coordination.send({0: (epoch, behind.write())}) == []
     one.merger._look_at = 0.0
     assert one.merger.step() == 1
     assert merging.positions[0] == 0
@@ -355,7 +357,7 @@ def test_sums_that_cannot_be_read_are_passed_over(caplog: pytest.LogCaptureFixtu
     one = town.learner()
     town.run(one)
     held = one.worker.owned[2]
-    one.merger.coordination.send([SentSums(2, held.epoch, 10**6, 0, b"rubbish")])
+    one.merger.coordination.send({2: (held.epoch, b"rubbish")})
     town.run(one, seconds=1)
     assert "sums that cannot be read" in caplog.text
 

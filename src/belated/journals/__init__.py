@@ -10,53 +10,39 @@
 that holds many journals, and for a service their leases, published models and API keys. A
 :class:`StoreSession` is one connection for any number of them.
 
-A :class:`Journal` is two protocols: a :class:`UniqueLog` of events, and a :class:`Shelf` for what
-is stored beside them. :class:`belated.testing.JournalContract` tests a journal of your own.
+A store is logs of events (:class:`UniqueLog`) and :class:`Cells`, small named values with versions.
+All else is built on these once: what a bandit is, owners, snapshots, leases, models and keys. The
+how-to "Write a store" shows a store of your own, and :mod:`belated.testing` tests it.
 """
 
 from typing import TYPE_CHECKING
 
 from belated.journals.addresses import open_journal, open_store, split_address
+from belated.journals.cells import Cell, Cells
+from belated.journals.coordination import Assignment, Claim, CoordinationStore, Leader
 from belated.journals.journal import Journal
+from belated.journals.keys import KeyHistory, KeyStore, LiveKey
 from belated.journals.log import Log, UniqueLog
 from belated.journals.memory.journal import MemoryJournal
 from belated.journals.memory.store import MemoryStore
-from belated.journals.sessions import Batch, Glance, StoreSession
-from belated.journals.shelf import (
-    CoordinationStore,
-    KeyHistory,
-    KeyStore,
-    Leader,
-    LiveKey,
-    Shelf,
-)
 from belated.journals.snapshots import Snapshot
-from belated.journals.sqlite.coordination import SQLiteCoordinationStore
 from belated.journals.sqlite.journal import SQLiteJournal
-from belated.journals.sqlite.keys import SQLiteKeyStore
 from belated.journals.sqlite.store import SQLiteStore
-from belated.journals.store import Store, StoredBandit, StoredSnapshot
-from belated.journals.workers import Assignment, Claim, GroupStore, SentSums
+from belated.journals.store import Batch, Store, StoredBandit, StoredSnapshot, StoreSession
 
 if TYPE_CHECKING:
-    from belated.journals.kafka.coordination import KafkaCoordinationStore
     from belated.journals.kafka.journal import KafkaJournal
     from belated.journals.kafka.store import KafkaStore
-    from belated.journals.postgres.coordination import PostgresCoordinationStore
     from belated.journals.postgres.journal import PostgresJournal
-    from belated.journals.postgres.keys import PostgresKeyStore
     from belated.journals.postgres.store import PostgresStore
     from belated.journals.spool.journal import SpoolJournal
     from belated.journals.spool.status import SpoolStatus
 else:
     #: What most programs do not use is imported when it is asked for.
     _LATER = {
-        "KafkaCoordinationStore": "kafka.coordination",
         "KafkaJournal": "kafka.journal",
         "KafkaStore": "kafka.store",
-        "PostgresCoordinationStore": "postgres.coordination",
         "PostgresJournal": "postgres.journal",
-        "PostgresKeyStore": "postgres.keys",
         "PostgresStore": "postgres.store",
         "SpoolJournal": "spool.journal",
         "SpoolStatus": "spool.status",
@@ -75,12 +61,11 @@ else:
 __all__ = [
     "Assignment",
     "Batch",
+    "Cell",
+    "Cells",
     "Claim",
     "CoordinationStore",
-    "Glance",
-    "GroupStore",
     "Journal",
-    "KafkaCoordinationStore",
     "KafkaJournal",
     "KafkaStore",
     "KeyHistory",
@@ -90,16 +75,10 @@ __all__ = [
     "Log",
     "MemoryJournal",
     "MemoryStore",
-    "PostgresCoordinationStore",
     "PostgresJournal",
-    "PostgresKeyStore",
     "PostgresStore",
-    "SQLiteCoordinationStore",
     "SQLiteJournal",
-    "SQLiteKeyStore",
     "SQLiteStore",
-    "SentSums",
-    "Shelf",
     "Snapshot",
     "SpoolJournal",
     "SpoolStatus",

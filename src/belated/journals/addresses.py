@@ -6,8 +6,9 @@
 * ``postgresql://user@host:5432/name``: a database; also ``postgres://``, and with any parameters
   that PostgreSQL knows.
 * ``kafka://host:9092,host:9092?shelf=postgresql://user@host/name``: a log in Kafka, and all else in
-  that database. Write ``?``, ``&`` and ``%`` in its address as ``%3F``, ``%26`` and ``%25``. With
-  ``copies=`` for another number than 3, and any parameters that librdkafka knows.
+  that database, or for one machine in a file, ``shelf=sqlite:///offers.db``. Write ``?``, ``&`` and
+  ``%`` in its address as ``%3F``, ``%26`` and ``%25``. With ``copies=`` for another number than 3,
+  and any parameters that librdkafka knows.
 
 To any of them ``?bandit=offers`` adds the name of the bandit, which is ``default`` otherwise.
 """
@@ -152,7 +153,7 @@ def _kafka(address: str, rest: str) -> Store:
     given = [one.partition("=") for one in query.split("&") if one]
     settings = {unquote(name): unquote(value) for name, _, value in given}
     shelf = settings.pop("shelf", "")
-    if shelf.partition(":")[0] not in ("postgresql", "postgres"):
+    if shelf.partition(":")[0] not in ("postgresql", "postgres", "sqlite"):
         raise InvalidInput(f"the address names no database as its shelf: use {_KAFKA}")
     copies = settings.pop("copies", "3")
     if not (copies.isdecimal() and int(copies)):

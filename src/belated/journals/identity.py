@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from belated.exceptions import JournalMismatch
 from belated.features import Features
-from belated.journals.shelf import Shelf
+from belated.journals.journal import Journal
 
 
-def identify(journal: Shelf, *, family: str, dim: int, features: Features | None = None) -> None:
+def identify(journal: Journal, *, family: str, dim: int, features: Features | None = None) -> None:
     """Write into a new journal what its bandit is; refuse one that was made for another.
 
     Features that have grown are written anew.

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from belated.core.events import Overwritten, Record, digest_of, read_event
 from belated.exceptions import (
     CorruptEvent,
     CorruptJournal,
     HistoryTrimmed,
-    InvalidInput,
-    JournalError,
-    JournalMismatch,
 )
 from belated.journals.indexed import IndexedJournal
-from belated.journals.log import Tail
-from belated.journals.snapshots import Snapshot
 
 
 class StoredJournal(IndexedJournal):
     """A journal whose positions have no gaps and whose records have checksums."""
 
-    #: The file or database, for messages.
-    _place: str
     #: Whether reading makes the digest of every record anew: it finds what was forged by someone
     #: who made the checksum anew and left the digest. A fold need not pay for it.
     checks_digests = False
@@ -63,10 +55,6 @@ class StoredJournal(IndexedJournal):
             records.append(Record(partition, position, recorded, event, digest))
         return records
 
-    def start(self, partition: int) -> Tail:
-        """Return the last record that was dropped; see :meth:`Log.start`."""
-        raise NotImplementedError
-
     def _where(self, partition: int, position: int) -> str:
         return (
             f"the record at partition {partition}, position {position} of bandit "
@@ -82,41 +70,3 @@ def _is_of(digest: bytes, data: bytes) -> bool:
         return isinstance(read_event(data), Overwritten)
     except CorruptEvent:
         return False
-
-
-def as_stored(
-    partition: int, rows: list[tuple[Any, ...]]
-) -> tuple[Snapshot, dict[str, bytes], bytes]:
-    """A snapshot, the checksums of its pieces and its seal, as they were written down.
-
-    Args:
-        partition: it is of.
-        rows: one for each piece: position, fingerprint and seal of the whole, then name, checksum
-            and bytes of the piece; one with no name where there are no pieces.
-    """
-    position, fingerprint, sealed = rows[0][:3]
-    pieces = {row[3]: row[5] for row in rows if row[3] is not None}
-    checksums = {row[3]: row[4] for row in rows if row[3] is not None}
-    return Snapshot(partition, position, fingerprint, pieces), checksums, sealed
-
-
-def check_wanted(bandit: str, place: str, wanted: int | None, partitions: int) -> None:
-    """Refuse another number of partitions than there are."""
-    if wanted not in (None, partitions):
-        message = (
-            f"bandit {bandit!r} in {place} has {partitions} partitions, not {wanted}: open it with "
-            f"partitions={partitions} or None; their number is changed only by importing the "
-            "records into a new journal"
-        )
-        raise JournalMismatch(message)
-
-
-def no_such_bandit(bandit: str, place: str) -> JournalError:
-    """What to say where a bandit is needed that no journal was opened for."""
-    return JournalError(f"there is no bandit {bandit!r} in {place} yet: open its journal first")
-
-
-def already_there(bandit: str, place: str) -> InvalidInput:
-    """What to say where a bandit must be new, and is not."""
-    message = f"{place} holds a bandit {bandit!r} already: choose another name with `?bandit=`"
-    return InvalidInput(message, bandit)

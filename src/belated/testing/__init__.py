@@ -2,10 +2,10 @@
 
 Subclass a contract in a test file, give it what it asks for, and pytest runs it:
 
-* :class:`LogContract`, :class:`UniqueLogContract`, :class:`ShelfContract`: the parts of a journal.
-* :class:`JournalContract`: what every journal must do, which is all of these.
-* :class:`CoordinationContract`, :class:`KeyStoreContract`, :class:`StoreContract`: what a service
-  needs of a store beyond journals, and the store that opens all of it.
+* :class:`JournalContract`: a journal, whose log finds events by id. :class:`LogContract`: one that
+  does not.
+* :class:`CellsContract`: the cells, on which all else is built.
+* :class:`StoreContract`: the store that opens both.
 * :class:`ManualClock`: a clock that a test moves.
 
 Needs the extra ``testing``.
@@ -38,22 +38,16 @@ pytest.register_assert_rewrite(
 
 from belated.testing.cells_contract import CellsContract  # noqa: E402 - after the check above
 from belated.testing.clocks import ManualClock  # noqa: E402
-from belated.testing.coordination_contract import CoordinationContract  # noqa: E402
 from belated.testing.journal_contract import JournalContract  # noqa: E402
-from belated.testing.key_contract import KeyStoreContract  # noqa: E402
 from belated.testing.log_contract import LogContract  # noqa: E402
-from belated.testing.shelf_contract import ShelfContract  # noqa: E402
 from belated.testing.store_contract import StoreContract  # noqa: E402
 from belated.testing.unique_log_contract import UniqueLogContract  # noqa: E402
 
 __all__ = [
     "CellsContract",
-    "CoordinationContract",
     "JournalContract",
-    "KeyStoreContract",
     "LogContract",
     "ManualClock",
-    "ShelfContract",
     "StoreContract",
     "UniqueLogContract",
 ]

@@ -1,4 +1,4 @@
-"""What every journal must do, as tests: what its log and its shelf must."""
+"""What every journal must do, as tests: what its log must, and drop old records."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ from belated.core.ids import erased_key_of
 from belated.exceptions import HistoryTrimmed, HistoryUndone, InvalidInput
 from belated.journals import Journal, Snapshot
 from belated.testing.clocks import ManualClock
-from belated.testing.shelf_contract import ShelfContract
 from belated.testing.unique_log_contract import UniqueLogContract
 
 
-class JournalContract(UniqueLogContract, ShelfContract):
+class JournalContract(UniqueLogContract):
     """Subclass it as ``class TestMyJournal(JournalContract)`` and say how one is opened.
 
-    Each test opens journals of its own, and closes them. Of the three methods to define,
-    ``open_journal`` is needed; where ``reopen`` and ``spoil`` are missing, their tests are skipped.
+    Each test opens journals of its own, and closes them. Of the two methods to define,
+    ``open_journal`` is needed; where ``reopen`` is missing, its tests are skipped.
     """
 
     def open_journal(self, partitions: int, clock: ManualClock) -> Journal:

@@ -10,7 +10,8 @@ import pytest
 from belated.core.events import Decision, ModeChanged, Reward, Void
 from belated.exceptions import InvalidInput, JournalClosed, JournalError, JournalMismatch
 from belated.journals import Store
-from belated.journals.sessions import Batch, StoreSession
+from belated.journals.coordination import Held, leaders, renew_leases
+from belated.journals.store import Batch, StoreSession
 
 
 class StoreContract:
@@ -86,7 +87,7 @@ class StoreContract:
         store.create_tables()
         with closing(store.session()) as session:
             assert isinstance(session, StoreSession)
-            assert session.glance(["a", "b"]) == {}
+            assert session.ends(["a", "b"]) == {}
             one, other = session.journal("a", partitions=2), session.journal("b")
             x = np.ones(2, dtype=np.float32)
             first, second = (Decision("mine", n, n, 0, x, 0.5, 1.0, 0) for n in (1, 2))
@@ -115,16 +116,16 @@ class StoreContract:
             self._check_models(session)
 
     def _check_models(self, session: StoreSession) -> None:
-        ends = {name: sum(glance.ends) for name, glance in session.glance(["a", "b"]).items()}
+        ends = {name: sum(found) for name, found in session.ends(["a", "b"]).items()}
         assert ends == {"a": 4, "b": 3}
-        assert not session.glance(["b"])["b"].led
+        assert leaders(session.cells, ["a", "b"]) == {}
         lead = session.coordination("b")
         epoch = lead.acquire_lease("me", 100.0)
         assert epoch is not None
-        number = lead.publish(b"model", epoch)
-        assert session.glance(["b"])["b"].led
-        assert session.published({"a": 0, "b": 0}) == {"b": (number, b"model")}
-        assert session.published({"a": 0, "b": number}) == {}
+        lead.publish(b"model", epoch)
+        assert set(leaders(session.cells, ["a", "b"])) == {"b"}
+        assert session.published({"a": 0, "b": 0}) == {"b": (1, b"model")}
+        assert session.published({"a": 0, "b": 1}) == {}
 
     def test_leases_are_renewed_together(self) -> None:
         """Those that are still held: not one that another has, nor one that nobody ever had."""
@@ -137,14 +138,16 @@ class StoreContract:
             mine = leads["a"].acquire_lease("me", 1.0)
             leads["b"].acquire_lease("another", 100.0)
             leads["c"].acquire_lease("me", 1.0)
-            held = {"a": "me", "b": "me", "c": "me"}
-            assert session.renew_leases(held, 100.0) == {"a": mine, "c": 1}
+            assert mine is not None
+            held = {name: Held("me", mine) for name in ("a", "b", "c")}
+            leads["b"].release_lease("another")
+            leads["b"].acquire_lease("another", 100.0)
+            assert renew_leases(session.cells, held, 100.0) == {"a", "c"}
             left = {name: lead.leader() for name, lead in leads.items()}
             assert {name: one.holder for name, one in left.items() if one is not None} == {
                 "a": "me", "b": "another", "c": "me",
             }  # fmt: skip
             assert all(one is not None and one.seconds > 50.0 for one in left.values())
-            assert session.renew_leases({}, 100.0) == {}
 
     def test_closing_what_a_session_opened_leaves_the_others_open(self) -> None:
         """And closing the session ends all."""

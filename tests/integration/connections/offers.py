@@ -9,7 +9,7 @@ import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.journals.log import Appended
-from belated.journals.sessions import Batch
+from belated.journals.store import Batch
 from belated.service import Definition
 from belated.service.http.app import Service
 from tests.integration.raw_http import request

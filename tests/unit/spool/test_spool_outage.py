@@ -21,10 +21,11 @@ from belated.journals import Journal, MemoryJournal, MemoryStore, SpoolJournal
 from belated.journals.log import Requests
 from belated.journals.spool.file import Batch, SpoolFile
 from belated.testing import JournalContract, ManualClock
+from tests.shelf_contract import ShelfContract
 from tests.unit.spool.moody import FIRST, Disk, Moody, events_of, spool
 
 
-class _SpoolContract(JournalContract):
+class _SpoolContract(JournalContract, ShelfContract):
     wait: float | None
 
     @pytest.fixture(autouse=True)
@@ -40,13 +41,6 @@ class _SpoolContract(JournalContract):
     def reopen(self, journal: Journal, clock: ManualClock) -> Journal:
         """Another one in front of the same facts, with a file of its own."""
         return SpoolJournal(self.store.journal(), next(self.paths), wait=self.wait, clock=clock)
-
-    def spoil(self, journal: Journal, partition: int, piece: str) -> None:
-        """In the journal behind."""
-        assert isinstance(journal, SpoolJournal)
-        assert isinstance(journal._journal, MemoryJournal)
-        stored = journal._journal._snapshots[partition].snapshot
-        stored.pieces[piece] += b"\0"
 
 
 class TestWithAThread(_SpoolContract):

@@ -11,9 +11,9 @@ from belated.core.events import Void
 from belated.exceptions import JournalClosed, JournalError, JournalUnavailable
 from belated.journals import SpoolJournal
 from belated.journals.log import Appended
-from belated.journals.sessions import Batch
 from belated.journals.spool.line import Line
 from belated.journals.spool.together import SpooledLog
+from belated.journals.store import Batch
 from tests.unit.spool.moody import Moody
 
 

@@ -8,8 +8,8 @@ from collections.abc import Collection
 from typing import Any
 
 from belated.exceptions import JournalError
+from belated.journals.coordination import Claim
 from belated.journals.kafka.client import REFUSED, Cluster, KafkaError, KafkaException
-from belated.journals.workers import Claim
 
 from confluent_kafka import OFFSET_END, Consumer, TopicPartition  # isort: skip
 from confluent_kafka.admin import (  # isort: skip

@@ -15,6 +15,7 @@ from belated.exceptions import (
     InvalidInput,
     JournalClosed,
 )
+from belated.journals.acts import ACTS, CellActs
 from belated.journals.arrivals import (
     Clock,
     arrange,
@@ -35,7 +36,7 @@ from belated.journals.named import NamedJournal
 from belated.model.kernels.pages import PADDING
 
 
-class KafkaLog(NamedJournal):
+class KafkaLog(NamedJournal, CellActs):
     """What is appended, and read back by position; see :class:`KafkaJournal`."""
 
     _writer: Writer
@@ -43,7 +44,7 @@ class KafkaLog(NamedJournal):
     #: Follows the log; the other one looks single records up, so that neither loses its place.
     _reader: Reader
     _finder: Finder
-    _place: str
+    _topic: str
     #: Stands for the brokers' clock; for tests.
     _clock: Clock | None
     _closed = False
@@ -135,7 +136,7 @@ class KafkaLog(NamedJournal):
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
         """Return the records beyond a position; see :meth:`Log.read`."""
         records = self._records(self._reader, partition, after, limit)
-        self._keep_acts([one for one in records if subject_of(one.event) in _INDEXED])
+        self._keep_acts([one for one in records if subject_of(one.event) in ACTS])
         return records
 
     def _records(self, reader: Reader, partition: int, after: int, limit: int) -> list[Record]:
@@ -176,7 +177,7 @@ class KafkaLog(NamedJournal):
         starts = np.concatenate([[0], page.ends[:-1]])[: len(page)]
         odd = np.flatnonzero(page.data[starts + 2] > _LAST_OF_DECISIONS)
         found = [page.record(int(n), partition) for n in odd]
-        self._keep_acts([one for one in found if subject_of(one.event) in _INDEXED])
+        self._keep_acts([one for one in found if subject_of(one.event) in ACTS])
 
     def _read(
         self, reader: Reader, partition: int, after: int, limit: int
@@ -258,26 +259,17 @@ class KafkaLog(NamedJournal):
             back *= 2
         return self.start(partition)
 
-    def start(self, partition: int) -> Tail:
-        """Return the last record that was dropped; see :meth:`Log.start`."""
-        raise NotImplementedError
-
     def _index(self, arrived: Iterable[tuple[int, int, Event | Opaque]]) -> None:
         """Have the acts of operators found without reading the log.
+
+        Readers do it too: whoever appended one may have died before it was in its cell.
 
         Args:
             arrived: Partition, position and event of what was appended.
         """
         for home, position, event in arrived:
-            if subject_of(event) in _INDEXED:
+            if subject_of(event) in ACTS:
                 self._keep_acts(self._records(self._finder, home, position - 1, 1))
-
-    def _keep_acts(self, acts: Sequence[Record]) -> None:
-        """Write operators' acts to the shelf, but for those that are there.
-
-        Readers do it too: whoever appended one may have died before it was written.
-        """
-        raise NotImplementedError
 
     def _where(self, partition: int, position: int) -> str:
         return (
@@ -290,8 +282,6 @@ class KafkaLog(NamedJournal):
             raise JournalClosed("the journal is closed: open it again")
 
 
-#: What events without an id are found by, but for settlements, which are many.
-_INDEXED = frozenset({"mode", "configured", "undone", "other"})
 _LAST_OF_DECISIONS = 5
 #: Records of Kafka that are looked up at a time, those in between included.
 _RUN = 64

@@ -1,61 +1,84 @@
 """Pieces of snapshots as files, in a folder or an object store.
 
-A file is named by the checksum of what it holds, and is there before the database says so: so
+A file is named by the checksum of what it holds, and is there before the list of pieces says so: so
 whoever saves at the same moment, or is fenced, spoils nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from belated.exceptions import JournalUnavailable
+from belated.journals.cells import Cells
 from belated.journals.folders import open_folder
-from belated.journals.snapshots import checksum
+from belated.journals.snapshots import Contents, Pieces, Snapshot
 
 
-class PieceFiles:
-    """The files of one bandit.
+class PieceFiles(Pieces):
+    """The snapshots of one bandit: lists of pieces in cells, and the pieces in files.
 
     Args:
+        cells: Cells of the store.
         address: Of the folder: a path, or an address that fsspec knows, as in ``s3://…``.
-        topic: Names the bandit.
+        bandit: Name of the bandit.
+        topic: Names the folder of the bandit.
     """
 
-    def __init__(self, address: str, topic: str) -> None:
+    in_files = True
+
+    def __init__(self, cells: Cells, address: str, bandit: str, topic: str) -> None:
+        super().__init__(cells, "snapshot", bandit)
         self._place = address
         self._folder = open_folder(address)
         self._topic = topic
 
-    def write(self, partition: int, pieces: Iterable[bytes]) -> None:
-        """Have a file for each."""
+    def save(
+        self,
+        snapshot: Snapshot,
+        checksums: Mapping[str, bytes],
+        version: int,
+        stored: Contents | None,
+        expected: Mapping[str, int],
+        puts: Mapping[str, bytes],
+    ) -> bool:
+        """Store a snapshot; then remove files that no snapshot needs, if its saver owns it."""
+        partition = snapshot.partition
+        # What is listed before it is saved, no later owner can have written: it begins with this.
+        before = self.files(partition) if expected else []
+        saved = super().save(snapshot, checksums, version, stored, expected, puts)
+        needed = {self._file(partition, one) for one in checksums.values()}
         with self._translated():
-            for data in pieces:
-                with self._folder.new(self._name(partition, checksum(data))) as path:
-                    path.write_bytes(data)
+            for name in before if saved else ():
+                if name not in needed:
+                    self._folder.remove(name)
+        return saved
 
-    def read(self, partition: int, named: bytes) -> bytes | None:
-        """Return the piece that has a checksum; None if there is no such file."""
-        with self._translated():
-            try:
-                return self._folder.read(self._name(partition, named))
-            except FileNotFoundError:
-                return None
-
-    def names(self, partition: int) -> list[str]:
-        """Return the files of a partition."""
+    def files(self, partition: int) -> list[str]:
+        """Return the names of the files of a partition."""
         with self._translated():
             return self._folder.names(f"{self._topic}/{partition}")
 
-    def sweep(self, partition: int, names: Iterable[str], kept: Iterable[bytes]) -> None:
-        """Remove some files of a partition, but for pieces that have these checksums."""
-        needed = {self._name(partition, one) for one in kept}
+    def write(self, partition: int, pieces: Mapping[bytes, bytes]) -> dict[str, bytes]:
+        """Write a file for each piece."""
         with self._translated():
-            for name in names:
-                if name not in needed:
-                    self._folder.remove(name)
+            for named, data in pieces.items():
+                with self._folder.new(self._file(partition, named)) as path:
+                    path.write_bytes(data)
+        return {}
 
-    def _name(self, partition: int, named: bytes) -> str:
+    def read(self, partition: int, named: Iterable[bytes]) -> dict[bytes, bytes]:
+        """Return pieces by checksum, but for those that are missing."""
+        found, missing = {}, []
+        with self._translated():
+            for one in named:
+                try:
+                    found[one] = self._folder.read(self._file(partition, one))
+                except FileNotFoundError:
+                    missing.append(one)
+        return found | super().read(partition, missing)  # from before there were files
+
+    def _file(self, partition: int, named: bytes) -> str:
         return f"{self._topic}/{partition}/{named.hex()}"
 
     @contextmanager

@@ -1,31 +1,34 @@
-"""Brokers of Kafka and a database of PostgreSQL as one store."""
+"""Brokers of Kafka and a store of cells as one store."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from functools import cached_property
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from belated.journals.kafka.coordination import KafkaCoordinationStore
-from belated.journals.postgres.keys import PostgresKeyStore
-from belated.journals.postgres.store import PostgresStore
-from belated.journals.sessions import LoopedSession, StoreSession
-from belated.journals.store import StoredBandit
+from belated.journals.addresses import open_store
+from belated.journals.bandits import find_bandit
+from belated.journals.cells import Cells
+from belated.journals.coordination import CoordinationStore
+from belated.journals.store import Store
 
 if TYPE_CHECKING:
+    from belated.journals.kafka.group import WorkerGroup
     from belated.journals.kafka.journal import KafkaJournal
 
+#: Seconds to wait for brokers that share out partitions.
+WAIT = 10.0
 
-class KafkaStore:
-    """Opens journals in Kafka, and leases and keys in PostgreSQL; see :class:`Store`.
+
+class KafkaStore(Store):
+    """Opens journals in Kafka, and all else in another store; see :class:`Store`.
 
     Args:
         brokers: ``host:port`` of some brokers, with commas between.
-        shelf: Address of the database: ``postgresql://user@host/name``.
+        shelf: Address of the store of cells: ``postgresql://user@host/name``, or
+            ``sqlite:///offers.db`` if all processes are on one machine.
         copies: Brokers that must have a copy of each record.
         settings: Of librdkafka.
-        snapshots: Where pieces of snapshots are, a folder or ``s3://…``; in PostgreSQL if None.
+        snapshots: Where pieces of snapshots are, a folder or ``s3://…``; in cells if None.
 
     >>> KafkaStore("k1:9092,k2:9092", shelf="postgresql://shop:secret@db.example/belated").place
     "Kafka at k1:9092,k2:9092 and database 'belated' on db.example"
@@ -34,6 +37,7 @@ class KafkaStore:
     name = "kafka"
     #: Its journals find nothing by id.
     finds_by_id = False
+    assigns_partitions = True
 
     def __init__(
         self,
@@ -49,7 +53,7 @@ class KafkaStore:
         self._copies = copies
         self._settings = dict(settings or {})
         self._snapshots = snapshots
-        self._database = PostgresStore(shelf)
+        self._database = open_store(shelf)
 
     def __repr__(self) -> str:
         return f"<KafkaStore: {self.place}>"  # the address may hold a password
@@ -76,63 +80,43 @@ class KafkaStore:
             snapshots=self._snapshots,
         )
 
-    def coordination(
-        self, bandit: str = "default", *, wait: float = 10.0
-    ) -> KafkaCoordinationStore:
-        """Open the lease, the published model and the workers of a bandit whose journal exists."""
-        return KafkaCoordinationStore(
-            self._brokers, shelf=self._shelf, bandit=bandit, wait=wait, settings=self._settings
-        )
+    def cells(self, *, wait: float = 10.0) -> Cells:
+        """Open the cells."""
+        return self._database.cells(wait=wait)
 
-    def keys(self, *, wait: float = 10.0) -> PostgresKeyStore:
-        """Open the API keys."""
-        return self._database.keys(wait=wait)
-
-    def session(self, *, wait: float = 10.0) -> KafkaSession:
-        """Open what any number of bandits use; each has its own clients of Kafka."""
-        return KafkaSession(self, self._database, wait)
-
-    @contextmanager
-    def new_journal(self, bandit: str, *, partitions: int) -> Iterator[KafkaJournal]:
-        """Make a journal that is there once the block has ended; see :meth:`Store.new_journal`."""
-        with (
-            self._database.renaming(bandit, self.place) as unfinished,
-            self.journal(unfinished, partitions=partitions) as journal,
-        ):
-            yield journal
-
-    def describe(self) -> list[StoredBandit]:
-        """Return what is stored of each bandit, by name."""
-        return self._database.describe()
+    def coordination_in(self, cells: Cells, bandit: str) -> KafkaCoordinationStore:
+        """Open the lease, the published model and the workers of a bandit."""
+        super().coordination_in(cells, bandit)
+        return KafkaCoordinationStore(cells, bandit, self._brokers, self._settings)
 
     def create_tables(self) -> None:
-        """Create the tables, or migrate those of an older release."""
+        """Create the tables of the store of cells."""
         self._database.create_tables()
 
 
-class KafkaSession(LoopedSession):
-    """A session whose bandits have clients of their own; leases are renewed in the database.
+class KafkaCoordinationStore(CoordinationStore):
+    """Where learners agree on who leads; which partitions each has, the brokers say.
 
     Args:
-        store: the store.
-        database: of leases.
-        wait: seconds to wait for either.
+        cells: Of the store; closed together with this.
+        bandit: Name of the bandit.
+        brokers: ``host:port`` of some brokers, with commas between.
+        settings: Of librdkafka.
     """
 
-    def __init__(self, store: KafkaStore, database: PostgresStore, wait: float) -> None:
-        super().__init__(store, wait)
-        self._database = database
+    def __init__(
+        self, cells: Cells, bandit: str, brokers: str, settings: Mapping[str, str]
+    ) -> None:
+        super().__init__(cells, bandit)
+        self._brokers = brokers
+        self._settings = settings
 
-    @cached_property
-    def _leases(self) -> StoreSession:
-        return self._database.session(wait=self._wait)
+    def join_group(self, seconds: float) -> WorkerGroup:
+        """Be one of the workers; see :meth:`CoordinationStore.join_group`."""
+        from belated.journals.kafka.client import Cluster  # needs confluent-kafka
+        from belated.journals.kafka.group import WorkerGroup
 
-    def renew_leases(self, held: Mapping[str, str], seconds: float) -> dict[str, int]:
-        """Renew leases in one commit; see :meth:`StoreSession.renew_leases`."""
-        return self._leases.renew_leases(held, seconds)
-
-    def close(self) -> None:
-        """Close what was opened to look, and the connection for leases."""
-        super().close()
-        if "_leases" in vars(self):
-            self._leases.close()
+        _, found = find_bandit(self.cells, self._bandit)
+        assert found is not None
+        assert found.topic is not None
+        return WorkerGroup(Cluster(self._brokers, self._settings, WAIT), found.topic, seconds)

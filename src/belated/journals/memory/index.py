@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 from belated.core.events import Record
 from belated.journals.lookups import Subject, half_in, subject_of
 
 #: A partition, and half a key or a subject in it.
 _Place = tuple[int, bytes | Subject | None]
-#: What is found for ever: the acts of operators, and what the bandit is.
-_KEPT = frozenset(get_args(Subject)) - {"settled"}
 
 
 class MemoryIndex:
@@ -39,12 +35,10 @@ class MemoryIndex:
         return self._found.get((partition, whose), [])
 
     def drop(self, partition: int, count: int) -> None:
-        """Forget the first records of a partition that have an id, or settled it."""
+        """Forget the first records of a partition."""
         self.of(partition, "settled")  # all of them are indexed now
         for record in self._streams[partition][:count]:
             place = _place(record)
-            if place[1] in _KEPT:
-                continue
             found = self._found[place]
             del found[0]
             if not found:

@@ -6,13 +6,14 @@ import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from operator import attrgetter
-from typing import NamedTuple, Self
+from typing import Self
 
 import msgspec
 
-from belated.core.events import Event, Record, Trimmed
+from belated.core.events import Event, Record
 from belated.core.ids import check_id, check_partitions, erased_key_of, partition_of
-from belated.exceptions import HistoryTrimmed, JournalClosed, OwnerFenced
+from belated.exceptions import HistoryTrimmed, JournalClosed
+from belated.journals.acts import ACTS
 from belated.journals.arrivals import (
     Clock,
     arrange,
@@ -23,49 +24,38 @@ from belated.journals.arrivals import (
     route,
     stamps_for,
 )
+from belated.journals.bandits import Registration, register
 from belated.journals.columns import ColumnPage
 from belated.journals.indexed import IndexedJournal
-from belated.journals.log import EMPTY, Appended, AppendedAfter, Requests, Tail
-from belated.journals.lookups import Subject, append_first, erased_key_in, of_kept, to_overwrite
-from belated.journals.memory.index import MemoryIndex
-from belated.journals.snapshots import (
-    Snapshot,
-    check_base,
-    check_kept,
-    check_position,
-    checksums_of,
-    damage,
-    refuse_damaged_base,
-    seal,
-    tell_discarded,
+from belated.journals.log import Appended, AppendedAfter, Requests, Tail
+from belated.journals.lookups import (
+    LAST_SETTLEMENTS,
+    append_first,
+    erased_key_in,
+    of_kept,
+    subject_of,
+    to_overwrite,
 )
+from belated.journals.memory.cells import MemoryCells
+from belated.journals.memory.index import MemoryIndex
 from belated.journals.steady_clock import system_clock
 
 
-class _Stored(NamedTuple):
-    snapshot: Snapshot
-    checksums: dict[str, bytes]
-    seal: bytes
-
-
 class Facts:
-    """All that is known of one bandit: what the journals opened on it share.
+    """The records of one bandit: what the journals opened on it share.
 
     Args:
         partitions: a power of two.
+        cells: of the store.
     """
 
-    def __init__(self, partitions: int) -> None:
+    def __init__(self, partitions: int, cells: MemoryCells) -> None:
+        self.cells = cells
         self.streams: list[list[Record]] = [[] for _ in range(check_partitions(partitions))]
         self.index = MemoryIndex(self.streams)
         self.requests: dict[tuple[int, int], bytes] = {}  # by partition and position
-        self.identity: dict[str, str] | None = None
-        self.snapshots: dict[int, _Stored] = {}
-        self.bases: dict[int, _Stored] = {}
-        # By partition: what may be dropped, and the position of the last record that was.
-        self.starts = [EMPTY] * partitions
+        #: By partition, the position of the last record that was dropped.
         self.dropped = [0] * partitions
-        self.epochs = [0] * partitions
         # Held to change anything, and to read by position: places shift when records are dropped.
         self.lock = threading.RLock()
 
@@ -89,17 +79,21 @@ class MemoryJournal(IndexedJournal):
     [0.0]
     """
 
+    _place = "the memory of this process"
+
     def __init__(
         self, bandit: str = "bandit", *, partitions: int = 1, clock: Clock | None = None
     ) -> None:
         self._bandit = check_id(bandit, "the bandit's name")
         self._clock = clock or system_clock
-        self._share(Facts(partitions))
+        self._share(Facts(partitions, MemoryCells(self._clock)))
+        register(self.cells, lambda number: Registration(bandit, number, partitions))
 
     @classmethod
     def sharing(cls, facts: Facts, bandit: str, clock: Clock) -> Self:
         """Another journal on the facts of a bandit."""
-        journal = cls(bandit, clock=clock)
+        journal = cls.__new__(cls)
+        journal._bandit, journal._clock = bandit, clock
         journal._share(facts)
         return journal
 
@@ -184,14 +178,8 @@ class MemoryJournal(IndexedJournal):
         """Refuse to read what was dropped; returns the position of the last record that was."""
         dropped = self._facts.dropped[partition]
         if after < dropped:
-            raise HistoryTrimmed(partition, self._facts.starts[partition].position)
+            raise HistoryTrimmed(partition, self.start(partition).position)
         return dropped
-
-    def start(self, partition: int) -> Tail:
-        """Return the last record that was dropped; see :meth:`Log.start`."""
-        self._check_open()
-        check_partition(partition, self._partitions)
-        return self._facts.starts[partition]
 
     def drop(self, partition: int, limit: int) -> int:
         """Drop some of the records up to the start; see :meth:`Log.drop`."""
@@ -231,11 +219,12 @@ class MemoryJournal(IndexedJournal):
                 self._facts.requests.pop((record.partition, record.position), None)
         return len(found)
 
-    def _about(self, partition: int, subject: Subject, limit: int | None = None) -> list[Record]:
+    def settlements(self, partition: int) -> list[Record]:
+        """Return the last records that settled a partition, in order."""
         self._check_open()
+        check_partition(partition, self._partitions)
         with self._lock:
-            found = self._facts.index.of(partition, subject)
-            return found[-limit:] if limit else list(found)
+            return self._facts.index.of(partition, "settled")[-LAST_SETTLEMENTS:]
 
     def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:
         """Return what decisions were chosen from, by position, where it was kept."""
@@ -257,111 +246,22 @@ class MemoryJournal(IndexedJournal):
         self._check_open()
         return self._clock()
 
-    def identify(self, identity: dict[str, str]) -> dict[str, str]:
-        """Store what the bandit is, if nothing is stored yet; give back what is."""
-        with self._lock:
-            self._check_open()
-            if self._facts.identity is None:
-                self._facts.identity = dict(identity)
-            return dict(self._facts.identity)
-
-    def reidentify(self, identity: dict[str, str]) -> None:
-        """Store what the bandit is, in place of what was stored."""
-        self._check_open()
-        self._facts.identity = dict(identity)
-
-    def acquire(self, partition: int) -> int:
-        """Become the owner of a partition; see :meth:`Shelf.acquire`."""
-        self._check_open()
-        check_partition(partition, self._partitions)
-        with self._lock:
-            self._facts.epochs[partition] += 1
-            self._owned[partition] = self._facts.epochs[partition]
-            return self._owned[partition]
-
-    def save(self, snapshot: Snapshot) -> None:
-        """Store a snapshot; see :meth:`Shelf.save`."""
-        partition = snapshot.partition
-        with self._lock:
-            check_position(snapshot, self.end(partition))
-            checksums = checksums_of(snapshot, self._known.get(partition, {}))
-            if self._owned.get(partition) not in (None, self._facts.epochs[partition]):
-                raise OwnerFenced(partition)
-            stored = self._snapshots.get(partition)
-            if stored is None or snapshot.position >= stored.snapshot.position:
-                check_kept(snapshot, checksums, stored.checksums if stored else {})
-                kept = {name: stored.snapshot.pieces[name] for name in snapshot.kept if stored}
-                whole = msgspec.structs.replace(
-                    snapshot, pieces=kept | snapshot.pieces, kept=frozenset()
-                )
-                self._snapshots[partition] = _Stored(whole, checksums, seal(whole, checksums))
-        # Also where it was ignored: what may be kept next time is compared with what is stored.
-        self._known[partition] = checksums
-
-    def load(self, partition: int) -> Snapshot | None:
-        """Return the stored snapshot, None if there is none; see :meth:`Shelf.load`."""
-        with self._lock:
-            end = self.end(partition)
-            self._known.pop(partition, None)
-            stored = self._snapshots.get(partition)
-            if stored is None:
-                return None
-            reason = damage(*stored)
-            is_sound = reason is None and stored.snapshot.position <= end
-            if not is_sound:
-                del self._snapshots[partition]
-        if not is_sound:
-            tell_discarded(stored.snapshot, reason)
-            return None
-        self._known[partition] = stored.checksums
-        return msgspec.structs.replace(stored.snapshot, pieces=dict(stored.snapshot.pieces))
-
-    def base(self, partition: int) -> Snapshot | None:
-        """Return what the records that were dropped came to; see :meth:`Shelf.base`."""
-        self._check_open()
-        check_partition(partition, self._partitions)
-        stored = self._facts.bases.get(partition)
-        if stored is None:
-            return None
-        refuse_damaged_base(stored.snapshot, damage(*stored), self.end(partition), "memory")
-        return stored.snapshot
-
-    def rebase(self, base: Snapshot, trimmed: Trimmed, undone: int) -> None:
-        """Store a base, and a record that says so; see :meth:`Shelf.rebase`."""
-        partition = base.partition
-        with self._lock:
-            self._check_open()
-            stored = self._snapshots.get(partition)
-            saved = None if stored is None else stored.snapshot.position
-            check_base(
-                base,
-                undone,
-                before=self._facts.starts[partition].position,
-                saved=saved,
-                undone=len(self.undone(partition)),
-            )
-            self.append([trimmed])
-            checksums = checksums_of(base, {})
-            self._facts.bases[partition] = _Stored(base, checksums, seal(base, checksums))
-            self._facts.starts[partition] = Tail(base.position, trimmed.recorded)
-
     def close(self) -> None:
         """Let go of everything; any later call raises :class:`JournalClosed`."""
-        self._share(Facts(self._partitions), closed=True)
+        self.cells.close()
+        self._facts = Facts(self._partitions, MemoryCells(self._clock))
+        self._streams, self._closed = self._facts.streams, True
 
     def __enter__(self) -> Self:
         self._check_open()
         return self
 
-    def _share(self, facts: Facts, *, closed: bool = False) -> None:
+    def _share(self, facts: Facts) -> None:
         self._facts = facts
         self._partitions = len(facts.streams)
-        self._streams, self._snapshots, self._lock = facts.streams, facts.snapshots, facts.lock
-        # By partition: the epoch in which it is owned here, and the checksums of the pieces of the
-        # snapshot last saved or loaded here.
-        self._owned: dict[int, int] = {}
-        self._known: dict[int, dict[str, bytes]] = {}
-        self._closed = closed
+        self._streams, self._lock = facts.streams, facts.lock
+        self._open_shelf(facts.cells.share())
+        self._closed = False
 
     def _keep(self, records: list[Record], requests: Requests | None = None) -> list[int]:
         """Store records; an exception at any point leaves a partition with all of its, or none."""
@@ -377,6 +277,7 @@ class MemoryJournal(IndexedJournal):
             # No call may come between these: Python raises interrupts when one has returned.
             facts.requests |= kept
             streams[partition] += stream
+        self._keep_acts([record for record in records if subject_of(record.event) in ACTS])
         return positions
 
     def _tail(self, partition: int) -> Tail:
@@ -384,7 +285,7 @@ class MemoryJournal(IndexedJournal):
         check_partition(partition, self._partitions)
         stream = self._streams[partition]
         if not stream:
-            return self._facts.starts[partition]
+            return self.start(partition)
         last = stream[-1]
         return Tail(last.position, last.recorded)
 

@@ -5,22 +5,15 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 
-from belated.core.events import Event, Opaque, Record, digest_of, encode
+from belated.core.events import Event, Opaque, Record, Settled, digest_of, encode
 from belated.core.ids import key_of, partition_of
 from belated.journals.arrivals import check_requests
 from belated.journals.log import Requests
-from belated.journals.lookups import Subject, half_in, subject_of
+from belated.journals.lookups import half_in
 from belated.journals.postgres.arrays import Packed, pack_bytes, pack_integers
 
 #: What the marks of events without an id begin with. No key does: its seventh byte is not 0.
-MARKS: dict[Subject | None, bytes] = {
-    None: bytes(8),
-    "settled": bytes(8),
-    "mode": bytes(7) + b"\1",
-    "configured": bytes(7) + b"\2",
-    "undone": bytes(7) + b"\3",
-    "other": bytes(7) + b"\4",
-}
+SETTLED, _OTHER = bytes(8), bytes(7) + b"\1"
 
 
 class Arrivals:
@@ -141,7 +134,7 @@ def check_of(partition: int, position: int, recorded: int, data: bytes) -> int:
 
 def mark_of(event: Event | Opaque, digest: bytes) -> bytes:
     """What recognises an event that comes again; those of one time lie together (schema.sql)."""
-    whose = half_in(event) or MARKS[subject_of(event)]
+    whose = half_in(event) or (SETTLED if isinstance(event, Settled) else _OTHER)
     return whose + digest[:8]
 
 

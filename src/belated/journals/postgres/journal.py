@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from belated.core.events import Trimmed
 from belated.core.ids import check_id, check_partitions
 from belated.journals.arrivals import Clock
 from belated.journals.postgres import open_session
 from belated.journals.postgres.log import PostgresLog
 from belated.journals.postgres.queries import migrations
-from belated.journals.postgres.shelf import PostgresShelf
 
 if TYPE_CHECKING:
     from belated.journals.postgres.session import PostgresSession, Talk
 
 
-class PostgresJournal(PostgresLog, PostgresShelf):
+class PostgresJournal(PostgresLog):
     """Keeps events in a database of PostgreSQL, each append on stable storage when it returns.
 
     Any number of threads, processes and machines may append at the same time; within a partition
@@ -50,14 +47,11 @@ class PostgresJournal(PostgresLog, PostgresShelf):
         wanted = None if partitions is None else check_partitions(partitions)
         #: Stands for the server's clock; for tests.
         self._clock: Clock | None = None
-        self._known = {}
-        self._epochs = {}
-        self._session = open_session(dsn, wait)
-        self._place = self._session.place
+        session = open_session(dsn, wait)
         try:
-            self._register(wanted, None)
+            self._open_registered(session, wanted)
         except BaseException:
-            self._session.close()
+            session.close()
             raise
 
     @staticmethod
@@ -86,14 +80,7 @@ class PostgresJournal(PostgresLog, PostgresShelf):
         finally:
             session.close()
 
-    def _prepare_trimmed(self, trimmed: Trimmed) -> Callable[[Talk], None]:
-        arrivals = self._arrivals([trimmed])
-
-        def append(talk: Talk) -> None:
-            talk.run_query("append", **arrivals.values)
-
-        return append
-
     def close(self) -> None:
         """Close the connection; any later call raises :class:`JournalClosed`."""
+        self.cells.close()
         self._session.close()

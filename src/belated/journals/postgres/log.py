@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from belated.core.events import Event, Record, Settled, encode
+from belated.core.events import Event, Opaque, Record, encode
 from belated.core.ids import erased_key_of, partition_of
+from belated.journals.acts import ACTS, act_cell, has_acts, packed
 from belated.journals.arrivals import (
     Clock,
     arrange_imported,
@@ -21,19 +22,20 @@ from belated.journals.columns import ColumnPage
 from belated.journals.log import EMPTY, Appended, AppendedAfter, Requests, Tail
 from belated.journals.lookups import (
     LAST_SETTLEMENTS,
-    Subject,
     append_first,
     erased_key_in,
     of_kept,
+    subject_of,
     to_overwrite,
 )
 from belated.journals.postgres.arrays import pack_bytes, pack_integers, unpack_bigints
 from belated.journals.postgres.arrivals import (
-    MARKS,
+    SETTLED,
     Arrivals,
     beyond,
     check_of,
 )
+from belated.journals.postgres.cells import transact
 from belated.journals.postgres.registration import RegisteredBandit
 from belated.journals.stored import StoredJournal
 from belated.model.kernels.pages import PADDING
@@ -74,9 +76,30 @@ class PostgresLog(StoredJournal, RegisteredBandit):
         self._session.check_open()
         if not events:
             return []
+        if has_acts(events):
+            return self._session.transact(lambda talk: self._append_within(talk, events, arrivals))
         found = self._session.call("append", list(arrivals.values.values()))
         assert found is not None
         return self._taken(arrivals, unpack_bigints(found))
+
+    def _append_within(
+        self, talk: Talk, events: Sequence[Event | Opaque], arrivals: Arrivals
+    ) -> list[int]:
+        """Append within a transaction, and write the acts of operators to their cells."""
+        ((found,),) = talk.run_query("append", **arrivals.values)
+        is_known = arrivals.known(found)
+        positions = self._taken(arrivals, found)
+        puts = {}
+        for event, position, known in zip(events, positions, is_known, strict=True):
+            if subject_of(event) in ACTS and not known:
+                home = route(event, self._partitions)  # type: ignore[arg-type]
+                place = {**self._whose(home), "after": position - 1, "limit": 1}
+                ((_, *row),) = talk.run_query("read", **place)
+                act = self._found((home, position, *row))
+                puts[act_cell(self._bandit, act)] = packed(act)
+        if puts:
+            transact(talk, {}, puts)
+        return positions
 
     def append_after(
         self, events: Sequence[Event], last: Record, *, requests: Requests | None = None
@@ -88,6 +111,8 @@ class PostgresLog(StoredJournal, RegisteredBandit):
         self._session.check_open()
         if not events:
             return AppendedAfter([], [])
+        if has_acts(events):
+            return AppendedAfter(self.append(events, requests=requests), [])
         answer = self._session.call("append", list(arrivals.values.values()))
         assert answer is not None
         found = unpack_bigints(answer)
@@ -103,6 +128,10 @@ class PostgresLog(StoredJournal, RegisteredBandit):
         """Keep events, and no second decision; see :meth:`UniqueLog.append_unique`."""
         if not ids:
             return Appended(self.append(events, requests=requests), {})
+        if has_acts(events):
+            return self._session.transact(
+                lambda talk: self._append_rest(talk, events, ids, requests)
+            )
 
         def append(kept: list[int]) -> list[int]:
             arrivals = self._arrivals_of(events, kept, requests)
@@ -135,8 +164,7 @@ class PostgresLog(StoredJournal, RegisteredBandit):
             if not kept:
                 return []
             arrivals = self._arrivals_of(events, kept, requests)
-            ((found,),) = talk.run_query("append", **arrivals.values)
-            return self._taken(arrivals, found)
+            return self._append_within(talk, [events[n] for n in kept], arrivals)
 
         known = self._of(talk, {erased_key_of(id) for id in ids})
         return append_first(events, ids, known, append)
@@ -190,7 +218,7 @@ class PostgresLog(StoredJournal, RegisteredBandit):
             locked = sorted(set(homes))
             talk.run_registered("lock", len(locked), bandit=whose, partitions=locked)
             arrange_imported(taken, self._partitions, lambda p: self._tail(p, talk))
-            talk.run_query("append", **arrivals.values)
+            self._append_within(talk, [one.event for one in taken], arrivals)
 
         self._session.transact(work, repeat=False)
 
@@ -287,20 +315,12 @@ class PostgresLog(StoredJournal, RegisteredBandit):
     def settlements(self, partition: int) -> list[Record]:
         """Return the last records that settled a partition, in order."""
         check_partition(partition, self._partitions)
-        mark = MARKS["settled"]
-        rows = self._session.run_query(
-            "settled_lately", **self._whose(partition), least=mark, beyond=beyond(mark),
-            limit=LAST_SETTLEMENTS, recent=_RECENT,
-        )  # fmt: skip
+        given = {**self._whose(partition), "least": SETTLED, "beyond": beyond(SETTLED)}
+        given["limit"] = LAST_SETTLEMENTS
+        rows = self._session.run_query("settled_lately", **given, recent=_RECENT)
         # Where there is none among the last records, there are few in all of them.
-        found = [self._found(row) for row in sorted(rows)]
-        found = found or self._about(partition, "settled", LAST_SETTLEMENTS)
-        return [record for record in found if isinstance(record.event, Settled)]
-
-    def _about(self, partition: int, subject: Subject, limit: int | None = None) -> list[Record]:
-        mark = MARKS[subject]
-        whose = {**self._whose(partition), "least": mark, "beyond": beyond(mark), "limit": limit}
-        return [self._found(row) for row in sorted(self._session.run_query("last_marked", **whose))]
+        rows = rows or self._session.run_query("settled", **given)
+        return [self._found(row) for row in sorted(rows)]
 
     def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:
         """What decisions were chosen from, by position, where it was kept."""
@@ -316,18 +336,11 @@ class PostgresLog(StoredJournal, RegisteredBandit):
         """The stamp of the last record, 0 if there is none."""
         return self._tail(partition, self._session).stamp
 
-    def start(self, partition: int) -> Tail:
-        """Return the last record that was dropped; see :meth:`Log.start`."""
-        check_partition(partition, self._partitions)
-        rows = self._session.run_query("start", **self._whose(partition))
-        return Tail(*rows[0]) if rows else EMPTY
-
     def drop(self, partition: int, limit: int) -> int:
         """Drop some of the records up to the start; see :meth:`Log.drop`."""
         start = self.start(partition).position
         whose = {**self._whose(partition), "start": start, "limit": limit}
-        kept = {"least": MARKS["mode"], "beyond": beyond(MARKS["other"])}
-        ((count,),) = self._session.run_query("drop", **whose, **kept)
+        ((count,),) = self._session.run_query("drop", **whose)
         return int(count)
 
     def now(self) -> int:

@@ -29,8 +29,8 @@ def query(name: str) -> bytes:
 def numbered(name: str) -> bytes:
     """The same with numbers for its values, in the order in which they stand.
 
-    >>> numbered("find")
-    b'SELECT number, partitions, topic FROM belated.bandit WHERE name = $1'
+    >>> numbered("make_partitions")[-50:]
+    b'SELECT $1, generate_series(0, $2::integer - 1)'
     """
     count = itertools.count(1)
     return re.sub(rb"%\(\w+\)[bs]", lambda _: b"$%d" % next(count), query(name))

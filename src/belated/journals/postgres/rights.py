@@ -13,39 +13,27 @@ from typing import Literal, get_args
 Role = Literal["decider", "learner", "operator", "maintainer"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
-#: UPDATE on a partition is what it takes to lock it: the rows are never changed. So it is with a
-#: maintainer's on a snapshot.
+#: UPDATE on a partition is what it takes to lock it: the rows are never changed.
 _APPENDS = {
     "record": ("INSERT",),
     "request": ("INSERT",),
-    "bandit": ("INSERT", "UPDATE"),
     "partition": ("INSERT", "UPDATE"),
-    "snapshot": ("INSERT",),
+    "cell": ("INSERT", "UPDATE"),
 }
-#: By role and table, beside SELECT, which all have on all tables.
+#: By role and table, beside SELECT, which all have on all tables. All that is stored beside records
+#: is in cells; the how-to has policies that keep API keys to operators.
 _RIGHTS: Mapping[Role, Mapping[str, tuple[str, ...]]] = {
     "decider": _APPENDS,
-    "learner": {
-        **_APPENDS,
-        "snapshot": ("INSERT", "UPDATE"),
-        "piece": ("INSERT", "DELETE"),
-        "leader": ("INSERT", "UPDATE"),
-        "model": ("INSERT", "UPDATE"),
-        "worker": ("INSERT", "UPDATE", "DELETE"),
-        "sums": ("INSERT", "UPDATE"),
-    },
-    "operator": {**_APPENDS, "key": ("INSERT", "UPDATE")},
+    "learner": {**_APPENDS, "cell": ("INSERT", "UPDATE", "DELETE")},
+    "operator": {**_APPENDS, "cell": ("INSERT", "UPDATE", "DELETE")},
     "maintainer": {
         "record": ("INSERT", "UPDATE", "DELETE"),
         "request": ("DELETE",),
         "partition": ("UPDATE",),
-        "snapshot": ("UPDATE",),
-        "base": ("INSERT", "UPDATE"),
-        "base_piece": ("INSERT", "UPDATE", "DELETE"),
+        "cell": ("INSERT", "UPDATE", "DELETE"),
     },
 }
-_READ = ("bandit", "base", "base_piece", "key", "leader", "migration", "model", "partition",
-         "piece", "record", "request", "snapshot", "sums", "worker")  # fmt: skip
+_READ = ("cell", "migration", "partition", "record", "request")
 
 
 def rights_of(roles: Collection[Role]) -> list[tuple[str, str]]:

@@ -2,49 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from belated.core.events import Event, ModeChanged, read_event
-from belated.exceptions import CorruptEvent
+from belated.core.events import Event
+from belated.journals.acts import has_acts
 from belated.journals.arrivals import gather, route
 from belated.journals.log import Appended
 from belated.journals.lookups import append_first, of_kept
 from belated.journals.postgres import open_session
 from belated.journals.postgres.arrays import unpack_bigints
-from belated.journals.postgres.arrivals import MARKS, Arrivals, beyond, check_of
-from belated.journals.postgres.coordination import PostgresCoordinationStore
+from belated.journals.postgres.arrivals import Arrivals
+from belated.journals.postgres.cells import PostgresCells
 from belated.journals.postgres.journal import PostgresJournal
-from belated.journals.postgres.keys import PostgresKeyStore
-from belated.journals.sessions import Batch, Glance
+from belated.journals.store import Batch, Store, StoreSession
 
 
-class PostgresStoreSession:
-    """Opens bandits over one connection; see :class:`~belated.journals.sessions.StoreSession`.
+class PostgresStoreSession(StoreSession):
+    """Opens bandits over one connection; see :class:`~belated.journals.store.StoreSession`.
 
     Args:
-        dsn: where the database is, as libpq takes it.
+        store: the database.
+        dsn: where it is, as libpq takes it.
         wait: how many seconds to wait for the server.
     """
 
-    def __init__(self, dsn: str, *, wait: float = 10.0) -> None:
+    def __init__(self, store: Store, dsn: str, wait: float) -> None:
         self._session = open_session(dsn, wait)
+        super().__init__(store, self.share_cells(), wait)
 
     def journal(self, bandit: str, *, partitions: int | None = None) -> PostgresJournal:
         """Open the journal of a bandit; make it if it is new."""
         return PostgresJournal(self._session, bandit=bandit, partitions=partitions)
 
-    def coordination(self, bandit: str) -> PostgresCoordinationStore:
-        """Open the lease and the published model of a bandit whose journal exists."""
-        return PostgresCoordinationStore(self._session, bandit=bandit)
-
-    def keys(self) -> PostgresKeyStore:
-        """Open the API keys."""
-        return PostgresKeyStore(self._session)
+    def share_cells(self) -> PostgresCells:
+        """Return cells over the same connection."""
+        return PostgresCells(self._session)
 
     def append_all(self, batches: Sequence[Batch]) -> list[Appended]:
         """Append batches in one statement, which is one commit."""
-        if len(batches) == 1:
-            return [batches[0].append()]
+        if len(batches) == 1 or any(has_acts(batch.events) for batch in batches):
+            return [batch.append() for batch in batches]
         parts = [_Part(batch) for batch in batches]
         events, requests = gather((one.events, one.requests) for one in parts)
         arrivals = Arrivals(
@@ -68,43 +65,23 @@ class PostgresStoreSession:
             start = end
         return appended
 
-    def published(self, after: Mapping[str, int]) -> dict[str, tuple[int, bytes]]:
-        """Return the models, with their numbers, of those bandits that have another than this."""
-        rows = self._session.run_query(
-            "all_published", names=list(after), after=list(after.values())
-        )
-        return {name: (number, bytes(data)) for name, number, data in rows}
+    def ends(self, bandits: Iterable[str]) -> dict[str, tuple[int, ...]]:
+        """Return where the partitions of each bandit end, where its journal exists."""
+        names = self._numbers(bandits)
+        rows = self._session.run_query("ends", numbers=list(names))
+        return {names[number]: tuple(ends) for number, ends in rows}
 
-    def modes(self, bandits: Sequence[str]) -> dict[str, ModeChanged]:
-        """Return the last event that changed the mode of each bandit, where there is one."""
-        least = MARKS["mode"]
-        rows = self._session.run_query(
-            "all_modes", names=list(bandits), least=least, beyond=beyond(least)
-        )
+    def _numbers(self, bandits: Iterable[str]) -> dict[int, str]:
+        """Return the names of those bandits that have a journal, by number."""
         found = {}
-        for name, partition, position, recorded, check, _, data in rows:
-            if check != check_of(partition, position, recorded, data):
-                where = f"the record at partition {partition}, position {position} of {name!r}"
-                raise CorruptEvent(f"{where} was changed after it was written: restore a backup")
-            event = read_event(data)
-            if isinstance(event, ModeChanged):
-                found[name] = event
+        for name, journal in self._existing(bandits).items():
+            assert isinstance(journal, PostgresJournal)
+            found[journal.number] = name
         return found
-
-    def glance(self, bandits: Sequence[str]) -> dict[str, Glance]:
-        """Return how each of these bandits stands, where its journal exists."""
-        rows = self._session.run_query("glance", names=list(bandits))
-        return {name: Glance(tuple(ends), led) for name, led, ends in rows}
-
-    def renew_leases(self, held: Mapping[str, str], seconds: float) -> dict[str, int]:
-        """Renew leases in one commit; see :meth:`StoreSession.renew_leases`."""
-        names, holders = list(held), list(held.values())
-        return dict(
-            self._session.run_query("renew_leases", names=names, holders=holders, seconds=seconds)
-        )
 
     def close(self) -> None:
         """Close the connection; any later call of what was opened raises :class:`JournalClosed`."""
+        super().close()
         self._session.close()
 
 

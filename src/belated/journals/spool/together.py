@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from belated.exceptions import JournalClosed, JournalError, JournalUnavailable
 from belated.journals.log import Appended
-from belated.journals.sessions import Batch, BatchLog
 from belated.journals.spool.journal import SpoolJournal
 from belated.journals.spool.line import Line
+from belated.journals.store import Batch, BatchLog
 
 
 class SpooledLog:

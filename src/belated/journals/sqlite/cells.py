@@ -56,14 +56,7 @@ class SQLiteCells:
 
     def scan(self, prefix: str) -> dict[str, Cell]:
         """Return all cells whose names begin like this."""
-        rows = self._file.read(
-            lambda connection: connection.execute(
-                "SELECT name, version, written, CAST(value AS BLOB) FROM cell "
-                "WHERE name >= ? AND name < ? ORDER BY name",
-                (prefix, prefix + "\x7f"),
-            ).fetchall()
-        )
-        return {name: Cell(*row) for name, *row in rows}
+        return self._file.read(lambda connection: scan(connection, prefix))
 
     def transact(
         self, expected: Mapping[str, int], puts: Mapping[str, bytes], deletes: Collection[str] = ()
@@ -88,6 +81,16 @@ class SQLiteCells:
     def close(self) -> None:
         """Close the file; any later call raises :class:`JournalClosed`."""
         self._file.close()
+
+
+def scan(connection: sqlite3.Connection, prefix: str) -> dict[str, Cell]:
+    """Return all cells whose names begin like this."""
+    rows = connection.execute(
+        "SELECT name, version, written, CAST(value AS BLOB) FROM cell "
+        "WHERE name >= ? AND name < ? ORDER BY name",
+        (prefix, prefix + "\x7f"),
+    ).fetchall()
+    return {name: Cell(*row) for name, *row in rows}
 
 
 def put_cells(connection: sqlite3.Connection, puts: Mapping[str, bytes], now: int) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from belated.core.events import Event, Record, digest_of, encode
 from belated.core.ids import erased_key_of, partition_of
 from belated.exceptions import CorruptJournal
+from belated.journals.acts import ACTS, act_cell, packed
 from belated.journals.arrivals import (
     Clock,
     arrange,
@@ -23,13 +24,20 @@ from belated.journals.arrivals import (
 )
 from belated.journals.columns import ColumnPage
 from belated.journals.log import EMPTY, Appended, AppendedAfter, Requests, Tail
-from belated.journals.lookups import Subject, append_first, erased_key_in, of_kept, to_overwrite
+from belated.journals.lookups import (
+    LAST_SETTLEMENTS,
+    append_first,
+    erased_key_in,
+    of_kept,
+    subject_of,
+    to_overwrite,
+)
+from belated.journals.sqlite.cells import put_cells
 from belated.journals.sqlite.end import LastRecord
 from belated.journals.sqlite.file import SQLiteFile
 from belated.journals.sqlite.rows import (
-    KEPT,
-    MARKS,
     POSITIONS,
+    SETTLED,
     check_of,
     is_intact,
     is_sound,
@@ -176,7 +184,7 @@ class SQLiteLog(StoredJournal):
 
     def _page(self, partition: int, after: int, limit: int) -> tuple[int, list[_Row]]:
         check_range(partition, after, limit, self._partitions)
-        base = place_of(self._number, partition, 0)
+        base = self.place(partition)
         select = (
             f"SELECT {_COLUMNS} FROM record WHERE place > ? AND place < ? ORDER BY place LIMIT ?"
         )
@@ -217,17 +225,18 @@ class SQLiteLog(StoredJournal):
         self._file.empty_log()
         return len(found)
 
-    def _about(self, partition: int, subject: Subject, limit: int | None = None) -> list[Record]:
-        mark = MARKS[subject]
+    def settlements(self, partition: int) -> list[Record]:
+        """Return the last records that settled a partition, in order."""
+        check_partition(partition, self._partitions)
         rows = self._file.read(
-            lambda connection: self._marked(connection, partition, mark, limit or -1)
+            lambda connection: self._marked(connection, partition, SETTLED, LAST_SETTLEMENTS)
         )
         return [self._found(row) for row in sorted(rows)]
 
     def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:
         """Return what decisions were chosen from, by position, where it was kept."""
         check_partition(partition, self._partitions)
-        base = place_of(self._number, partition, 0)
+        base = self.place(partition)
         select = "SELECT CAST(request AS BLOB) FROM request WHERE place = ?"
         found = self._file.read(
             lambda connection: {
@@ -246,33 +255,23 @@ class SQLiteLog(StoredJournal):
         check_partition(partition, self._partitions)
         return self._file.read(lambda connection: self._tail(connection, partition)).stamp
 
-    def start(self, partition: int) -> Tail:
-        """Return the last record that was dropped; see :meth:`Log.start`."""
-        check_partition(partition, self._partitions)
-        return self._file.read(lambda connection: self._start(connection, partition))
-
-    def _start(self, connection: sqlite3.Connection, partition: int) -> Tail:
-        row = connection.execute(
-            "SELECT position, recorded FROM base WHERE bandit = ? AND partition = ?",
-            (self._number, partition),
-        ).fetchone()
-        return EMPTY if row is None else Tail(*row)
-
     def drop(self, partition: int, limit: int) -> int:
         """Drop some of the records up to the start; see :meth:`Log.drop`."""
         check_partition(partition, self._partitions)
-        base = place_of(self._number, partition, 0)
+        base = self.place(partition)
+        last = base + self.start(partition).position
         with self._file.writing() as connection:
-            last = base + self._start(connection, partition).position
-            marks = ", ".join(map(str, KEPT))
             places = connection.execute(
-                f"SELECT place FROM record WHERE place > ? AND place <= ? AND mark NOT IN ({marks})"
-                " ORDER BY place LIMIT ?",
+                "SELECT place FROM record WHERE place > ? AND place <= ? ORDER BY place LIMIT ?",
                 (base, last, limit),
             ).fetchall()
             connection.executemany("DELETE FROM record WHERE place = ?", places)
             connection.executemany("DELETE FROM request WHERE place = ?", places)
         return len(places)
+
+    def place(self, partition: int) -> int:
+        """Return the place before the first record of a partition."""
+        return place_of(self._number, partition, 0)
 
     def now(self) -> int:
         """Return the time of the clock that stamps records, in microseconds since 1970."""
@@ -307,7 +306,7 @@ class SQLiteLog(StoredJournal):
         self, connection: sqlite3.Connection, partition: int, mark: int, limit: int = -1
     ) -> list[_Row]:
         """The last rows of a partition under a mark; -1 for all of them."""
-        base = place_of(self._number, partition, 0)
+        base = self.place(partition)
         return connection.execute(
             f"SELECT {_COLUMNS} FROM record WHERE mark = ? AND place > ? AND place < ? "
             "ORDER BY place DESC LIMIT ?",
@@ -331,7 +330,7 @@ class SQLiteLog(StoredJournal):
         Raises:
             CorruptJournal: records behind the last one are hidden.
         """
-        base = place_of(self._number, partition, 0)
+        base = self.place(partition)
         # One statement: both rows are of the same state of the file.
         rows: list[_Row] = connection.execute(
             f"SELECT {_COLUMNS} FROM record WHERE place >= coalesce("
@@ -386,6 +385,10 @@ class SQLiteLog(StoredJournal):
             )
         if rows:
             self._file.note_last(LastRecord(place, digest))
+        acts = [record for record in written if subject_of(record.event) in ACTS]
+        if acts:
+            puts = {act_cell(self._bandit, act): packed(act) for act in acts}
+            put_cells(connection, puts, self._clock())
         return written
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from belated.exceptions import InvalidInput, NotAJournal, UnsupportedFormat
+from belated.journals.sqlite.cells import scan
 from belated.journals.sqlite.errors import translated
 from belated.journals.sqlite.file import APPLICATION_ID, FORMAT
-from belated.journals.store import StoredBandit, StoredSnapshot
+from belated.journals.store import StoredBandit, stored_bandits
 
 
 @contextmanager
@@ -48,25 +48,7 @@ def looking_into(path: Path) -> Iterator[sqlite3.Connection]:
         raise NotAJournal(f"{path}: this cannot be read as a journal ({error})") from None
 
 
-def stored_bandits(path: Path) -> list[StoredBandit]:
+def bandits_in(path: Path) -> list[StoredBandit]:
     """Return what a file holds of each bandit, by name."""
     with looking_into(path) as connection:
-        return [
-            StoredBandit(
-                name,
-                partitions,
-                None if identity is None else json.loads(identity),
-                [
-                    StoredSnapshot(*row)
-                    for row in connection.execute(
-                        "SELECT partition, position, fingerprint, coalesce(sum(length(data)), 0) "
-                        "FROM snapshot LEFT JOIN piece USING (bandit, partition) "
-                        "WHERE bandit = ? GROUP BY partition ORDER BY partition",
-                        (number,),
-                    )
-                ],
-            )
-            for number, name, partitions, identity in connection.execute(
-                "SELECT number, name, partitions, identity FROM bandit ORDER BY name"
-            ).fetchall()
-        ]
+        return stored_bandits(scan(connection, "bandit/"), scan(connection, "snapshot/"))

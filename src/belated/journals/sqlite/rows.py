@@ -7,9 +7,9 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.core.events import Event, Opaque
+from belated.core.events import Event, Opaque, Settled
 from belated.journals.columns import ColumnPage
-from belated.journals.lookups import Subject, half_in, subject_of
+from belated.journals.lookups import half_in
 
 # A place is one number: 11 bits of bandit, 12 of partition, 40 of position.
 POSITIONS = 1 << 40
@@ -17,12 +17,7 @@ _PARTITIONS = 1 << 12
 BANDITS = 1 << 11
 
 #: The marks of events without an id. Those of ids are not negative, so that none can be mistaken.
-MARKS: dict[Subject, int] = {
-    "settled": -1, "mode": -2, "configured": -4, "undone": -5, "other": -6,
-}  # fmt: skip
-_UNREAD = -3
-#: Marks of what stays when records are dropped: the acts of operators, and what the bandit is.
-KEPT = tuple(mark for subject, mark in MARKS.items() if subject != "settled")
+SETTLED, _OTHER = -1, -2
 
 
 def place_of(bandit: int, partition: int, position: int) -> int:
@@ -53,8 +48,7 @@ def mark_of(event: Event | Opaque) -> int:
     half = half_in(event)
     if half is not None:
         return mark_of_key(half)
-    subject = subject_of(event)
-    return _UNREAD if subject is None else MARKS[subject]
+    return SETTLED if isinstance(event, Settled) else _OTHER
 
 
 def mark_of_key(key: bytes) -> int:

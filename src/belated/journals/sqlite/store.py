@@ -11,16 +11,15 @@ from urllib.parse import quote
 
 from belated.exceptions import InvalidInput, JournalUnavailable
 from belated.journals.arrivals import Clock
-from belated.journals.sqlite.coordination import SQLiteCoordinationStore
+from belated.journals.sqlite.cells import SQLiteCells
 from belated.journals.sqlite.end import EndFile
 from belated.journals.sqlite.journal import SQLiteJournal
-from belated.journals.sqlite.keys import SQLiteKeyStore
-from belated.journals.sqlite.look import stored_bandits
+from belated.journals.sqlite.look import bandits_in
 from belated.journals.sqlite.session import SQLiteSession
-from belated.journals.store import StoredBandit
+from belated.journals.store import Store, StoredBandit
 
 
-class SQLiteStore:
+class SQLiteStore(Store):
     """Opens journals, leases and keys in one file; see :class:`~belated.journals.Store`.
 
     The file is made when something is first opened in it; only its owner can read it.
@@ -61,19 +60,13 @@ class SQLiteStore:
             self.path, bandit=bandit, partitions=partitions, clock=self._clock, wait=wait
         )
 
-    def coordination(
-        self, bandit: str = "default", *, wait: float = 10.0
-    ) -> SQLiteCoordinationStore:
-        """Open the lease and the published model of a bandit whose journal exists."""
-        return SQLiteCoordinationStore(self.path, bandit=bandit, clock=self._clock, wait=wait)
-
-    def keys(self, *, wait: float = 10.0) -> SQLiteKeyStore:
-        """Open the API keys."""
-        return SQLiteKeyStore(self.path, clock=self._clock, wait=wait)
+    def cells(self, *, wait: float = 10.0) -> SQLiteCells:
+        """Open the cells."""
+        return SQLiteCells(self.path, clock=self._clock, wait=wait)
 
     def session(self, *, wait: float = 10.0) -> SQLiteSession:
         """Open one connection for any number of bandits; see :meth:`Store.session`."""
-        return SQLiteSession(self.path, clock=self._clock, wait=wait)
+        return SQLiteSession(self, self._clock, wait)
 
     @contextmanager
     def new_journal(self, bandit: str, *, partitions: int) -> Iterator[SQLiteJournal]:
@@ -97,10 +90,7 @@ class SQLiteStore:
 
     def describe(self) -> list[StoredBandit]:
         """Return what is stored of each bandit, by name; changes nothing."""
-        return stored_bandits(self.path) if self.path.exists() else []
-
-    def create_tables(self) -> None:
-        """They are made with the file."""
+        return bandits_in(self.path) if self.path.exists() else []
 
 
 def _sync_folder(folder: Path) -> None:

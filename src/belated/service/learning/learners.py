@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -16,7 +16,6 @@ from belated.fold.fold import Fold
 from belated.fold.partitioned import PartitionFold, check_mergeable
 from belated.journals import CoordinationStore, Journal, Store, StoreSession
 from belated.journals.identity import identify
-from belated.journals.sessions import Glance
 from belated.service.learning.learning_service import LearningService
 from belated.service.learning.lease import SECONDS, LeaseRenewal
 from belated.service.learning.sessions import LearnerSessions
@@ -41,6 +40,18 @@ STOP = 15.0
 Learning = LearningService | SharedLearner
 
 log = logging.getLogger("belated.service")
+
+
+class Look(NamedTuple):
+    """How a bandit stands.
+
+    Attributes:
+        ends: position of the last record of each partition.
+        led: whether another learner leads, for one that stands by.
+    """
+
+    ends: tuple[int, ...]
+    led: bool
 
 
 class Learners:
@@ -68,6 +79,9 @@ class Learners:
         self.failures: Counter[str] = Counter()
         self._kept = [_Kept(name, one) for name, one in make.items()]
         self._away = False
+        #: Bandits that others lead, and when that was seen.
+        self._others: set[str] = set()
+        self._led_at = -math.inf
         self._pause = IDLE
         self._ended = threading.Event()
         self._worker: Worker | None = None
@@ -90,12 +104,12 @@ class Learners:
         if self._stopped.is_set():
             self._end_all()
             return None
-        glances = self._look()
-        if glances is None:
+        looks = self._look()
+        if looks is None:
             return AWAY
         most = 0
         for one in self._kept:
-            if not self._stopped.is_set() and one.is_due(glances.get(one.name)):
+            if not self._stopped.is_set() and one.is_due(looks.get(one.name)):
                 most = max(most, self._step(one))
         if most:
             self._pause = IDLE
@@ -113,14 +127,14 @@ class Learners:
         finally:
             self._ended.set()
 
-    def _look(self) -> Mapping[str, Glance] | None:
+    def _look(self) -> Mapping[str, Look] | None:
         """Return how the bandits stand; None while the journal is away."""
         # Those that share a bandit look for themselves at every step, and rest only for a moment.
         names = [one.name for one in self._kept if not isinstance(one.learner, SharedLearner)]
         if self._sessions is None or not names:
             return {}
         try:
-            found = self._sessions.glance(names)
+            ends, led = self._sessions.ends(names), self._led()
         except JournalUnavailable as error:
             if not self._away:
                 _tell(logging.WARNING, "the journal is away", "*", error=str(error))
@@ -133,7 +147,18 @@ class Learners:
             for one in self._kept:
                 one.due = -math.inf
         self._away = False
-        return found
+        return {name: Look(found, name in led) for name, found in ends.items()}
+
+    def _led(self) -> Collection[str]:
+        """Return the bandits that others lead, as far as learners here stand by."""
+        assert self._sessions is not None
+        waiting = [one.name for one in self._kept if one.stands_by()]
+        now = time.monotonic()
+        if not waiting:
+            self._others = set()
+        elif now >= self._led_at + STAND_BY:
+            self._others, self._led_at = self._sessions.led(waiting), now
+        return self._others
 
     def _step(self, one: _Kept) -> int:
         """Let one learner do what is due; returns how many records it has folded or written."""
@@ -183,19 +208,23 @@ class _Kept:
         self.leads: bool | None = None
         self.away = False
         self.due = -math.inf
-        self._seen: Glance | None = None
-        self._next: Glance | None = None
+        self._seen: Look | None = None
+        self._next: Look | None = None
 
-    def is_due(self, glance: Glance | None) -> bool:
+    def stands_by(self) -> bool:
+        """Whether it waits for another learner to give up the lead."""
+        return self.leads is False and not isinstance(self.learner, SharedLearner)
+
+    def is_due(self, look: Look | None) -> bool:
         """Whether it is to be called, given how its bandit stands."""
-        self._next = glance
+        self._next = look
         if time.monotonic() >= self.due:
             return True
-        if glance is None or self.learner is None or self.away:
+        if look is None or self.learner is None or self.away:
             return False
-        if not self.leads and not isinstance(self.learner, SharedLearner):
-            return not glance.led
-        return self._seen is None or glance.ends != self._seen.ends
+        if self.stands_by():
+            return not look.led
+        return self._seen is None or look.ends != self._seen.ends
 
     def step(self, learner: Learning) -> int:
         """Call it; returns how many records it has folded or written."""
@@ -278,6 +307,7 @@ def learning_service(
         fold,
         shelf=opened.shelf,
         features=definition.features,
+        holder=opened.holder,
         lease=lease,
         runtime=opened.runtime,
         renewal=opened.renewal,
@@ -311,6 +341,7 @@ def shared_learner(
         fold,
         shelf=opened.shelf,
         features=definition.features,
+        holder=opened.holder,
         lease=lease,
         runtime=opened.runtime,
         renewal=opened.renewal,
@@ -336,6 +367,7 @@ class _Opened(NamedTuple):
     shelf: Journal
     runtime: Runtime | None
     renewal: LeaseRenewal | None
+    holder: str | None
 
 
 def _open(definition: Definition, store: Store, sessions: LearnerSessions | None) -> _Opened:
@@ -350,4 +382,5 @@ def _open(definition: Definition, store: Store, sessions: LearnerSessions | None
     runtime = None if sessions is None else sessions.threads
     renewal = None if sessions is None else sessions.renewal
     coordination = coordinating.coordination(name)
-    return _Opened(journal, coordination, saving.journal(name), runtime, renewal)
+    holder = None if sessions is None else sessions.holder
+    return _Opened(journal, coordination, saving.journal(name), runtime, renewal, holder)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
-import secrets
-import socket
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextlib import suppress
@@ -36,7 +33,7 @@ from belated.service.histogram import DELAYS, SECONDS, Histogram
 from belated.service.learning.history_changes import HistoryChanges
 from belated.service.learning.journal_clock import JournalClock
 from belated.service.learning.lease import SECONDS as LEASE
-from belated.service.learning.lease import Lease, LeaseRenewal, alone
+from belated.service.learning.lease import Lease, LeaseRenewal, new_holder
 from belated.service.learning.refold import PAUSE, Refold
 from belated.service.runtime import Runtime, ThreadRuntime
 
@@ -101,10 +98,10 @@ class LearningService:
         self.journal, self.shelf = journal, shelf or journal
         self.coordination = coordination
         self._monotonic = runtime.monotonic
-        self.holder = holder or f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
+        self.holder = holder or new_holder()
         self._make = fold
         self._features = features
-        renewal = renewal or LeaseRenewal(alone(coordination), lease, runtime)
+        renewal = renewal or LeaseRenewal(coordination.cells, lease, runtime)
         self.lease = Lease(coordination, journal.bandit, self.holder, renewal)
         #: The fold while this learner leads; None while it stands by.
         self.fold: Fold | None = None

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
+import secrets
+import socket
 import threading
-from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 
 from belated.exceptions import JournalError
 from belated.journals import CoordinationStore
-from belated.journals.sessions import renew_each
+from belated.journals.cells import Cells
+from belated.journals.coordination import Held, renew_leases
 from belated.service.runtime import Runtime, Worker
 
 #: Seconds for which the lead is held without being renewed: how long a dead leader is missed.
@@ -21,9 +23,10 @@ PATIENCE = 600.0
 #: stops before another can begin.
 DRIFT = 0.01
 
-#: Renews leases by the names of their bandits, each with its holder, for so many seconds; returns
-#: the epochs of those that are still held: :meth:`StoreSession.renew_leases`.
-Renew = Callable[[Mapping[str, str], float], Mapping[str, int]]
+
+def new_holder() -> str:
+    """Return a name under which a process holds leases; no other has it."""
+    return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
 
 
 class Lease:
@@ -59,8 +62,8 @@ class Lease:
             if self._epoch is None or self._heard >= self._ends:
                 self._epoch = None  # unless the answer says otherwise
                 asked = self._clock()
-                epoch = self._coordination.acquire_lease(self.holder, self._seconds)
-                self._take(asked, epoch)
+                self._epoch = self._coordination.acquire_lease(self.holder, self._seconds)
+                self._ends = self._end_of(asked)
             epoch = self._epoch
         if epoch is not None:
             self._renewal.add(self)
@@ -72,23 +75,32 @@ class Lease:
         due = self._ends - self._seconds * 5 / 6
         return self._epoch is not None and due <= now < self._heard + PATIENCE
 
-    def renewed(self, asked: float, epoch: int | None) -> None:
-        """It was renewed, as asked for at this time; None: another learner leads."""
+    @property
+    def held(self) -> Held:
+        """What is renewed."""
+        return Held(self.holder, self._epoch or 0)
+
+    def renewed(self, asked: float, epoch: int, is_held: bool) -> None:
+        """It was renewed, as asked for at this time; or else another learner leads."""
         with self._lock:
-            # Not if it was acquired since: an answer that comes late is of another epoch.
-            if self._epoch is not None and self._end_of(asked) > self._ends:
-                self._take(asked, epoch)
+            if self._epoch == epoch:  # not if it was acquired since
+                self._epoch = epoch if is_held else None
+                self._ends = max(self._ends, self._end_of(asked))
+
+    def is_stuck(self) -> bool:
+        """Whether its learner has not said a word for too long."""
+        return self._epoch is not None and self._clock() >= self._heard + PATIENCE
 
     def close(self) -> None:
         """Leave the lead to others."""
-        self._renewal.remove(self)
+        self.release(is_last=self._renewal.remove(self))
+
+    def release(self, *, is_last: bool = False) -> None:
+        """End the lease; with the last one of its holder the heartbeat ends, too."""
         if self._epoch is not None:
             with suppress(JournalError):  # then it ends by itself
-                self._coordination.release_lease(self.holder)
+                self._coordination.release_lease(self.holder, is_last=is_last)
             self._epoch = None
-
-    def _take(self, asked: float, epoch: int | None) -> None:
-        self._epoch, self._ends = epoch, self._end_of(asked)
 
     def _end_of(self, asked: float) -> float:
         return asked + self._seconds * (1.0 - DRIFT)
@@ -102,13 +114,13 @@ class LeaseRenewal:
     and then.
 
     Args:
-        renew: asks the store.
+        cells: of the store.
         seconds: for which a lease is held without being renewed.
         runtime: time and threads.
     """
 
-    def __init__(self, renew: Renew, seconds: float, runtime: Runtime) -> None:
-        self._renew = renew
+    def __init__(self, cells: Cells, seconds: float, runtime: Runtime) -> None:
+        self._cells = cells
         self.seconds = seconds
         self._runtime = runtime
         self.clock = runtime.monotonic
@@ -126,12 +138,14 @@ class LeaseRenewal:
         if self._worker is None:
             self._worker = self._runtime.start_worker("belated lease", self._keep)
 
-    def remove(self, lease: Lease) -> None:
-        """Keep it no longer."""
+    def remove(self, lease: Lease) -> bool:
+        """Keep it no longer; returns whether it was the last one of its holder."""
         with self._lock:
             self._leases.pop(lease, None)
+            is_last = all(lease.holder != other.holder for other in self._leases)
         if not self._leases:
             self.stop()
+        return is_last
 
     def stop(self) -> None:
         """Keep none."""
@@ -142,16 +156,15 @@ class LeaseRenewal:
     def _keep(self) -> float:
         """Renew; returns when to do so next."""
         with self._lock:
-            due = [lease for lease in self._leases if lease.is_due()]
+            for lease in self._leases:
+                if lease.is_stuck():  # the heartbeat is that of others, too
+                    lease.release()
+            due = {one.bandit: (one, one.held) for one in self._leases if one.is_due()}
             if due:
                 asked = self.clock()
                 with suppress(JournalError):  # they are still held until they end
-                    epochs = self._renew({one.bandit: one.holder for one in due}, self.seconds)
-                    for lease in due:
-                        lease.renewed(asked, epochs.get(lease.bandit))
+                    held = {bandit: one for bandit, (_, one) in due.items()}
+                    kept = renew_leases(self._cells, held, self.seconds)
+                    for bandit, (lease, (_, epoch)) in due.items():
+                        lease.renewed(asked, epoch, bandit in kept)
         return self.seconds / 3
-
-
-def alone(coordination: CoordinationStore) -> Renew:
-    """Return what renews the lease of one bandit, whose learner has a connection of its own."""
-    return partial(renew_each, lambda bandit: coordination)

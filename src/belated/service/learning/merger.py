@@ -13,7 +13,7 @@ from belated.fold.published import PublishedModel
 from belated.journals import CoordinationStore, Journal
 from belated.journals.configuration import configure, settings_of
 from belated.service.learning.lease import SECONDS as LEASE
-from belated.service.learning.lease import Lease, LeaseRenewal, alone
+from belated.service.learning.lease import Lease, LeaseRenewal
 from belated.service.runtime import Runtime, ThreadRuntime
 
 #: Seconds between two looks for sums, and between two models that do not differ.
@@ -63,7 +63,7 @@ class Merger:
         self.journal = journal
         self.coordination = coordination
         self.name = name
-        renewal = renewal or LeaseRenewal(alone(coordination), lease, runtime)
+        renewal = renewal or LeaseRenewal(coordination.cells, lease, runtime)
         self.lease = Lease(coordination, journal.bandit, name, renewal)
         self.merging: Merging | None = None
         self.epoch = 0
@@ -72,6 +72,8 @@ class Merger:
         self._features = features
         self._monotonic = runtime.monotonic
         self._floor: list[int] = []
+        #: By partition, the version of the sums that were last taken.
+        self._versions: dict[int, int] = {}
         self._changed = False
         self._look_at = self._published_at = self._head_at = -math.inf
 
@@ -120,7 +122,7 @@ class Merger:
         configure(self.journal, settings, self.journal.now())
         merging = Merging(policy, self.journal.partitions, fold.fingerprint)
         found = self.coordination.published(0)
-        self._floor = [0] * self.journal.partitions
+        self._floor, self._versions = [0] * self.journal.partitions, {}
         if found is not None:
             try:
                 last = PublishedModel.read(found[1])
@@ -132,13 +134,13 @@ class Merger:
         self.merging, self.epoch, self._changed = merging, epoch, False
 
     def _take(self, merging: Merging) -> int:
-        known = {partition: entry.order for partition, entry in merging.entries.items()}
-        count = 0
-        for sent in self.coordination.sent(known):
+        count, sent = 0, self.coordination.sent(self.journal.partitions, self._versions)
+        for partition, (version, data) in sent.items():
+            self._versions[partition] = version
             try:
-                entry = PartitionSums.read(sent.data)
+                entry = PartitionSums.read(data)
             except (CorruptJournal, UnsupportedFormat) as error:  # its owner sends others
-                extra = {"bandit": self.journal.bandit, "partition": sent.partition}
+                extra = {"bandit": self.journal.bandit, "partition": partition}
                 log.error("sums that cannot be read: %s", error, extra=extra)
                 continue
             count += merging.take(entry)

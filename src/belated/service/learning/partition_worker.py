@@ -24,13 +24,12 @@ from belated.fold.columns import kernels_for
 from belated.fold.partitioned import PartitionFold
 from belated.fold.published import PublishedModel
 from belated.fold.saving import Saving
-from belated.journals import CoordinationStore, Journal, SentSums
+from belated.journals import CoordinationStore, Journal
 from belated.journals.columns import ColumnPage
 from belated.journals.log import WatchedLog
 from belated.service.histogram import SECONDS, Histogram
 from belated.service.learning.history_changes import HistoryChanges
 from belated.service.learning.journal_clock import JournalClock
-from belated.service.learning.membership import join
 from belated.service.runtime import Runtime, ThreadRuntime
 
 #: Seconds between two looks for a model, between sums that differ and sums that do not, and
@@ -99,7 +98,7 @@ class PartitionWorker:
         self.journal, self.shelf = journal, shelf or journal
         self.coordination = coordination
         self.name = name
-        self.membership = join(coordination, name, session, runtime)
+        self.membership = coordination.join_group(session)
         self.clock = JournalClock(journal, runtime)
         self.owned: dict[int, Owned] = {}
         self.lost = 0
@@ -279,14 +278,14 @@ class PartitionWorker:
         if now < self._send_at + SEND:
             return
         self._send_at = now
-        sums = []
+        sums: dict[int, tuple[int, bytes]] = {}
         number = 0 if self._model is None else self._model.center_number
         for one in self.owned.values():
             state = one.fold.version, number
             if state != one.sent or now >= one.sent_at + ALIVE:
                 made = one.fold.sums(one.epoch)
                 one.sent, one.sent_at = state, now
-                sums.append(SentSums(made.partition, *made.order, made.write()))
+                sums[made.partition] = one.epoch, made.write()
         if sums:
             try:
                 fenced = self.coordination.send(sums)

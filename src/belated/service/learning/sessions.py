@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-from belated.journals import Store
-from belated.journals.sessions import Glance, StoreSession
-from belated.service.learning.lease import LeaseRenewal
+from belated.journals import Store, StoreSession
+from belated.journals.coordination import leaders
+from belated.service.learning.lease import LeaseRenewal, new_holder
 from belated.service.runtime import SharedThreads
 
 
@@ -25,6 +25,8 @@ class LearnerSessions:
     def __init__(self, store: Store, lease: float) -> None:
         self._store = store
         self._lease = lease
+        #: Name under which all learners of the process hold their leases.
+        self.holder = new_holder()
         #: For leases, fits and snapshots of all learners.
         self.threads = SharedThreads()
 
@@ -41,16 +43,20 @@ class LearnerSessions:
     @cached_property
     def renewal(self) -> LeaseRenewal:
         """Of all leases at once."""
-        return LeaseRenewal(self.coordinating.renew_leases, self._lease, self.threads)
+        return LeaseRenewal(self.coordinating.cells, self._lease, self.threads)
 
     @cached_property
     def saving(self) -> StoreSession:
         """For snapshots."""
         return self._store.session()
 
-    def glance(self, bandits: Sequence[str]) -> dict[str, Glance]:
-        """Return how these bandits stand, in one look."""
-        return self.reading.glance(bandits)
+    def ends(self, bandits: Sequence[str]) -> dict[str, tuple[int, ...]]:
+        """Return where the partitions of these bandits end, in one look."""
+        return self.reading.ends(bandits)
+
+    def led(self, bandits: Sequence[str]) -> set[str]:
+        """Return those of these bandits that a learner leads."""
+        return {*leaders(self.reading.cells, bandits)}
 
     def close(self) -> None:
         """End the threads and the connections, once all learners have stopped."""

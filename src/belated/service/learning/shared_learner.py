@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-import socket
 from collections.abc import Callable
 
 from belated.features import Features
 from belated.fold.partitioned import PartitionFold
 from belated.journals import CoordinationStore, Journal
 from belated.service.learning.lease import SECONDS as LEASE
-from belated.service.learning.lease import LeaseRenewal
+from belated.service.learning.lease import LeaseRenewal, new_holder
 from belated.service.learning.merger import Merger
 from belated.service.learning.partition_worker import PartitionWorker
 from belated.service.runtime import Runtime, ThreadRuntime
@@ -55,7 +52,7 @@ class SharedLearner:
     ) -> None:
         runtime = runtime or ThreadRuntime()
         self.coordination = coordination
-        self.holder = holder or f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
+        self.holder = holder or new_holder()
         self.worker = PartitionWorker(
             journal,
             coordination,

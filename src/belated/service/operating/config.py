@@ -27,6 +27,7 @@ from belated.fold.partitioned import check_mergeable
 from belated.fold.requests import Keep, check_keep
 from belated.fold.weighting import check_learnable
 from belated.journals import Store, open_store
+from belated.journals.coordination import ONLY_KAFKA
 from belated.policies import usual_policy
 from belated.service.access.authorizer import Auth, auth_at
 from belated.service.access.limits import Limits
@@ -160,7 +161,8 @@ def parse_config(
     tokens = top.table("tokens")
     secrets_env = tokens.take("secrets_env", _text, None)
     tokens.finish()
-    bandits = _bandits(top.table("bandits"), makes_tokens=secrets_env is not None)
+    assigns = store is None or store.assigns_partitions
+    bandits = _bandits(top.table("bandits"), secrets_env is not None, assigns)
     top.finish(hints={"database": "write [store] with address, or address_env"})
     mistakes.check()
     assert store is not None
@@ -232,14 +234,16 @@ def _spool(table: TomlTable) -> SpoolFolder | None:
     return None
 
 
-def _bandits(tables: TomlTable, *, makes_tokens: bool) -> tuple[Definition, ...]:
-    made = [_definition(name, tables.table(name), makes_tokens) for name in tables.names]
+def _bandits(tables: TomlTable, makes_tokens: bool, assigns: bool) -> tuple[Definition, ...]:
+    made = [_definition(name, tables.table(name), makes_tokens, assigns) for name in tables.names]
     if not made:
         tables.refuse(None, "there is none: add a table [bandits.offers], with policy and rewards")
     return tuple(one for one in made if one is not None)
 
 
-def _definition(name: str, table: TomlTable, makes_tokens: bool) -> Definition | None:
+def _definition(
+    name: str, table: TomlTable, makes_tokens: bool, assigns: bool
+) -> Definition | None:
     if not _NAME.fullmatch(name):
         table.refuse(None, f"{name!r} is no name for a bandit: letters, digits and -._~ only")
     features = table.take("features", _written(as_features), None)
@@ -273,6 +277,8 @@ def _definition(name: str, table: TomlTable, makes_tokens: bool) -> Definition |
         table.refuse("features", message)
     if learners == "many":
         table.checked("learners", lambda: check_mergeable(policy, rewards))
+        if not assigns:
+            table.refuse("learners", ONLY_KAFKA)
     lasts = None if lifetime is None else lifetime // timedelta(microseconds=1)
     return Definition(
         name, policy, rewards, features, retention, partitions,

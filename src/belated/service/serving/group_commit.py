@@ -15,7 +15,7 @@ from belated.exceptions import CommitTooLarge, JournalClosed, JournalUnavailable
 from belated.journals import UniqueLog
 from belated.journals.arrivals import gather
 from belated.journals.log import Appended
-from belated.journals.sessions import Batch, BatchLog
+from belated.journals.store import Batch, BatchLog
 from belated.service.histogram import SECONDS, SIZES, Histogram
 from belated.service.runtime import Runtime
 

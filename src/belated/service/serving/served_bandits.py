@@ -12,8 +12,8 @@ from belated.exceptions import CorruptJournal, JournalError, JournalReplaced, Un
 from belated.fold.published import PublishedModel
 from belated.journals import Store
 from belated.journals.log import finds_by_id
-from belated.journals.sessions import BatchLog, StoreSession
 from belated.journals.spool.together import SpooledLog
+from belated.journals.store import BatchLog, StoreSession
 from belated.model.kernels import Kernels
 from belated.service.runtime import Runtime, Worker
 from belated.service.serving.definition import Definition

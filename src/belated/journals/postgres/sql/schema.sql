@@ -9,23 +9,12 @@ CREATE TABLE belated.migration (
     applied timestamptz NOT NULL DEFAULT now()
 );
 
--- Numbers are drawn at random, so that the number of a lost bandit is practically never given to
--- another one. With a sequence, a database that was restored to an earlier state, or a standby that
--- lacks the last commits, would do so, and processes that remember the number would write into the
--- wrong journal.
-CREATE TABLE belated.bandit (
-    number     integer PRIMARY KEY DEFAULT 1 + floor(random() * 2147483646)::integer,
-    name       text NOT NULL UNIQUE,
-    partitions integer NOT NULL,
-    topic      text, -- of Kafka, if the records are there: here are those of operators alone
-    identity   text -- JSON, as the bandit wrote it
-);
-
 -- One row for each partition, never changed: whoever appends to the partition locks it. An append
 -- that cannot lock each partition it writes to fails, so every record has a bandit. A foreign key
 -- would guarantee the same, but it is checked for each row and doubles the time of an INSERT.
+-- Bandits are registered in cells, with their numbers.
 CREATE TABLE belated.partition (
-    bandit    integer NOT NULL REFERENCES belated.bandit,
+    bandit    integer NOT NULL,
     partition smallint NOT NULL,
     PRIMARY KEY (bandit, partition)
 );
@@ -54,58 +43,6 @@ CREATE TABLE belated.request (
     position  bigint NOT NULL,
     request   bytea NOT NULL,
     PRIMARY KEY (bandit, partition, position)
-);
-
--- For people: the same with names and times.
-CREATE VIEW belated.records AS
-SELECT bandit.name AS bandit,
-       record.partition,
-       record.position,
-       timestamptz 'epoch' + record.recorded * interval '1 microsecond' AS recorded,
-       record.event
-FROM belated.record JOIN belated.bandit ON bandit.number = record.bandit;
-
--- One row for each partition; without a seal there is no snapshot yet. The epoch counts owners.
-CREATE TABLE belated.snapshot (
-    bandit      integer NOT NULL REFERENCES belated.bandit,
-    partition   smallint NOT NULL,
-    epoch       bigint NOT NULL DEFAULT 0,
-    position    bigint,
-    fingerprint text,
-    seal        bytea,
-    PRIMARY KEY (bandit, partition)
-);
-
-CREATE TABLE belated.piece (
-    bandit    integer NOT NULL,
-    partition smallint NOT NULL,
-    name      text NOT NULL,
-    checksum  bytea NOT NULL,
-    data      bytea NOT NULL,
-    PRIMARY KEY (bandit, partition, name),
-    FOREIGN KEY (bandit, partition) REFERENCES belated.snapshot
-);
-
--- What the records that were dropped came to: a snapshot that nothing can replace but a later one.
--- The pieces of a new one are written before it takes the place of the old.
-CREATE TABLE belated.base (
-    bandit      integer NOT NULL REFERENCES belated.bandit,
-    partition   smallint NOT NULL,
-    position    bigint NOT NULL, -- of the last record that may be dropped
-    recorded    bigint NOT NULL, -- its stamp
-    fingerprint text NOT NULL,
-    seal        bytea NOT NULL,
-    PRIMARY KEY (bandit, partition)
-);
-
-CREATE TABLE belated.base_piece (
-    bandit    integer NOT NULL REFERENCES belated.bandit,
-    partition smallint NOT NULL,
-    position  bigint NOT NULL,
-    name      text NOT NULL,
-    checksum  bytea NOT NULL,
-    data      bytea NOT NULL,
-    PRIMARY KEY (bandit, partition, position, name)
 );
 
 -- Append events to partitions of any bandits, in one commit; gives the position of each, in their
@@ -377,6 +314,7 @@ DECLARE
         WHERE version = 0 AND name <> ALL (puts) ORDER BY name COLLATE "C"
     );
     known   text[];
+    updated integer;
     clock   bigint;
 BEGIN
     LOOP
@@ -398,6 +336,10 @@ BEGIN
                 SET version = cell.version + 1, written = clock, value = one.content
                 FROM unnest(puts, contents) AS one (name, content)
                 WHERE cell.name = one.name;
+                GET DIAGNOSTICS updated = ROW_COUNT;
+                IF updated <> cardinality(known) THEN
+                    RAISE insufficient_privilege USING MESSAGE = 'this role may not change a cell';
+                END IF;
             END IF;
             INSERT INTO belated.cell (name, version, written, value)
             SELECT one.name, 1, clock, coalesce(one.content, '')
@@ -414,62 +356,18 @@ BEGIN
 END
 $$;
 
--- For the service: who learns a bandit, and the model that the last one published.
-
--- Whoever holds the lease learns; the epoch counts holders, and fences those of before.
-CREATE TABLE belated.leader (
-    bandit integer PRIMARY KEY REFERENCES belated.bandit,
-    holder text NOT NULL,
-    epoch  bigint NOT NULL,
-    until  timestamptz NOT NULL
-);
-
--- The number counts publications: deciders ask for one beyond the last they have seen.
-CREATE TABLE belated.model (
-    bandit    integer PRIMARY KEY REFERENCES belated.bandit,
-    number    bigint NOT NULL,
-    published timestamptz NOT NULL DEFAULT now(),
-    data      bytea NOT NULL
-);
-
--- For several learners of one bandit: who has which partitions, and what they have come to.
-
--- A worker has its partitions until its session ends; the epochs of snapshots fence those of before.
-CREATE TABLE belated.worker (
-    bandit     integer NOT NULL REFERENCES belated.bandit,
-    name       text NOT NULL,
-    until      timestamptz NOT NULL,
-    partitions smallint[] NOT NULL,
-    PRIMARY KEY (bandit, name)
-);
-
--- The sums of a partition up to a position, by its owner: the merger makes the model of all.
-CREATE TABLE belated.sums (
-    bandit    integer NOT NULL REFERENCES belated.bandit,
-    partition smallint NOT NULL,
-    epoch     bigint NOT NULL, -- in which its maker owned the partition
-    position  bigint NOT NULL,
-    center    bigint NOT NULL, -- number of the estimate it was expanded at
-    data      bytea NOT NULL,
-    PRIMARY KEY (bandit, partition)
-);
-
--- For the service: the keys that programs show when they ask.
-
--- A key itself is nowhere: only its SHA-256. Of the two places under a name the second is for the
--- time in which a key is replaced. Rows stay when a key is revoked, so that it can be said when.
-CREATE TABLE belated.key (
-    id      text PRIMARY KEY, -- the public part of the key
-    name    text NOT NULL,
-    place   smallint NOT NULL CHECK (place IN (1, 2)),
-    bandits text[] NOT NULL, -- * for all
-    scopes  text[] NOT NULL,
-    rate    double precision, -- requests a second; NULL for any number
-    hash    bytea NOT NULL UNIQUE,
-    created timestamptz NOT NULL DEFAULT now(),
-    revoked timestamptz
-);
-
-CREATE UNIQUE INDEX key_has_its_place ON belated.key (name, place) WHERE revoked IS NULL;
+-- For people: the records with names and times.
+CREATE VIEW belated.records AS
+SELECT bandit.name AS bandit,
+       record.partition,
+       record.position,
+       timestamptz 'epoch' + record.recorded * interval '1 microsecond' AS recorded,
+       record.event
+FROM belated.record
+JOIN (
+    SELECT convert_from(value, 'UTF8')::json ->> 'name' AS name,
+           (convert_from(value, 'UTF8')::json ->> 'number')::integer AS number
+    FROM belated.cell WHERE name >= 'bandit/' AND name < 'bandit0'
+) AS bandit ON bandit.number = record.bandit;
 
 INSERT INTO belated.migration (version, oldest) VALUES (10, 10);

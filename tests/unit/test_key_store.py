@@ -1,38 +1,34 @@
-"""What every key store must do, as tests."""
+"""The API keys of a service, on the cells of any store."""
 
 from __future__ import annotations
 
 import secrets
 from contextlib import closing
-from typing import Any
 
 import pytest
 
 from belated.exceptions import JournalClosed
-from belated.journals import KeyHistory, KeyStore, LiveKey
-from belated.testing.clocks import ManualClock
+from belated.journals import KeyHistory, KeyStore, LiveKey, MemoryStore
+from belated.testing import ManualClock
 
 
-class KeyStoreContract:
-    """Subclass it as ``class TestMyKeys(KeyStoreContract)`` and say how a store is opened.
-
-    A store may hold other keys already: each test uses names of its own.
-    """
+class TestKeys:
+    """In memory."""
 
     def open_keys(self, clock: ManualClock) -> KeyStore:
-        """Open a store."""
-        raise NotImplementedError
+        """Open them in a store of their own."""
+        self.store = MemoryStore(clock=clock)
+        return self.store.keys()
 
-    def reopen(self, store: Any, clock: ManualClock) -> KeyStore:
-        """Open the same store a second time, while the first is still open."""
-        raise NotImplementedError
+    def reopen(self, store: object, clock: ManualClock) -> KeyStore:
+        """Open the same a second time, while the first are still open."""
+        return self.store.keys()
 
     def test_a_key_comes_back_whole(self) -> None:
         """In whatever object the store is opened."""
         clock, name = ManualClock(), _unique("shop é")
         id, hash = _unique("id"), secrets.token_bytes(32)
         with closing(self.open_keys(clock)) as store, closing(self.reopen(store, clock)) as other:
-            assert isinstance(store, KeyStore)
             assert store.create(id, name, ["offers", "ключ"], ["decide", "read"], 2.5, hash)
             (live,) = [key for key in other.live() if key.name == name]
             bandits, scopes = ("offers", "ключ"), ("decide", "read")

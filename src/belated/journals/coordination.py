@@ -1,0 +1,275 @@
+"""What the learners of a bandit share: who leads, the model it published, and partial sums.
+
+A *lease* is a cell with the name of its holder; its version is the *epoch*, which fences those who
+held it before. It is held for as long as its holder's *heartbeat* is fresh: a cell of its own, so
+that one small write renews all leases of a process. The store dates heartbeats and says what time
+it is, so no process's clock counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from belated.exceptions import InvalidInput, OwnerFenced
+from belated.journals.cells import Cell, Cells, cell_name
+
+#: Why several learners cannot share a bandit in other stores.
+ONLY_KAFKA = (
+    'learners = "many" is for Kafka, whose brokers assign partitions to learners: one learner '
+    'folds more than one database takes, so write learners = "one"'
+)
+_NONE = Cell(0, 0, b"")
+
+
+class Leader(msgspec.Struct, frozen=True):
+    """The learner that leads a bandit.
+
+    Attributes:
+        holder: Name of the learner.
+        epoch: Number of the lease; grows with every other holder.
+        seconds: Time left until the lease ends, unless it is renewed.
+    """
+
+    holder: str
+    epoch: int
+    seconds: float
+
+
+class Held(NamedTuple):
+    """A lease that a process believes to hold.
+
+    Attributes:
+        holder: Name of the learner.
+        epoch: In which it leads.
+    """
+
+    holder: str
+    epoch: int
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What a worker holds.
+
+    Attributes:
+        partitions: That are its own, as long as it shows signs of life.
+        surplus: Those of them that are beyond its share: to be given back, once they are saved.
+    """
+
+    partitions: tuple[int, ...]
+    surplus: tuple[int, ...] = ()
+
+
+class Assignment(Protocol):
+    """The place of one worker among those that share the partitions of a bandit."""
+
+    def claim(self) -> Claim:
+        """Return what the worker holds now; join the others first if it has not.
+
+        Raises:
+            JournalUnavailable: nobody can tell.
+        """
+
+    def give_back(self, partitions: Collection[int]) -> None:
+        """Leave partitions to others."""
+
+    def doubt(self, partitions: Collection[int]) -> None:
+        """Another has acquired what this worker believed to hold: ask before it is claimed."""
+
+    def close(self) -> None:
+        """Leave all partitions to others, so that they need not wait."""
+
+
+class CoordinationStore:
+    """Where learners agree on who leads a bandit, and deciders find its model.
+
+    Args:
+        cells: Cells of the store; closed together with this.
+        bandit: Name of the bandit.
+    """
+
+    def __init__(self, cells: Cells, bandit: str) -> None:
+        self.cells = cells
+        self._bandit = bandit
+        self._lease, self._model = cell_name("lease", bandit), cell_name("model", bandit)
+        #: By partition, the version of the sums that were last sent here.
+        self._sent: dict[int, int] = {}
+
+    def acquire_lease(self, holder: str, seconds: float) -> int | None:
+        """Become the leader, or stay it, for so many seconds by the store's clock.
+
+        Returns:
+            The epoch, which grows with every other holder; None while another one leads.
+        """
+        mine = _heartbeat(holder)
+        while True:
+            lease = self.cells.get([self._lease]).get(self._lease, _NONE)
+            last = lease.value.decode()
+            expected, puts = {self._lease: lease.version}, {mine: _duration(seconds)}
+            if last != holder:
+                puts[self._lease] = holder.encode()
+                if last:
+                    theirs = _heartbeat(last)
+                    beat = self.cells.get([theirs]).get(theirs, _NONE)
+                    if _time_left(beat, self.cells.transact({}, {}).now) > 0:
+                        return None
+                    expected[theirs] = beat.version
+            if self.cells.transact(expected, puts).ok:
+                return lease.version + (last != holder)
+
+    def release_lease(self, holder: str, *, is_last: bool = False) -> None:
+        """End the lease of this holder now, so that another need not wait.
+
+        Args:
+            holder: Name of the learner.
+            is_last: Whether it holds no other: then its heartbeat is removed, too.
+        """
+        while True:
+            lease = self.cells.get([self._lease]).get(self._lease, _NONE)
+            if lease.value.decode() != holder:
+                return
+            ended = [_heartbeat(holder)] if is_last else []
+            if self.cells.transact({self._lease: lease.version}, {self._lease: b""}, ended).ok:
+                return
+
+    def leader(self) -> Leader | None:
+        """Return who leads now, None if no one does."""
+        return leaders(self.cells, [self._bandit]).get(self._bandit)
+
+    def publish(self, data: bytes, epoch: int) -> None:
+        """Store a model in place of the last.
+
+        Raises:
+            OwnerFenced: another holder has had the lease since that epoch.
+        """
+        if not self.cells.transact({self._lease: epoch or -1}, {self._model: data}).ok:
+            raise OwnerFenced(None)
+
+    def published(self, after: int = 0) -> tuple[int, bytes] | None:
+        """Return the last model and its number, None if that number is ``after``."""
+        return published(self.cells, {self._bandit: after}).get(self._bandit)
+
+    def join_group(self, seconds: float) -> Assignment:
+        """Be one of the workers that share the partitions.
+
+        Args:
+            seconds: After which a worker that shows no sign of life is replaced.
+
+        Raises:
+            InvalidInput: this store does not share partitions among learners.
+        """
+        raise InvalidInput(ONLY_KAFKA, self._bandit)
+
+    def send(self, sums: Mapping[int, tuple[int, bytes]]) -> list[int]:
+        """Store the sums of partitions in place of the last ones.
+
+        Args:
+            sums: By partition, the epoch in which it is owned, and the sums.
+
+        Returns:
+            The partitions that another has acquired since that epoch: of these nothing is stored.
+        """
+        left = dict(sums)
+        while left:
+            owners = {
+                owner_cell(self._bandit, one): epoch or -1 for one, (epoch, _) in left.items()
+            }
+            places = {self._sums_of(one): self._sent.get(one, 0) for one in left}
+            puts = {self._sums_of(one): data for one, (_, data) in left.items()}
+            if self.cells.transact(owners | places, puts).ok:
+                self._sent |= {one: self._sent.get(one, 0) + 1 for one in left}
+                break
+            found = self.cells.get([*owners, *places])
+            versions = {name: cell.version for name, cell in found.items()}
+            self._sent |= {one: versions.get(self._sums_of(one), 0) for one in left}
+            held = [name for name, epoch in owners.items() if versions.get(name) == epoch]
+            left = {p: one for p, one in left.items() if owner_cell(self._bandit, p) in held}
+        return [one for one in sums if one not in left]
+
+    def sent(self, partitions: int, known: Mapping[int, int]) -> dict[int, tuple[int, bytes]]:
+        """Return the last sums by partition, each with their version, but for those that are known.
+
+        Args:
+            partitions: How many there are.
+            known: Versions, by partition.
+        """
+        names = {self._sums_of(one): one for one in range(partitions)}
+        found = self.cells.get(names, {self._sums_of(one): v for one, v in known.items()})
+        return {names[name]: (cell.version, cell.value) for name, cell in found.items()}
+
+    def close(self) -> None:
+        """Release whatever is held."""
+        self.cells.close()
+
+    def _sums_of(self, partition: int) -> str:
+        return cell_name("sums", self._bandit, partition)
+
+
+def renew_leases(cells: Cells, held: Mapping[str, Held], seconds: float) -> set[str]:
+    """Renew leases, by the names of their bandits, in one transaction.
+
+    Returns:
+        The bandits whose leases are still held.
+    """
+    left = {cell_name("lease", bandit): (bandit, one) for bandit, one in held.items()}
+    while left:
+        expected = {name: one.epoch for name, (_, one) in left.items()}
+        beats = {_heartbeat(one.holder): _duration(seconds) for _, one in left.values()}
+        if cells.transact(expected, beats).ok:
+            break
+        found = cells.get(expected)
+        left = {
+            name: one
+            for name, one in left.items()
+            if name in found and found[name].version == expected[name]
+        }
+    return {bandit for bandit, _ in left.values()}
+
+
+def leaders(cells: Cells, bandits: Iterable[str]) -> dict[str, Leader]:
+    """Return who leads these bandits now, where anyone does."""
+    names = {cell_name("lease", bandit): bandit for bandit in bandits}
+    leases = {names[name]: cell for name, cell in cells.get(names).items() if cell.value}
+    holders = {bandit: cell.value.decode() for bandit, cell in leases.items()}
+    beats = cells.get({_heartbeat(holder) for holder in holders.values()})
+    now = cells.transact({}, {}).now
+    found = {}
+    for bandit, lease in leases.items():
+        left = _time_left(beats.get(_heartbeat(holders[bandit]), _NONE), now)
+        if left > 0:
+            found[bandit] = Leader(holders[bandit], lease.version, left / 1e6)
+    return found
+
+
+def published(cells: Cells, after: Mapping[str, int]) -> dict[str, tuple[int, bytes]]:
+    """Return models with their numbers, by bandit, if the number is another than that given."""
+    names = {cell_name("model", bandit): bandit for bandit in after}
+    known = {name: after[bandit] for name, bandit in names.items()}
+    found = cells.get(names, known)
+    return {names[name]: (cell.version, cell.value) for name, cell in found.items()}
+
+
+def owner_cell(bandit: str, partition: int) -> str:
+    """Return the name of the cell whose version is the epoch of the owner of a partition."""
+    return cell_name("owner", bandit, partition)
+
+
+def _time_left(beat: Cell, now: int) -> int:
+    """Return for how many microseconds a heartbeat is fresh; 0 if it is not.
+
+    A heartbeat of the future is as good as an old one: the store's clock was wrong when it was
+    written, or is so now. So a clock that is set right ends a lease early, and none makes it last
+    for more than twice its time.
+    """
+    duration = int(beat.value or 0)
+    return 0 if abs(now - beat.written) >= duration else duration + beat.written - now
+
+
+def _duration(seconds: float) -> bytes:
+    return b"%d" % round(seconds * 1e6)
+
+
+def _heartbeat(holder: str) -> str:
+    return cell_name("heartbeat", holder)
