@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from belated.core.events import Erased, Overwritten, Reward, Void
+from belated.core.events import Erased, Overwritten, Reward, Void, encode
 from belated.core.ids import erased_key_of
 from belated.exceptions import BelatedError, CorruptJournal
 from belated.journals import SQLiteJournal, SQLiteStore
@@ -127,7 +127,8 @@ def test_a_commit_that_is_undone_is_not_noted(tmp_path: Path) -> None:
     with SQLiteJournal(path, bandit="offers") as journal:
         journal.append([Void("a", 5)])
         with suppress(RuntimeError), journal._file.writing() as connection:
-            journal._append(connection, journal._arrivals([Void("b", 5)]))
+            lost = [Void("b", 5)]
+            journal._append(connection, lost, [encode(lost[0])], None, None)
             raise RuntimeError
         journal.identify({"what": "else"})  # a commit without records
         with SQLiteJournal(crashed(path, tmp_path / "copy"), bandit="offers") as copy:

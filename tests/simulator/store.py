@@ -232,7 +232,7 @@ class Store(MemoryJournal):
 
     def overwrite(self, keys: Sequence[bytes]) -> int:
         """Overwrite events, and remember them for the checks."""
-        found = [record for record, _ in to_overwrite(self._of(set(keys)))]
+        found = [record for record, _ in to_overwrite(self._of(None, set(keys)))]
         self._overwritten |= {(record.partition, record.position): record for record in found}
         self._forget(found)
         return super().overwrite(keys)
@@ -243,7 +243,7 @@ class Store(MemoryJournal):
         self.forgotten |= ids
         self._note_standing(sorted(ids))  # a rival may be the valid one now
 
-    def _tail(self, partition: int) -> Tail:
+    def _tail(self, handle: None, partition: int) -> Tail:
         check_partition(partition, self._partitions)
         stream = self._streams[partition] or self._dropped[partition]
         return Tail(stream[-1].position, stream[-1].recorded) if stream else EMPTY

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from belated.core.ids import check_id
+from belated.core.ids import check_id, check_partitions
 from belated.exceptions import InvalidInput, JournalError, JournalMismatch
 from belated.journals.cells import NO_VERSIONS, Cell, Cells, cell_name
 
@@ -59,6 +59,34 @@ def all_bandits(found: Mapping[str, Cell]) -> list[Registration]:
     """
     bandits = [one for one in map(_read, found.values()) if not one.name.startswith(_UNFINISHED)]
     return sorted(bandits, key=lambda one: one.name)
+
+
+def open_bandit(
+    cells: Cells,
+    bandit: str,
+    partitions: int | None,
+    place: str,
+    draft: Callable[[int], None] = lambda number: None,
+) -> Registration:
+    """Return a bandit as it is registered; register it if it is new.
+
+    Args:
+        cells: Cells of its store.
+        bandit: Name of the bandit.
+        partitions: A power of two; None for as many as there are, and 1 for a new one.
+        place: Where the store is, for messages.
+        draft: Checks the number that a new one gets.
+    """
+    check_id(bandit, "the bandit's name")
+    wanted = None if partitions is None else check_partitions(partitions)
+
+    def new(number: int) -> Registration:
+        draft(number)
+        return Registration(bandit, number, wanted or 1)
+
+    found = find_bandit(cells, bandit)[1] or register(cells, new)
+    check_wanted(bandit, place, wanted, found.partitions)
+    return found
 
 
 def register(cells: Cells, draft: Callable[[int], Registration]) -> Registration:

@@ -12,7 +12,7 @@ from belated.journals.lookups import standing
 from belated.journals.named import NamedJournal
 
 
-class IndexedJournal(NamedJournal, CellActs):
+class IndexedJournal(CellActs, NamedJournal):
     """Answers what a :class:`UniqueLog` is asked by id with one look-up."""
 
     def records_of(self, ids: Sequence[str]) -> list[Record]:

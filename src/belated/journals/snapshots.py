@@ -338,6 +338,14 @@ class CellShelf:
         """Return all records of a partition that undo others, in order."""
         raise NotImplementedError
 
+    def now(self) -> int:
+        """Return the time of the store's clock, in microseconds since 1970."""
+        return self.cells.transact({}, {}).now
+
+    def close(self) -> None:
+        """Close the journal; any later call raises :class:`JournalClosed`."""
+        self.cells.close()
+
     def identify(self, identity: dict[str, str]) -> dict[str, str]:
         """Store what the bandit is, if nothing is stored yet.
 

@@ -101,13 +101,10 @@ class Store:
 
     #: The kind of store: ``memory``, ``sqlite``, ``postgresql``, ``kafka`` or your own.
     name: str
+    #: Where it is, for messages; never with a password.
+    place: str
     #: Whether it assigns partitions to several learners of a bandit.
     assigns_partitions = False
-
-    @property
-    def place(self) -> str:
-        """Where it is, for messages; never with a password."""
-        raise NotImplementedError
 
     def cells(self, *, wait: float = 10.0) -> Cells:
         """Open the cells.

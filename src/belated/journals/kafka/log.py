@@ -36,7 +36,7 @@ from belated.journals.named import NamedJournal
 from belated.model.kernels.pages import PADDING
 
 
-class KafkaLog(NamedJournal, CellActs):
+class KafkaLog(CellActs, NamedJournal):
     """What is appended, and read back by position; see :class:`KafkaJournal`."""
 
     _writer: Writer

@@ -54,14 +54,10 @@ class KafkaStore(Store):
         self._settings = dict(settings or {})
         self._snapshots = snapshots
         self._database = open_store(shelf)
+        self.place = f"Kafka at {brokers} and {self._database.place}"
 
     def __repr__(self) -> str:
         return f"<KafkaStore: {self.place}>"  # the address may hold a password
-
-    @property
-    def place(self) -> str:
-        """The brokers, the database and its host."""
-        return f"Kafka at {self._brokers} and {self._database.place}"
 
     def journal(
         self, bandit: str = "default", *, partitions: int | None = None, wait: float = 10.0

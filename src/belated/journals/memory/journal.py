@@ -4,37 +4,29 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from operator import attrgetter
 from typing import Self
 
 import msgspec
 
-from belated.core.events import Event, Record
-from belated.core.ids import check_id, check_partitions, erased_key_of, partition_of
+from belated.core.events import Event, Opaque, Overwritten, Record
+from belated.core.ids import check_id, check_partitions, partition_of
 from belated.exceptions import HistoryTrimmed, JournalClosed
 from belated.journals.acts import ACTS
 from belated.journals.arrivals import (
     Clock,
-    arrange,
-    arrange_imported,
     check_partition,
     check_range,
-    check_requests,
-    route,
-    stamps_for,
 )
 from belated.journals.bandits import Registration, register
 from belated.journals.columns import ColumnPage
-from belated.journals.indexed import IndexedJournal
-from belated.journals.log import Appended, AppendedAfter, Requests, Tail
+from belated.journals.local import LocalJournal, T
+from belated.journals.log import AppendedAfter, Requests, Tail
 from belated.journals.lookups import (
     LAST_SETTLEMENTS,
-    append_first,
     erased_key_in,
-    of_kept,
     subject_of,
-    to_overwrite,
 )
 from belated.journals.memory.cells import MemoryCells
 from belated.journals.memory.index import MemoryIndex
@@ -60,7 +52,7 @@ class Facts:
         self.lock = threading.RLock()
 
 
-class MemoryJournal(IndexedJournal):
+class MemoryJournal(LocalJournal):
     """Keeps events as the objects they are, and nothing beyond the life of the process.
 
     An event is taken to be immutable: the row of a decision must not be written to after it was
@@ -97,70 +89,46 @@ class MemoryJournal(IndexedJournal):
         journal._share(facts)
         return journal
 
-    def append(
-        self,
-        events: Sequence[Event],
-        *,
-        recorded: Sequence[int] | None = None,
-        requests: Requests | None = None,
-    ) -> list[int]:
-        """Keep events; see :meth:`Log.append`."""
-        check_requests(events, requests)
-        partitions = [route(event, self._partitions) for event in events]
+    def _write(self, act: Callable[[None], T], size: int = 0) -> T:
         with self._lock:
             self._check_open()
-            stamps = stamps_for(events, recorded, self._clock)
-            arranged = arrange(zip(partitions, stamps, events, strict=True), self._tail)
-            return self._keep(arranged, requests)
+            return act(None)
+
+    def _read(self, act: Callable[[None], T]) -> T:
+        self._check_open()
+        return act(None)
+
+    def _encoded(self, events: Sequence[Event | Opaque]) -> list[bytes]:
+        return []  # events are stored as they are
+
+    def _is_last(self, handle: None, record: Record) -> bool:
+        stream = self._streams[record.partition]
+        return bool(stream) and stream[-1] is record
+
+    def _index_acts(self, records: Sequence[Record]) -> None:
+        """Their cells were written together with them."""
+
+    def _insert(
+        self, handle: None, records: list[Record], data: Sequence[bytes], requests: Requests | None
+    ) -> list[Record]:
+        positions = self._keep(records, requests)
+        return [
+            one if one.position == position else msgspec.structs.replace(one, position=position)
+            for one, position in zip(records, positions, strict=True)
+        ]
 
     def append_after(
         self, events: Sequence[Event], last: Record, *, requests: Requests | None = None
     ) -> AppendedAfter:
-        """Keep events, and give their records; see :meth:`FollowedLog.append_after`."""
+        """Append events, and return their records; see :meth:`FollowedLog.append_after`."""
         with self._lock:
             stream = self._streams[last.partition]
-            if not stream or stream[-1] is not last:
-                return AppendedAfter(self.append(events, requests=requests), [])
-            if requests:
-                check_requests(events, requests)
-            stamp = max(self._clock(), last.recorded)
-            first = last.position + 1
-            if len(events) == 1 and not requests:
-                record = Record(last.partition, first, stamp, events[0])
-                stream.append(record)
-                return AppendedAfter([first], [record])
-            records = [
-                Record(last.partition, position, stamp, event)
-                for position, event in enumerate(events, first)
-            ]
-            return AppendedAfter(self._keep(records, requests), stream[-len(records) :])
-
-    def append_unique(
-        self,
-        events: Sequence[Event],
-        ids: Collection[str],
-        requests: Requests | None = None,
-    ) -> Appended:
-        """Append events, and no second decision; see :meth:`UniqueLog.append_unique`."""
-        with self._lock:
-            return append_first(
-                events,
-                ids,
-                self.records_of(list(ids)),
-                lambda kept: self.append(
-                    [events[n] for n in kept], requests=of_kept(requests, kept)
-                ),
-            )
-
-    def import_records(
-        self, records: Iterable[Record], *, requests: Requests | None = None
-    ) -> None:
-        """Append records with their stamps; see :meth:`Log.import_records`."""
-        with self._lock:
-            self._check_open()
-            arranged = arrange_imported(records, self._partitions, self._tail)
-            check_requests([record.event for record in arranged], requests)
-            self._keep(arranged, requests)
+            if requests or len(events) != 1 or not stream or stream[-1] is not last:
+                return super().append_after(events, last, requests=requests)
+            stamp, position = max(self._clock(), last.recorded), last.position + 1
+            record = Record(last.partition, position, stamp, events[0])
+            stream.append(record)
+            return AppendedAfter([position], [record])
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
         """Return the records beyond a position; see :meth:`Log.read`."""
@@ -181,43 +149,29 @@ class MemoryJournal(IndexedJournal):
             raise HistoryTrimmed(partition, self.start(partition).position)
         return dropped
 
-    def drop(self, partition: int, limit: int) -> int:
-        """Drop some of the records up to the start; see :meth:`Log.drop`."""
-        start = self.start(partition).position
-        with self._lock:
-            stream = self._streams[partition]
-            count = min(limit, bisect_right(stream, start, key=attrgetter("position")))
-            self._facts.index.drop(partition, count)
-            for record in stream[:count]:
-                self._facts.requests.pop((partition, record.position), None)
-                self._facts.dropped[partition] = record.position
-            del stream[:count]
+    def _drop(self, handle: None, partition: int, start: int, limit: int) -> int:
+        stream = self._streams[partition]
+        count = min(limit, bisect_right(stream, start, key=attrgetter("position")))
+        self._facts.index.drop(partition, count)
+        for record in stream[:count]:
+            self._facts.requests.pop((partition, record.position), None)
+            self._facts.dropped[partition] = record.position
+        del stream[:count]
         return count
 
-    def records_of(self, ids: Sequence[str]) -> list[Record]:
-        """Return all records of these ids, by partition and position."""
-        self._check_open()
-        return self._of({erased_key_of(id) for id in ids})
-
-    def _of(self, keys: Collection[bytes]) -> list[Record]:
+    def _of(self, handle: None, keys: Collection[bytes]) -> list[Record]:
         places = sorted({(partition_of(key, self._partitions), key[:8]) for key in keys})
         with self._lock:
             found = [one for home, half in places for one in self._facts.index.of(home, half)]
         records = [one for one in found if erased_key_in(one.event) in keys]
         return sorted(records, key=lambda record: (record.partition, record.position))
 
-    def overwrite(self, keys: Sequence[bytes]) -> int:
-        """Overwrite the events of erased decisions; see :meth:`UniqueLog.overwrite`."""
-        self._check_erased(keys)
-        with self._lock:
-            found = to_overwrite(self._of(set(keys)))
-            for record, event in found:
-                blank = msgspec.structs.replace(record, event=event)
-                stream = self._streams[record.partition]
-                stream[bisect_left(stream, record.position, key=attrgetter("position"))] = blank
-                self._facts.index.replace(blank)
-                self._facts.requests.pop((record.partition, record.position), None)
-        return len(found)
+    def _replace(self, handle: None, record: Record, event: Overwritten) -> None:
+        blank = msgspec.structs.replace(record, event=event)
+        stream = self._streams[record.partition]
+        stream[bisect_left(stream, record.position, key=attrgetter("position"))] = blank
+        self._facts.index.replace(blank)
+        self._facts.requests.pop((record.partition, record.position), None)
 
     def settlements(self, partition: int) -> list[Record]:
         """Return the last records that settled a partition, in order."""
@@ -232,19 +186,6 @@ class MemoryJournal(IndexedJournal):
         check_partition(partition, self._partitions)
         found = self._facts.requests
         return {one: found[partition, one] for one in positions if (partition, one) in found}
-
-    def end(self, partition: int) -> int:
-        """Return the position of the last record, 0 if there is none."""
-        return self._tail(partition).position
-
-    def last_stamp(self, partition: int) -> int:
-        """Return the stamp of the last record, 0 if there is none."""
-        return self._tail(partition).stamp
-
-    def now(self) -> int:
-        """Return the time of the clock, in microseconds since 1970."""
-        self._check_open()
-        return self._clock()
 
     def close(self) -> None:
         """Let go of everything; any later call raises :class:`JournalClosed`."""
@@ -280,9 +221,7 @@ class MemoryJournal(IndexedJournal):
         self._keep_acts([record for record in records if subject_of(record.event) in ACTS])
         return positions
 
-    def _tail(self, partition: int) -> Tail:
-        self._check_open()
-        check_partition(partition, self._partitions)
+    def _tail(self, handle: None, partition: int) -> Tail:
         stream = self._streams[partition]
         if not stream:
             return self.start(partition)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from belated.core.ids import check_id, check_partitions
 from belated.journals.arrivals import Clock
-from belated.journals.bandits import Registration, check_wanted, find_bandit, register
+from belated.journals.bandits import open_bandit
 from belated.journals.memory.cells import MemoryCells
 from belated.journals.memory.journal import Facts, MemoryJournal
 from belated.journals.steady_clock import system_clock
@@ -49,12 +48,7 @@ class MemoryStore(Store):
         self, bandit: str = "default", *, partitions: int | None = None, wait: float = 10.0
     ) -> MemoryJournal:
         """Open the journal of a bandit; make it if it is new."""
-        check_id(bandit, "the bandit's name")
-        wanted = None if partitions is None else check_partitions(partitions)
-        _, found = find_bandit(self._cells, bandit)
-        if found is None:
-            found = register(self._cells, lambda n: Registration(bandit, n, wanted or 1))
-        check_wanted(bandit, self.place, partitions, found.partitions)
+        found = open_bandit(self._cells, bandit, partitions, self.place)
         with self._lock:
             facts = self._logs.setdefault(found.number, Facts(found.partitions, self._cells))
         return MemoryJournal.sharing(facts, bandit, self._clock)

@@ -29,7 +29,7 @@ def query(name: str) -> bytes:
 def numbered(name: str) -> bytes:
     """The same with numbers for its values, in the order in which they stand.
 
-    >>> numbered("make_partitions")[-50:]
+    >>> numbered("make_partitions")[-46:]
     b'SELECT $1, generate_series(0, $2::integer - 1)'
     """
     count = itertools.count(1)

@@ -29,6 +29,10 @@ class PostgresStore(Store):
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
+        parts = urlsplit(dsn)
+        name = unquote(parts.path.lstrip("/")) or os.environ.get("PGDATABASE", "")
+        host = unquote(parts.netloc.rpartition("@")[2]) or os.environ.get("PGHOST", "this machine")
+        self.place = f"database {name!r} on {host}"
 
     @property
     def address(self) -> str:
@@ -37,14 +41,6 @@ class PostgresStore(Store):
 
     def __repr__(self) -> str:
         return f"<PostgresStore: {self.place}>"  # the address may hold a password
-
-    @property
-    def place(self) -> str:
-        """The database and its host."""
-        parts = urlsplit(self._dsn)
-        name = unquote(parts.path.lstrip("/")) or os.environ.get("PGDATABASE", "")
-        host = unquote(parts.netloc.rpartition("@")[2]) or os.environ.get("PGHOST", "this machine")
-        return f"database {name!r} on {host}"
 
     def journal(
         self, bandit: str = "default", *, partitions: int | None = None, wait: float = 10.0

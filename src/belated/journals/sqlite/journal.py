@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from belated.core.ids import check_id, check_partitions
+from belated.core.ids import check_id
 from belated.exceptions import JournalError
 from belated.journals.arrivals import Clock
-from belated.journals.bandits import Registration, check_wanted, find_bandit, register
+from belated.journals.bandits import open_bandit
 from belated.journals.sqlite.cells import SQLiteCells
 from belated.journals.sqlite.file import SQLiteFile, open_file
 from belated.journals.sqlite.log import SQLiteLog
@@ -54,15 +54,12 @@ class SQLiteJournal(SQLiteLog):
         wait: float = 10.0,
     ) -> None:
         self._bandit = check_id(bandit, "the bandit's name")
-        wanted = None if partitions is None else check_partitions(partitions)
         self._clock = clock or system_clock
         self._file = open_file(path, wait)
         self._place = repr(str(self._file.path))
         self._open_shelf(SQLiteCells(self._file, clock=clock))
         try:
-            _, found = find_bandit(self.cells, bandit)
-            found = found or register(self.cells, lambda number: self._draft(number, wanted or 1))
-            check_wanted(bandit, self._place, wanted, found.partitions)
+            found = open_bandit(self.cells, bandit, partitions, self._place, self._check_room)
         except BaseException:
             self._file.close()
             raise
@@ -73,8 +70,7 @@ class SQLiteJournal(SQLiteLog):
         self.cells.close()
         self._file.close()
 
-    def _draft(self, number: int, partitions: int) -> Registration:
+    def _check_room(self, number: int) -> None:
         if number >= BANDITS:
             message = f"{self._place} already holds {BANDITS - 1} bandits"
             raise JournalError(f"{message}: put this one into another file")
-        return Registration(self._bandit, number, partitions)

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from belated.core.events import Event, Record, digest_of, encode
-from belated.core.ids import erased_key_of, partition_of
+from belated.core.events import Event, Overwritten, Record, digest_of, encode
+from belated.core.ids import partition_of
 from belated.exceptions import CorruptJournal
 from belated.journals.acts import ACTS, act_cell, packed
 from belated.journals.arrivals import (
     Clock,
-    arrange,
-    arrange_imported,
     check_partition,
     check_range,
-    check_requests,
-    route,
-    stamps_for,
 )
 from belated.journals.columns import ColumnPage
-from belated.journals.log import EMPTY, Appended, AppendedAfter, Requests, Tail
+from belated.journals.local import LocalJournal, T
+from belated.journals.log import EMPTY, Requests, Tail
 from belated.journals.lookups import (
     LAST_SETTLEMENTS,
-    append_first,
     erased_key_in,
-    of_kept,
     subject_of,
-    to_overwrite,
 )
 from belated.journals.sqlite.cells import put_cells
 from belated.journals.sqlite.end import LastRecord
@@ -56,103 +49,30 @@ _Row = tuple[int, int, int, int, bytes, bytes]
 _Arrival = tuple[int, Event, bytes]
 
 
-class SQLiteLog(StoredJournal):
+class SQLiteLog(LocalJournal, StoredJournal):
     """What is appended, and read back by position or by id; see :class:`SQLiteJournal`."""
 
     _file: SQLiteFile
     _number: int
     _clock: Clock
 
-    def append(
-        self,
-        events: Sequence[Event],
-        *,
-        recorded: Sequence[int] | None = None,
-        requests: Requests | None = None,
-    ) -> list[int]:
-        """Keep events, all or none; see :meth:`Log.append`."""
-        arrivals = self._arrivals(events)
-        check_requests(events, requests)
-        found = self._file.write(
-            lambda connection: self._append(connection, arrivals, recorded, requests),
-            _size(arrivals, requests),
-        )
-        return [record.position for record in found]
+    def _write(self, act: Callable[[sqlite3.Connection], T], size: int = 0) -> T:
+        return self._file.write(act, size)
 
-    def append_after(
-        self, events: Sequence[Event], last: Record, *, requests: Requests | None = None
-    ) -> AppendedAfter:
-        """Keep events, and give their records; see :meth:`FollowedLog.append_after`."""
-        arrivals = self._arrivals(events)
-        check_requests(events, requests)
-        place = place_of(self._number, last.partition, last.position)
+    def _read(self, act: Callable[[sqlite3.Connection], T]) -> T:
+        return self._file.read(act)
 
-        def append(connection: sqlite3.Connection) -> AppendedAfter:
-            before = connection.execute(
-                "SELECT place, recorded, CAST(digest AS BLOB) FROM record "
-                "WHERE place >= ? AND place < ? ORDER BY place DESC LIMIT 1",
-                (place, place_of(self._number, last.partition, POSITIONS - 1)),
-            ).fetchone()
-            if before != (place, last.recorded, last.digest):
-                found = self._append(connection, arrivals, None, requests)
-                return AppendedAfter([record.position for record in found], [])
-            stamp = max(self._clock(), last.recorded)
-            records = [
-                Record(last.partition, position, stamp, event)
-                for position, event in enumerate(events, last.position + 1)
-            ]
-            found = self._insert(connection, records, [data for _, _, data in arrivals], requests)
-            return AppendedAfter([record.position for record in found], found)
+    def _is_last(self, connection: sqlite3.Connection, record: Record) -> bool:
+        place = place_of(self._number, record.partition, record.position)
+        found = connection.execute(
+            "SELECT place, recorded, CAST(digest AS BLOB) FROM record "
+            "WHERE place >= ? AND place <= ? ORDER BY place DESC LIMIT 1",
+            (place, place_of(self._number, record.partition, POSITIONS - 1)),
+        ).fetchone()
+        return bool(found == (place, record.recorded, record.digest))
 
-        return self._file.write(append, _size(arrivals, requests))
-
-    def append_unique(
-        self,
-        events: Sequence[Event],
-        ids: Collection[str],
-        requests: Requests | None = None,
-    ) -> Appended:
-        """Keep events, and no second decision; see :meth:`UniqueLog.append_unique`."""
-        check_requests(events, requests)
-        size = sum(map(len, requests.values())) if requests else 0
-        return self._file.write(
-            lambda connection: self.append_within(connection, events, ids, requests),
-            size + EVENT_BYTES * len(events),
-        )
-
-    def append_within(
-        self,
-        connection: sqlite3.Connection,
-        events: Sequence[Event],
-        ids: Collection[str],
-        requests: Requests | None,
-    ) -> Appended:
-        """The same within a transaction that others append in too."""
-        arrivals = self._arrivals(events)
-        return append_first(
-            events,
-            ids,
-            self._of(connection, {erased_key_of(id) for id in ids}),
-            lambda kept: [
-                record.position
-                for record in self._append(
-                    connection, [arrivals[n] for n in kept], requests=of_kept(requests, kept)
-                )
-            ],
-        )
-
-    def import_records(
-        self, records: Iterable[Record], *, requests: Requests | None = None
-    ) -> None:
-        """Take over records with their stamps; see :meth:`Log.import_records`."""
-        taken = list(records)
-        data = [encode(record.event) for record in taken]
-        check_requests([record.event for record in taken], requests)
-        with self._file.writing(sum(map(len, data))) as connection:
-            arranged = arrange_imported(
-                taken, self._partitions, lambda p: self._tail(connection, p)
-            )
-            self._insert(connection, arranged, data, requests)
+    def _index_acts(self, records: Sequence[Record]) -> None:
+        """Their cells were written in the same transaction."""
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
         """The records beyond a position; see :meth:`Log.read`.
@@ -202,28 +122,23 @@ class SQLiteLog(StoredJournal):
 
         return base, self._file.read(scan)
 
-    def records_of(self, ids: Sequence[str]) -> list[Record]:
-        """Return all records of these ids, by partition and position: found by an index."""
-        return self._file.read(lambda connection: self._of(connection, {*map(erased_key_of, ids)}))
-
     def overwrite(self, keys: Sequence[bytes]) -> int:
         """Overwrite the events of erased decisions; see :meth:`UniqueLog.overwrite`.
 
         The old bytes are zeroed in the file, and the write-ahead log is emptied.
         """
-        self._check_erased(keys)
-        with self._file.writing() as connection:
-            found = to_overwrite(self._of(connection, set(keys)))
-            for record, event in found:
-                data, mark = encode(event), mark_of(event)
-                place = place_of(self._number, record.partition, record.position)
-                check = check_of(place, record.recorded, mark, data)
-                connection.execute(
-                    'UPDATE record SET event = ?, "check" = ? WHERE place = ?', (data, check, place)
-                )
-                connection.execute("DELETE FROM request WHERE place = ?", (place,))
+        count = super().overwrite(keys)
         self._file.empty_log()
-        return len(found)
+        return count
+
+    def _replace(self, connection: sqlite3.Connection, record: Record, event: Overwritten) -> None:
+        data, mark = encode(event), mark_of(event)
+        place = place_of(self._number, record.partition, record.position)
+        check = check_of(place, record.recorded, mark, data)
+        connection.execute(
+            'UPDATE record SET event = ?, "check" = ? WHERE place = ?', (data, check, place)
+        )
+        connection.execute("DELETE FROM request WHERE place = ?", (place,))
 
     def settlements(self, partition: int) -> list[Record]:
         """Return the last records that settled a partition, in order."""
@@ -245,56 +160,19 @@ class SQLiteLog(StoredJournal):
         )
         return {position: row[0] for position, row in found.items() if row is not None}
 
-    def end(self, partition: int) -> int:
-        """The position of the last record, 0 if there is none."""
-        check_partition(partition, self._partitions)
-        return self._file.read(lambda connection: self._tail(connection, partition)).position
-
-    def last_stamp(self, partition: int) -> int:
-        """The stamp of the last record, 0 if there is none."""
-        check_partition(partition, self._partitions)
-        return self._file.read(lambda connection: self._tail(connection, partition)).stamp
-
-    def drop(self, partition: int, limit: int) -> int:
-        """Drop some of the records up to the start; see :meth:`Log.drop`."""
-        check_partition(partition, self._partitions)
+    def _drop(self, connection: sqlite3.Connection, partition: int, start: int, limit: int) -> int:
         base = self.place(partition)
-        last = base + self.start(partition).position
-        with self._file.writing() as connection:
-            places = connection.execute(
-                "SELECT place FROM record WHERE place > ? AND place <= ? ORDER BY place LIMIT ?",
-                (base, last, limit),
-            ).fetchall()
-            connection.executemany("DELETE FROM record WHERE place = ?", places)
-            connection.executemany("DELETE FROM request WHERE place = ?", places)
+        places = connection.execute(
+            "SELECT place FROM record WHERE place > ? AND place <= ? ORDER BY place LIMIT ?",
+            (base, base + start, limit),
+        ).fetchall()
+        for table in ("record", "request"):
+            connection.executemany(f"DELETE FROM {table} WHERE place = ?", places)
         return len(places)
 
     def place(self, partition: int) -> int:
         """Return the place before the first record of a partition."""
         return place_of(self._number, partition, 0)
-
-    def now(self) -> int:
-        """Return the time of the clock that stamps records, in microseconds since 1970."""
-        self._file.check_open()
-        return self._clock()
-
-    def _arrivals(self, events: Sequence[Event]) -> list[_Arrival]:
-        return [(route(event, self._partitions), event, encode(event)) for event in events]
-
-    def _append(
-        self,
-        connection: sqlite3.Connection,
-        arrivals: Sequence[_Arrival],
-        recorded: Sequence[int] | None = None,
-        requests: Requests | None = None,
-    ) -> list[Record]:
-        # The clock is read under the lock, so that stamps are in the order of positions.
-        stamps = stamps_for(arrivals, recorded, self._clock)
-        records = arrange(
-            ((home, now, event) for (home, event, _), now in zip(arrivals, stamps, strict=True)),
-            lambda partition: self._tail(connection, partition),
-        )
-        return self._insert(connection, records, [data for _, _, data in arrivals], requests)
 
     def _of(self, connection: sqlite3.Connection, keys: Collection[bytes]) -> list[Record]:
         """Return all records of the ids with these erased keys."""
@@ -360,7 +238,7 @@ class SQLiteLog(StoredJournal):
         self,
         connection: sqlite3.Connection,
         records: list[Record],
-        data: list[bytes],
+        data: Sequence[bytes],
         requests: Requests | None,
     ) -> list[Record]:
         """Write records; returns them with their digests."""
@@ -396,8 +274,3 @@ def _is_whole(row: _Row) -> bool:
     """Whether a row is as it was written."""
     place, recorded, mark, check, _, data = row
     return is_intact(place, recorded, mark, check, data)
-
-
-def _size(arrivals: Sequence[_Arrival], requests: Requests | None) -> int:
-    size = sum(len(data) for _, _, data in arrivals)
-    return size + sum(map(len, requests.values())) if requests else size

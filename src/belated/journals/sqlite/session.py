@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
+from belated.core.events import encode
 from belated.journals.arrivals import Clock
 from belated.journals.log import Appended
 from belated.journals.sqlite.cells import SQLiteCells
 from belated.journals.sqlite.file import SQLiteFile
 from belated.journals.sqlite.journal import SQLiteJournal
-from belated.journals.sqlite.log import EVENT_BYTES
 from belated.journals.sqlite.rows import POSITIONS
 from belated.journals.store import Batch, StoreSession
 
@@ -46,12 +47,13 @@ class SQLiteSession(StoreSession):
         for batch in batches:
             assert isinstance(batch.journal, SQLiteJournal)
             journals.append(batch.journal)
-        size = sum(EVENT_BYTES * len(one.events) for one in batches)
+        encoded = [[encode(event) for event in batch.events] for batch in batches]
+        size = sum(map(len, chain.from_iterable(encoded)))
         size += sum(len(data) for one in batches for data in one.requests.values())
         with self._file.writing(size) as connection:
             return [
-                journal.append_within(connection, one.events, one.ids, one.requests)
-                for journal, one in zip(journals, batches, strict=True)
+                journal.append_within(connection, one.events, data, one.ids, one.requests)
+                for journal, one, data in zip(journals, batches, encoded, strict=True)
             ]
 
     def ends(self, bandits: Iterable[str]) -> dict[str, tuple[int, ...]]:

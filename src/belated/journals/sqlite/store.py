@@ -37,6 +37,7 @@ class SQLiteStore(Store):
     def __init__(self, path: str | os.PathLike[str], *, clock: Clock | None = None) -> None:
         #: The file.
         self.path = Path(path)
+        self.place = repr(str(self.path))
         self._clock = clock
 
     @property
@@ -46,11 +47,6 @@ class SQLiteStore(Store):
 
     def __repr__(self) -> str:
         return f"<SQLiteStore: {self.place}>"
-
-    @property
-    def place(self) -> str:
-        """The file."""
-        return repr(str(self.path))
 
     def journal(
         self, bandit: str = "default", *, partitions: int | None = None, wait: float = 10.0

@@ -1,0 +1,239 @@
+"""What journals have in common whose writers take turns: in memory, a file or a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, TypeVar
+
+from belated.core.events import Event, Opaque, Overwritten, Record, Settled, encode
+from belated.core.ids import erased_key_of
+from belated.journals.acts import ACTS
+from belated.journals.arrivals import (
+    Clock,
+    arrange,
+    arrange_imported,
+    check_partition,
+    check_requests,
+    route,
+    stamps_for,
+)
+from belated.journals.indexed import IndexedJournal
+from belated.journals.log import Appended, AppendedAfter, Requests, Tail
+from belated.journals.lookups import (
+    LAST_SETTLEMENTS,
+    append_first,
+    of_kept,
+    subject_of,
+    to_overwrite,
+)
+
+T = TypeVar("T")
+
+
+class LocalJournal(IndexedJournal):
+    """Does what a journal must by a few methods that say where records are.
+
+    A *handle* is whatever these need, such as a connection; it is given to what :meth:`_write` and
+    :meth:`_read` run.
+    """
+
+    _clock: Clock
+
+    def _write(self, act: Callable[[Any], T], size: int = 0) -> T:
+        """Run ``act`` while nobody else writes: durable at the end, undone by an error.
+
+        Args:
+            act: is given the handle.
+            size: about how many bytes it will write.
+        """
+        raise NotImplementedError
+
+    def _read(self, act: Callable[[Any], T]) -> T:
+        """Run ``act``, which writes nothing."""
+        return act(None)
+
+    def _tail(self, handle: Any, partition: int) -> Tail:
+        """Return the last record of a partition."""
+        raise NotImplementedError
+
+    def _insert(
+        self, handle: Any, records: list[Record], data: Sequence[bytes], requests: Requests | None
+    ) -> list[Record]:
+        """Write records behind the last ones, with the bytes of their events; returns them."""
+        raise NotImplementedError
+
+    def _of(self, handle: Any, keys: Collection[bytes]) -> list[Record]:
+        """Return all records of the ids with these erased keys, by partition and position."""
+        raise NotImplementedError
+
+    def _drop(self, handle: Any, partition: int, start: int, limit: int) -> int:
+        """Drop the first records up to a position, at most so many; returns how many."""
+        raise NotImplementedError
+
+    def _replace(self, handle: Any, record: Record, event: Overwritten) -> None:
+        """Store another event in place of that of a record, and drop its request."""
+        raise NotImplementedError
+
+    def _is_last(self, handle: Any, record: Record) -> bool:
+        """Whether a record is the last one of its partition."""
+        return self.read(record.partition, record.position - 1, 2) == [record]
+
+    def _index_acts(self, records: Sequence[Record]) -> None:
+        """Write acts of operators to their cells, unless that was done together with them."""
+        self._keep_acts([record for record in records if subject_of(record.event) in ACTS])
+
+    def _encoded(self, events: Sequence[Event | Opaque]) -> list[bytes]:
+        """Return the bytes of events, before anything is locked."""
+        return [encode(event) for event in events]
+
+    def read(self, partition: int, after: int, limit: int) -> list[Record]:
+        """Return the records beyond a position; see :meth:`Log.read`."""
+        raise NotImplementedError
+
+    def append(
+        self,
+        events: Sequence[Event],
+        *,
+        recorded: Sequence[int] | None = None,
+        requests: Requests | None = None,
+    ) -> list[int]:
+        """Append events, all or none; see :meth:`Log.append`."""
+        data = self._encoded(events)
+        check_requests(events, requests)
+        for event in events:
+            route(event, self._partitions)
+        found = self._write(
+            lambda handle: self._append(handle, events, data, recorded, requests),
+            _size(data, requests),
+        )
+        self._index_acts(found)
+        return [record.position for record in found]
+
+    def append_after(
+        self, events: Sequence[Event], last: Record, *, requests: Requests | None = None
+    ) -> AppendedAfter:
+        """Append events, and return their records; see :meth:`FollowedLog.append_after`."""
+        data = self._encoded(events)
+        check_requests(events, requests)
+
+        def append(handle: Any) -> AppendedAfter:
+            if not self._is_last(handle, last):
+                found = self._append(handle, events, data, None, requests)
+                return AppendedAfter([record.position for record in found], [])
+            stamp = max(self._clock(), last.recorded)
+            records = [
+                Record(last.partition, position, stamp, event)
+                for position, event in enumerate(events, last.position + 1)
+            ]
+            found = self._insert(handle, records, data, requests)
+            return AppendedAfter([record.position for record in found], found)
+
+        appended = self._write(append, _size(data, requests))
+        self._index_acts(appended.records)
+        return appended
+
+    def append_unique(
+        self,
+        events: Sequence[Event],
+        ids: Collection[str],
+        requests: Requests | None = None,
+    ) -> Appended:
+        """Append events, and no second decision; see :meth:`UniqueLog.append_unique`."""
+        check_requests(events, requests)
+        data = self._encoded(events)
+        return self._write(
+            lambda handle: self.append_within(handle, events, data, ids, requests),
+            _size(data, requests),
+        )
+
+    def append_within(
+        self,
+        handle: Any,
+        events: Sequence[Event],
+        data: Sequence[bytes],
+        ids: Collection[str],
+        requests: Requests | None,
+    ) -> Appended:
+        """Append in the turn of a writer that appends for other bandits, too."""
+
+        def append(kept: list[int]) -> list[int]:
+            given = [events[n] for n in kept], [data[n] for n in kept] if data else data
+            found = self._append(handle, *given, None, of_kept(requests, kept))
+            return [record.position for record in found]
+
+        known = self._of(handle, {erased_key_of(id) for id in ids}) if ids else []
+        return append_first(events, ids, known, append)
+
+    def import_records(
+        self, records: Iterable[Record], *, requests: Requests | None = None
+    ) -> None:
+        """Append records with their stamps; see :meth:`Log.import_records`."""
+        taken = list(records)
+        events = [record.event for record in taken]
+        data = self._encoded(events)
+        check_requests(events, requests)
+
+        def append(handle: Any) -> list[Record]:
+            tail = lambda partition: self._tail(handle, partition)  # noqa: E731
+            arranged = arrange_imported(taken, self._partitions, tail)
+            return self._insert(handle, arranged, data, requests)
+
+        self._index_acts(self._write(append, _size(data, requests)))
+
+    def records_of(self, ids: Sequence[str]) -> list[Record]:
+        """Return all records of these ids, by partition and position."""
+        return self._read(lambda handle: self._of(handle, {*map(erased_key_of, ids)}))
+
+    def settlements(self, partition: int) -> list[Record]:
+        """Return the last records that settled a partition, in order; here by reading all."""
+        records = self.read(partition, self.start(partition).position, self.end(partition))
+        return [one for one in records if isinstance(one.event, Settled)][-LAST_SETTLEMENTS:]
+
+    def overwrite(self, keys: Sequence[bytes]) -> int:
+        """Overwrite the events of erased decisions; see :meth:`UniqueLog.overwrite`."""
+        self._check_erased(keys)
+
+        def replace(handle: Any) -> int:
+            found = to_overwrite(self._of(handle, set(keys)))
+            for record, event in found:
+                self._replace(handle, record, event)
+            return len(found)
+
+        return self._write(replace)
+
+    def drop(self, partition: int, limit: int) -> int:
+        """Drop some of the records up to the start; see :meth:`Log.drop`."""
+        start = self.start(partition).position
+        return self._write(lambda handle: self._drop(handle, partition, start, limit))
+
+    def end(self, partition: int) -> int:
+        """Return the position of the last record, 0 if there is none."""
+        return self._tail_of(partition).position
+
+    def last_stamp(self, partition: int) -> int:
+        """Return the stamp of the last record, 0 if there is none."""
+        return self._tail_of(partition).stamp
+
+    def _tail_of(self, partition: int) -> Tail:
+        check_partition(partition, self._partitions)
+        return self._read(lambda handle: self._tail(handle, partition))
+
+    def _append(
+        self,
+        handle: Any,
+        events: Sequence[Event],
+        data: Sequence[bytes],
+        recorded: Sequence[int] | None,
+        requests: Requests | None,
+    ) -> list[Record]:
+        homes = [route(event, self._partitions) for event in events]
+        # The clock is read in the turn of this writer: stamps are in the order of positions.
+        stamps = stamps_for(events, recorded, self._clock)
+        records = arrange(
+            zip(homes, stamps, events, strict=True), lambda one: self._tail(handle, one)
+        )
+        return self._insert(handle, records, data, requests)
+
+
+def _size(data: Sequence[bytes], requests: Requests | None) -> int:
+    return sum(map(len, data)) + (sum(map(len, requests.values())) if requests else 0)
