@@ -47,7 +47,7 @@ class SQLiteForger:
     def __init__(self, store: SQLiteStore, bandit: str) -> None:
         self._connection = sqlite3.connect(store.path, isolation_level=None, timeout=10)
         self._end = store.path.with_name(f"{store.path.name}.end")
-        self._number = _number(store, bandit)
+        self._number, self._secret = _registered(store, bandit)
         self._range = tuple(sqlite.place_of(self._number + n, 0, 0) for n in (0, 1))
 
     def rows(self) -> list[Row]:
@@ -61,7 +61,7 @@ class SQLiteForger:
         values = []
         for one in rows:
             place = sqlite.place_of(self._number, one.partition, one.position)
-            mark = sqlite.mark_of(read_event(one.event))
+            mark = sqlite.mark_of(read_event(one.event), self._secret)
             check = sqlite.check_of(place, one.recorded, mark, one.event)
             values.append((place, one.recorded, mark, check, digest_of(one.event), one.event))
         with self._connection as connection:
@@ -93,7 +93,7 @@ class PostgresForger:
 
     def __init__(self, dsn: str, bandit: str) -> None:
         self._connection = psycopg.connect(dsn, autocommit=True)
-        self._number = _number(open_store(dsn), bandit)
+        self._number, self._secret = _registered(open_store(dsn), bandit)
 
     def rows(self) -> list[Row]:
         """Return all records."""
@@ -109,7 +109,7 @@ class PostgresForger:
         values = []
         for one in rows:
             digest = digest_of(one.event)
-            mark = postgres.mark_of(read_event(one.event), digest)
+            mark = postgres.mark_of(read_event(one.event), digest, self._secret)
             values.append((self._number, *one, postgres.check_of(*one), mark, digest))
         with self._connection.transaction(), self._connection.cursor() as cursor:
             cursor.execute("DELETE FROM belated.record WHERE bandit = %s", (self._number,))
@@ -131,11 +131,11 @@ class PostgresForger:
         self._connection.close()
 
 
-def _number(store: Store, bandit: str) -> int:
+def _registered(store: Store, bandit: str) -> tuple[int, bytes]:
     with closing(store.cells()) as cells:
         _, found = find_bandit(cells, bandit)
     assert found is not None
-    return found.number
+    return found.number, found.secret
 
 
 def forger(store: Store, address: str, bandit: str) -> Forger:

@@ -34,7 +34,7 @@ def append_in(
     connection: psycopg.Connection, journal: PostgresJournal, until: int, partition: int = 0
 ) -> None:
     """The append of a journal, in a transaction that is not committed yet."""
-    arrivals = Arrivals([journal.number], [partition], [Settled(partition, until)], None)
+    arrivals = Arrivals([journal.registration], [partition], [Settled(partition, until)], None)
     connection.execute(query("append"), arrivals.values)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.client import Client
-from belated.service import Definition, create_app
+from belated.service import Definition, Service
 from benchmarks.lines_of_code import count
 from tests.integration.serving import served
 from tests.shelf_contract import ShelfContract
@@ -66,7 +66,7 @@ def test_a_transaction_that_was_cut_short_is_completed(tmp_path: Path) -> None:
 def test_it_serves_a_bandit_over_http(tmp_path: Path) -> None:
     """Decisions, rewards, a learner with a lease, and its model."""
     bandit = Definition("offers", DelayedUCB(2, Bernoulli()), Explicit())
-    app = create_app([bandit], page.FolderStore(tmp_path), learn=True)
+    app = Service([bandit], page.FolderStore(tmp_path), learn=True)
     with (
         served(app) as serving,
         httpx.Client(base_url=serving.url) as web,

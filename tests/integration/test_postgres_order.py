@@ -200,7 +200,7 @@ class Writer(Worker):
 
 def _append_slowly(journal: PostgresJournal, events: list[Settled], pause: float) -> None:
     homes = [event.partition for event in events]
-    arrivals = Arrivals([journal.number] * len(homes), homes, events, None)
+    arrivals = Arrivals([journal.registration] * len(homes), homes, events, None)
 
     def work(talk: Talk) -> None:
         talk.run_query("append", **arrivals.values)

@@ -8,11 +8,15 @@ import threading
 from contextlib import closing
 from itertools import count
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from belated.core.events import Reward
+from belated import Explicit
+from belated.core.events import Decision, Record, Reward
 from belated.exceptions import CorruptEvent
+from belated.fold.decision_history import read_history
 from belated.journals import SQLiteJournal, SQLiteStore
 from belated.journals.sqlite.cells import SQLiteCells
 from belated.testing import (
@@ -120,6 +124,46 @@ def test_a_changed_mark_is_noticed(path: Path) -> None:
         assert len(journal.records_of(["a"])) == 1
         with pytest.raises(CorruptEvent, match="position 2"):
             journal.read(0, 0, 10)
+
+
+def test_chosen_ids_share_no_mark(path: Path) -> None:
+    """Whatever they begin with: the mark of an id has a keyed hash, and files differ in the key."""
+    ids = [f"018bcfe5680070058{n:015x}" for n in range(2_000)]
+    marks = []
+    for file in (path, path.with_name("other.db")):
+        with SQLiteJournal(file, bandit="offers") as journal:
+            journal.append([Reward(id, 5, 1.0) for id in ids])
+            assert len(journal.records_of(ids[:1])) == 1
+        rows = meddle_file(file, "SELECT mark FROM record ORDER BY place")
+        marks.append([mark for (mark,) in rows])
+    assert [len(set(some)) for some in marks] == [2_000, 2_000]
+    assert not set(marks[0]) & set(marks[1])
+
+
+def test_a_decision_is_found_without_reading_its_rewards(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are, also if it is decided again; a history has a bound."""
+    x = np.ones(2, dtype=np.float32)
+    decision = Decision("a", 1, 1, 0, x, 0.5, 1.0, 0)
+    with SQLiteJournal(path, bandit="offers") as journal:
+        journal.append_unique([decision], ["a"])
+        journal.append([Reward("a", n, 1.0) for n in range(5_000)])
+        found, read = SQLiteJournal._found, []
+
+        def noted(self: SQLiteJournal, row: Any) -> Record:
+            read.append(row)
+            return found(self, row)
+
+        monkeypatch.setattr(SQLiteJournal, "_found", noted)
+        assert journal.decisions(["a"]) == {"a": decision}
+        assert journal.append_unique([decision], ["a"]).standing == {"a": decision}
+        assert len(read) == 2
+        history = read_history(
+            journal, "a", Explicit(), min_reward=0.0, max_reward=1.0, retention=None
+        )
+        assert history.incomplete
+        assert len(read) < 1_100
 
 
 def test_a_look_up_uses_the_index(path: Path) -> None:

@@ -124,6 +124,10 @@ class DecisionHistory:
         return self._ledger.watermark
 
 
+#: Events of one decision that are read, beside the decision: whoever sends more slows nobody down.
+MOST = 1_000
+
+
 def read_history(
     journal: Journal,
     id: str,
@@ -147,7 +151,8 @@ def read_history(
     settles = rewards.window_us is not None or retention is not None
     partition = partition_of(key_of(id), journal.partitions)
     records = journal.settlements(partition) if settles else []
-    records += journal.records_of([id])
+    told = journal.records_of([id], MOST)
+    records += told
     history = DecisionHistory(
         id,
         rewards,
@@ -164,5 +169,6 @@ def read_history(
     # Nothing is told of a decision before it is made; the base that knows is too large to read.
     made = time_of(id) if history.decision is None else history.decision.at_us
     trimmed = journal.start(partition)
-    history.incomplete = trimmed.position > 0 and (made is None or made <= trimmed.stamp)
+    was_trimmed = trimmed.position > 0 and (made is None or made <= trimmed.stamp)
+    history.incomplete = was_trimmed or len(told) > MOST
     return history

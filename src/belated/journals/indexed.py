@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from belated.core.events import Decision, Record
 from belated.core.ids import partition_of
 from belated.exceptions import InvalidInput
 from belated.journals.acts import CellActs
-from belated.journals.lookups import standing
 from belated.journals.named import NamedJournal
 
 
 class IndexedJournal(CellActs, NamedJournal):
-    """Answers what a :class:`UniqueLog` is asked by id with one look-up."""
-
-    def records_of(self, ids: Sequence[str]) -> list[Record]:
-        """Return all records of these ids, by partition and position."""
-        raise NotImplementedError
-
-    def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
-        """Return the decision that stands under each of these ids, where there is one."""
-        return standing(self.records_of(ids))
+    """A journal that finds records by id."""
 
     def _check_erased(self, keys: Sequence[bytes]) -> None:
         """Refuse to overwrite what was not erased."""

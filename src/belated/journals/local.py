@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
-from belated.core.events import Event, Opaque, Overwritten, Record, Settled, encode
+from belated.core.events import Decision, Event, Opaque, Overwritten, Record, Settled, encode
 from belated.core.ids import erased_key_of
 from belated.journals.acts import ACTS
 from belated.journals.arrivals import (
@@ -22,7 +22,9 @@ from belated.journals.log import Appended, AppendedAfter, Requests, Tail
 from belated.journals.lookups import (
     LAST_SETTLEMENTS,
     append_first,
+    first_of_each,
     of_kept,
+    standing,
     subject_of,
     to_overwrite,
 )
@@ -62,8 +64,15 @@ class LocalJournal(IndexedJournal):
         """Write records behind the last ones, with the bytes of their events; returns them."""
         raise NotImplementedError
 
-    def _of(self, handle: Any, keys: Collection[bytes]) -> list[Record]:
-        """Return all records of the ids with these erased keys, by partition and position."""
+    def _of(self, handle: Any, keys: Collection[bytes], others: int | None = None) -> list[Record]:
+        """Return the records of the ids with these erased keys, by partition and position.
+
+        Args:
+            handle: From :meth:`_read` or :meth:`_write`.
+            keys: Erased keys of ids.
+            others: How many other records than decisions are wanted of each id, at least; None for
+                all of them.
+        """
         raise NotImplementedError
 
     def _drop(self, handle: Any, partition: int, start: int, limit: int) -> int:
@@ -161,7 +170,7 @@ class LocalJournal(IndexedJournal):
             found = self._append(handle, *given, None, of_kept(requests, kept))
             return [record.position for record in found]
 
-        known = self._of(handle, {erased_key_of(id) for id in ids}) if ids else []
+        known = self._of(handle, {erased_key_of(id) for id in ids}, 0) if ids else []
         return append_first(events, ids, known, append)
 
     def import_records(
@@ -180,9 +189,14 @@ class LocalJournal(IndexedJournal):
 
         self._index_acts(self._write(append, _size(data, requests)))
 
-    def records_of(self, ids: Sequence[str]) -> list[Record]:
-        """Return all records of these ids, by partition and position."""
-        return self._read(lambda handle: self._of(handle, {*map(erased_key_of, ids)}))
+    def records_of(self, ids: Sequence[str], limit: int | None = None) -> list[Record]:
+        """Return all records of these ids; see :meth:`UniqueLog.records_of`."""
+        keys = {*map(erased_key_of, ids)}
+        return first_of_each(self._read(lambda handle: self._of(handle, keys, limit)), limit)
+
+    def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
+        """Return the decision that stands under each of these ids, where there is one."""
+        return standing(self._read(lambda handle: self._of(handle, {*map(erased_key_of, ids)}, 0)))
 
     def settlements(self, partition: int) -> list[Record]:
         """Return the last records that settled a partition, in order; here by reading all."""

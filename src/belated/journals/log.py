@@ -243,11 +243,17 @@ class UniqueLog(Log, Protocol):
     def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
         """Return the decision that stands under each of these ids, where there is one.
 
-        Of several under one id, it is the first (rule 1).
+        Of several under one id, it is the first (rule 1). The cost does not grow with what else was
+        recorded under the id.
         """
 
-    def records_of(self, ids: Sequence[str]) -> list[Record]:
+    def records_of(self, ids: Sequence[str], limit: int | None = None) -> list[Record]:
         """Return all records of these ids, by partition and position.
+
+        Args:
+            ids: Any ids.
+            limit: Of each id, its decisions and at most so many other records, the first ones; all
+                if None.
 
         Raises:
             CorruptEvent: one of them was changed after it was written.

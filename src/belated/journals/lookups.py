@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from hashlib import blake2b
 from typing import Literal
 
 from belated.core.events import (
@@ -22,7 +24,7 @@ from belated.core.events import (
     Trimmed,
     Void,
 )
-from belated.core.ids import erased_key_of, key_of
+from belated.core.ids import erased_key_of
 from belated.journals.log import Appended, Requests
 
 #: How many of the last settlements of a partition are returned.
@@ -42,11 +44,18 @@ _SUBJECTS: dict[type, Subject] = {
 }
 
 
-def half_in(event: Event | Opaque) -> bytes | None:
-    """Return the first 8 bytes of the key of an event's id: the index key. None without an id."""
-    if isinstance(event, Decision | Activation | Reward | Void):
-        return key_of(event.id)[:8]
-    return event.key[:8] if isinstance(event, Overwritten) else None
+def index_key(key: bytes, secret: bytes) -> bytes:
+    """Return the 16 bytes by which the records of an id are found.
+
+    The first 7 are those of the id's key: ids made here begin with the time, so that new entries of
+    an index fall on pages that are in memory. The others are a keyed hash: nobody can choose ids
+    that share them.
+
+    Args:
+        key: The erased key of the id.
+        secret: Of the bandit.
+    """
+    return key[:7] + blake2b(key, key=secret, digest_size=9).digest()
 
 
 def erased_key_in(event: Event | Opaque) -> bytes | None:
@@ -86,6 +95,23 @@ def standing(records: Iterable[Record]) -> dict[str, Decision]:
         records: all records of the ids, of any kind, in the order of their positions.
     """
     return {id: decision for id, (decision, _) in _first_decisions(records).items()}
+
+
+def first_of_each(records: Iterable[Record], limit: int | None) -> list[Record]:
+    """All decisions, and the first other records of each id; all of them if there is no limit."""
+    if limit is None:
+        return list(records)
+    counts: Counter[bytes | None] = Counter()
+    found = []
+    for record in records:
+        if isinstance(record.event, Decision):
+            found.append(record)
+            continue
+        key = erased_key_in(record.event)
+        counts[key] += 1
+        if counts[key] <= limit:
+            found.append(record)
+    return found
 
 
 def of_kept(requests: Requests | None, kept: Sequence[int]) -> Requests | None:

@@ -75,9 +75,9 @@ class PassedOn(NamedJournal):
         """Return the time of the clock that stamps records, in microseconds since 1970."""
         return self._ask(self._journal.now)
 
-    def records_of(self, ids: Sequence[str]) -> list[Record]:
+    def records_of(self, ids: Sequence[str], limit: int | None = None) -> list[Record]:
         """Return all records of these ids, by partition and position; not those that wait."""
-        return self._ask(lambda: self._journal.records_of(ids))
+        return self._ask(lambda: self._journal.records_of(ids, limit))
 
     def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
         """Return the decision that stands under each of these ids; not one that waits."""

@@ -67,6 +67,16 @@ class UniqueLogContract(LogContract):
                 expected = [one for one in everything if getattr(one.event, "id", None) in some]
                 assert log.records_of(some) == expected
 
+    def test_of_an_id_with_many_records_the_first_are_returned(self) -> None:
+        """If so many are wanted; its decision always, wherever it is."""
+        with self.open_journal(1, ManualClock()) as log:
+            log.append([Reward("a", n, 1.0) for n in range(20)])
+            log.append([Reward("b", 1, 1.0), _decision("a"), Void("a", 50)])
+            everything = log.read(0, 0, 100)
+            assert log.records_of(["a", "b"], 5) == [*everything[:5], *everything[20:22]]
+            assert log.records_of(["a"], 0) == [everything[21]]
+            assert len(log.records_of(["a"], 100)) == len(log.records_of(["a"])) == 22
+
     def test_ids_that_begin_alike_are_told_apart(self) -> None:
         """An index may know a part of the key only. Zeros look like nothing that has no id."""
         ids = [f"00000000000070008{end:015x}" for end in range(3)] + ["0" * 32]

@@ -129,7 +129,7 @@ class KafkaJournal(KafkaLog):
             raise self._not_indexed(ids[0])
         return {}
 
-    def records_of(self, ids: Sequence[str]) -> list[Record]:
+    def records_of(self, ids: Sequence[str], limit: int | None = None) -> list[Record]:
         """Refuse: the owner of a partition knows its records."""
         self._check_open()
         if ids:

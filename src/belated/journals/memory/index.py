@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from belated.core.events import Record
-from belated.journals.lookups import Subject, half_in, subject_of
+from bisect import insort
+from operator import attrgetter
 
-#: A partition, and half a key or a subject in it.
-_Place = tuple[int, bytes | Subject | None]
+import msgspec
+
+from belated.core.events import Decision, Overwritten, Record
+from belated.journals.lookups import Subject, erased_key_in, subject_of
+
+#: A partition, an erased key or a subject in it, and whether decisions are meant.
+_Place = tuple[int, bytes | Subject | None, bool]
 
 
 class MemoryIndex:
-    """The records by the first half of their keys, and those without one by their subject.
+    """The decisions and other records of each id, and those without an id by their subject.
 
     A look-up first takes in what is new since the last one. So appending costs nothing, and whoever
     never looks anything up never pays.
@@ -24,15 +29,15 @@ class MemoryIndex:
         self._indexed = [0] * len(streams)
         self._found: dict[_Place, list[Record]] = {}
 
-    def of(self, partition: int, whose: bytes | Subject) -> list[Record]:
-        """All records whose keys begin so, or about a subject, in order."""
+    def of(self, partition: int, whose: bytes | Subject, decisions: bool = False) -> list[Record]:
+        """The decisions or the other records of an erased key, or about a subject, in order."""
         stream, start = self._streams[partition], self._indexed[partition]
         for record in stream[start:]:
             found = self._found.setdefault(_place(record), [])
             if not found or found[-1] is not record:  # it is, if the last call was interrupted here
                 found.append(record)
             self._indexed[partition] += 1
-        return self._found.get((partition, whose), [])
+        return self._found.get((partition, whose, decisions), [])
 
     def drop(self, partition: int, count: int) -> None:
         """Forget the first records of a partition."""
@@ -45,14 +50,18 @@ class MemoryIndex:
                 del self._found[place]
         self._indexed[partition] -= count
 
-    def replace(self, record: Record) -> None:
-        """Put a record in place of the one at its position, under the same half of a key."""
-        whose = half_in(record.event)
-        assert whose is not None
-        found = self.of(record.partition, whose)
-        found[[one.position for one in found].index(record.position)] = record
+    def replace(self, record: Record, event: Overwritten) -> Record:
+        """Put another event in place of that of a record; returns the new record."""
+        found = self.of(record.partition, event.key, isinstance(record.event, Decision))
+        del found[[one.position for one in found].index(record.position)]
+        new = msgspec.structs.replace(record, event=event)
+        others = self._found.setdefault((record.partition, event.key, False), [])
+        insort(others, new, key=attrgetter("position"))
+        return new
 
 
 def _place(record: Record) -> _Place:
     """What a record is found by."""
-    return record.partition, half_in(record.event) or subject_of(record.event)
+    event = record.event
+    whose = erased_key_in(event) or subject_of(event)
+    return record.partition, whose, isinstance(event, Decision)

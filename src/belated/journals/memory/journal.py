@@ -25,7 +25,6 @@ from belated.journals.local import LocalJournal, T
 from belated.journals.log import AppendedAfter, Requests, Tail
 from belated.journals.lookups import (
     LAST_SETTLEMENTS,
-    erased_key_in,
     subject_of,
 )
 from belated.journals.memory.cells import MemoryCells
@@ -159,18 +158,19 @@ class MemoryJournal(LocalJournal):
         del stream[:count]
         return count
 
-    def _of(self, handle: None, keys: Collection[bytes]) -> list[Record]:
-        places = sorted({(partition_of(key, self._partitions), key[:8]) for key in keys})
+    def _of(self, handle: None, keys: Collection[bytes], others: int | None = None) -> list[Record]:
+        records: list[Record] = []
         with self._lock:
-            found = [one for home, half in places for one in self._facts.index.of(home, half)]
-        records = [one for one in found if erased_key_in(one.event) in keys]
+            for key in keys:
+                home = partition_of(key, self._partitions)
+                records += self._facts.index.of(home, key, decisions=True)
+                records += self._facts.index.of(home, key)[:others]
         return sorted(records, key=lambda record: (record.partition, record.position))
 
     def _replace(self, handle: None, record: Record, event: Overwritten) -> None:
-        blank = msgspec.structs.replace(record, event=event)
         stream = self._streams[record.partition]
-        stream[bisect_left(stream, record.position, key=attrgetter("position"))] = blank
-        self._facts.index.replace(blank)
+        place = bisect_left(stream, record.position, key=attrgetter("position"))
+        stream[place] = self._facts.index.replace(record, event)
         self._facts.requests.pop((record.partition, record.position), None)
 
     def settlements(self, partition: int) -> list[Record]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 
-from belated.core.events import Event, Opaque, Record, Settled, digest_of, encode
-from belated.core.ids import key_of, partition_of
+from belated.core.events import Decision, Event, Opaque, Record, Settled, digest_of, encode
+from belated.core.ids import erased_key_of, partition_of
 from belated.journals.arrivals import check_requests
+from belated.journals.bandits import Registration
 from belated.journals.log import Requests
-from belated.journals.lookups import half_in
+from belated.journals.lookups import erased_key_in, index_key
 from belated.journals.postgres.arrays import Packed, pack_bytes, pack_integers
 
 #: What the marks of events without an id begin with. No key does: its seventh byte is not 0.
 SETTLED, _OTHER = bytes(8), bytes(7) + b"\1"
+#: What follows the index key of an id: decisions are found whatever else there is.
+DECISION, _OF_DECISION = b"\1", b"\2"
 
 
 class Arrivals:
@@ -26,30 +29,32 @@ class Arrivals:
 
     def __init__(
         self,
-        bandits: Sequence[int],
+        bandits: Sequence[Registration],
         partitions: Sequence[int],
         events: Sequence[Event | Opaque],
         stamps: Sequence[int] | None = None,
     ) -> None:
         data = [encode(event) for event in events]
         digests = [digest_of(one) for one in data]
-        marks = [mark_of(*one) for one in zip(events, digests, strict=True)]
+        secrets = [bandit.secret for bandit in bandits]
+        marks = [mark_of(*one) for one in zip(events, digests, secrets, strict=True)]
+        numbers = [bandit.number for bandit in bandits]
         # For each event given, its place among those that are sent; None where all of them are.
         self._places: list[int] | None = None
         self.duplicates = 0
         if len(set(marks)) < len(marks):
             first: dict[tuple[int, int, bytes], int] = {}
-            whose = list(zip(bandits, partitions, marks, strict=True))
+            whose = list(zip(numbers, partitions, marks, strict=True))
             kept = [n for n, one in enumerate(whose) if first.setdefault(one, n) == n]
             order = {n: place for place, n in enumerate(kept)}
             self._places = [order[first[one]] for one in whose]
             self.duplicates = len(whose) - len(kept)
-            bandits, partitions = [bandits[n] for n in kept], [partitions[n] for n in kept]
+            numbers, partitions = [numbers[n] for n in kept], [partitions[n] for n in kept]
             marks, data = [marks[n] for n in kept], [data[n] for n in kept]
             digests = [digests[n] for n in kept]
             stamps = None if stamps is None else [stamps[n] for n in kept]
         self.values: dict[str, Packed | None] = {
-            "bandits": pack_integers(bandits, 4),
+            "bandits": pack_integers(numbers, 4),
             "partitions": pack_integers(partitions, 2),
             "marks": pack_bytes(marks),
             "crcs": pack_integers([zlib.crc32(one) for one in data], 8),
@@ -58,24 +63,26 @@ class Arrivals:
             "stamps": None if stamps is None else pack_integers(stamps, 8),
             "owners": None,
             "homes": None,
-            "halves": None,
+            "decided": None,
             "kept": None,
             "requests": None,
             "behind": None,
         }
         self._digests = digests
 
-    def refuse_second(self, ids: Sequence[tuple[int, str, int]]) -> None:
+    def refuse_second(self, ids: Sequence[tuple[Registration, str]]) -> None:
         """Nothing is to be written where one of these ids has a decision.
 
         Args:
-            ids: of each, the number of its bandit, the id, and the partitions there are.
+            ids: of each, its bandit and the id.
         """
-        keys = [key_of(id) for _, id, _ in ids]
-        homes = [partition_of(key, one[2]) for key, one in zip(keys, ids, strict=True)]
-        self.values["owners"] = pack_integers([bandit for bandit, _, _ in ids], 4)
+        keys = [erased_key_of(id) for _, id in ids]
+        given = list(zip(keys, (bandit for bandit, _ in ids), strict=True))
+        homes = [partition_of(key, bandit.partitions) for key, bandit in given]
+        self.values["owners"] = pack_integers([bandit.number for bandit, _ in ids], 4)
         self.values["homes"] = pack_integers(homes, 2)
-        self.values["halves"] = pack_bytes([key[:8] for key in keys])
+        decided = [index_key(key, bandit.secret) + DECISION for key, bandit in given]
+        self.values["decided"] = pack_bytes(decided)
 
     def keep(self, events: Sequence[Event | Opaque], requests: Requests | None) -> None:
         """Write what decisions among the events given were chosen from, beside their records."""
@@ -132,12 +139,15 @@ def check_of(partition: int, position: int, recorded: int, data: bytes) -> int:
     return zlib.crc32(data) ^ position ^ recorded ^ partition << 40
 
 
-def mark_of(event: Event | Opaque, digest: bytes) -> bytes:
+def mark_of(event: Event | Opaque, digest: bytes, secret: bytes) -> bytes:
     """What recognises an event that comes again; those of one time lie together (schema.sql)."""
-    whose = half_in(event) or (SETTLED if isinstance(event, Settled) else _OTHER)
-    return whose + digest[:8]
+    key = erased_key_in(event)
+    if key is not None:
+        kind = DECISION if isinstance(event, Decision) else _OF_DECISION
+        return index_key(key, secret) + kind + digest[:8]
+    return (SETTLED if isinstance(event, Settled) else _OTHER) + digest[:8]
 
 
 def beyond(mark: bytes) -> bytes:
-    """Greater than every mark that begins with these 8 bytes."""
+    """Greater than every mark that begins like this."""
     return mark + b"\xff" * 9

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from belated.core.events import Event, Opaque, Record, encode
+from belated.core.events import Decision, Event, Opaque, Record, encode
 from belated.core.ids import erased_key_of, partition_of
 from belated.journals.acts import ACTS, act_cell, has_acts, packed
 from belated.journals.arrivals import (
@@ -24,12 +24,15 @@ from belated.journals.lookups import (
     LAST_SETTLEMENTS,
     append_first,
     erased_key_in,
+    index_key,
     of_kept,
+    standing,
     subject_of,
     to_overwrite,
 )
 from belated.journals.postgres.arrays import pack_bytes, pack_integers, unpack_bigints
 from belated.journals.postgres.arrivals import (
+    DECISION,
     SETTLED,
     Arrivals,
     beyond,
@@ -135,7 +138,7 @@ class PostgresLog(StoredJournal, RegisteredBandit):
 
         def append(kept: list[int]) -> list[int]:
             arrivals = self._arrivals_of(events, kept, requests)
-            arrivals.refuse_second([(self.number, id, self._partitions) for id in ids])
+            arrivals.refuse_second([(self.registration, id) for id in ids])
             found = self._session.call("append", list(arrivals.values.values()))
             if found is None:
                 raise _Contested
@@ -166,7 +169,7 @@ class PostgresLog(StoredJournal, RegisteredBandit):
             arrivals = self._arrivals_of(events, kept, requests)
             return self._append_within(talk, [events[n] for n in kept], arrivals)
 
-        known = self._of(talk, {erased_key_of(id) for id in ids})
+        known = self._of(talk, {erased_key_of(id) for id in ids}, 0)
         return append_first(events, ids, known, append)
 
     def _arrivals_of(
@@ -182,7 +185,7 @@ class PostgresLog(StoredJournal, RegisteredBandit):
         stamps = None
         if recorded is not None or self._clock is not None:
             stamps = stamps_for(events, recorded, self._clock or (lambda: 0))
-        return Arrivals([self.number] * len(events), partitions, events, stamps)
+        return Arrivals([self.registration] * len(events), partitions, events, stamps)
 
     def _taken(self, arrivals: Arrivals, found: list[int]) -> list[int]:
         positions = arrivals.of_all(found)
@@ -207,7 +210,7 @@ class PostgresLog(StoredJournal, RegisteredBandit):
             return
         whose = self.number
         arrivals = Arrivals(
-            [whose] * len(taken),
+            [self.registration] * len(taken),
             homes,
             [one.event for one in taken],
             [one.recorded for one in taken],
@@ -271,22 +274,33 @@ class PostgresLog(StoredJournal, RegisteredBandit):
                 return page
         return ColumnPage.of_records(self.read(partition, after, limit))  # which says what is wrong
 
-    def records_of(self, ids: Sequence[str]) -> list[Record]:
-        """All records of these ids, in the order of their positions: found by an index.
+    def records_of(self, ids: Sequence[str], limit: int | None = None) -> list[Record]:
+        """Return all records of these ids; see :meth:`UniqueLog.records_of`.
 
         Raises:
             CorruptEvent: one of them was changed after it was written.
         """
-        return self._of(self._session, {erased_key_of(id) for id in ids})
+        return self._of(self._session, {erased_key_of(id) for id in ids}, limit)
 
-    def _of(self, talk: Talk | PostgresSession, keys: Collection[bytes]) -> list[Record]:
-        marks = sorted({key[:8] for key in keys})
+    def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
+        """Return the decision that stands under each of these ids, where there is one."""
+        return standing(self._of(self._session, {erased_key_of(id) for id in ids}, 0))
+
+    def _of(
+        self, talk: Talk | PostgresSession, keys: Collection[bytes], others: int | None = None
+    ) -> list[Record]:
+        """Return the decisions of ids, and so many other records of each; all of them if None."""
+        given = sorted(keys)
+        marks = [index_key(key, self.registration.secret) for key in given]
+        least = [mark + DECISION for mark in marks]
         rows = talk.run_query(
             "records_of",
             bandit=self.number,
-            partitions=pack_integers([partition_of(mark, self._partitions) for mark in marks], 2),
-            least=pack_bytes(marks),
+            partitions=pack_integers([partition_of(key, self._partitions) for key in given], 2),
+            least=pack_bytes(least),
+            decided=pack_bytes([beyond(mark) for mark in least]),
             beyond=pack_bytes([beyond(mark) for mark in marks]),
+            limit=others,
         )
         records = map(self._found, sorted(rows))
         return [record for record in records if erased_key_in(record.event) in keys]

@@ -38,9 +38,14 @@ class RegisteredBandit(CellShelf):
     @property
     def number(self) -> int:
         """The number of the bandit in the database."""
+        return self.registration.number
+
+    @property
+    def registration(self) -> Registration:
+        """The bandit, as the database has it."""
         if self._generation != self._session.generation:
             self._register(self._registration, self._partitions)
-        return self._registration.number
+        return self._registration
 
     def _update_identity(
         self, change: Callable[[dict[str, str] | None], dict[str, str]]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from belated.core.events import Event
 from belated.journals.acts import has_acts
 from belated.journals.arrivals import gather, route
+from belated.journals.bandits import Registration
 from belated.journals.log import Appended
 from belated.journals.lookups import append_first, of_kept
 from belated.journals.postgres import open_session
@@ -45,7 +46,7 @@ class PostgresStoreSession(StoreSession):
         parts = [_Part(batch) for batch in batches]
         events, requests = gather((one.events, one.requests) for one in parts)
         arrivals = Arrivals(
-            [number for one in parts for number in [one.journal.number] * len(one.events)],
+            [one.journal.registration for one in parts for _ in one.events],
             [route(event, one.journal.partitions) for one in parts for event in one.events],
             events,
         )
@@ -94,7 +95,7 @@ class _Part:
         self._batch = batch
         self.events: Sequence[Event] = batch.events
         self.requests = batch.requests
-        self.named: list[tuple[int, str, int]] = []
+        self.named: list[tuple[Registration, str]] = []
         if batch.ids:
             kept: list[int] = []
 
@@ -105,8 +106,7 @@ class _Part:
             append_first(batch.events, batch.ids, [], note)
             self.events = [batch.events[n] for n in kept]
             self.requests = of_kept(batch.requests, kept) or {}
-            whose = self.journal
-            self.named = [(whose.number, id, whose.partitions) for id in batch.ids]
+            self.named = [(self.journal.registration, id) for id in batch.ids]
 
     def appended(self, positions: list[int]) -> Appended:
         """What became of all its events, given the positions of those that were written."""

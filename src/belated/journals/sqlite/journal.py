@@ -64,6 +64,7 @@ class SQLiteJournal(SQLiteLog):
             self._file.close()
             raise
         self._number, self._partitions = found.number, found.partitions
+        self._secret = found.secret
 
     def close(self) -> None:
         """Close the file; any later call raises :class:`JournalClosed`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
@@ -54,6 +55,7 @@ class SQLiteLog(LocalJournal, StoredJournal):
 
     _file: SQLiteFile
     _number: int
+    _secret: bytes
     _clock: Clock
 
     def _write(self, act: Callable[[sqlite3.Connection], T], size: int = 0) -> T:
@@ -132,7 +134,7 @@ class SQLiteLog(LocalJournal, StoredJournal):
         return count
 
     def _replace(self, connection: sqlite3.Connection, record: Record, event: Overwritten) -> None:
-        data, mark = encode(event), mark_of(event)
+        data, mark = encode(event), mark_of(record.event, self._secret)
         place = place_of(self._number, record.partition, record.position)
         check = check_of(place, record.recorded, mark, data)
         connection.execute(
@@ -144,7 +146,9 @@ class SQLiteLog(LocalJournal, StoredJournal):
         """Return the last records that settled a partition, in order."""
         check_partition(partition, self._partitions)
         rows = self._file.read(
-            lambda connection: self._marked(connection, partition, SETTLED, LAST_SETTLEMENTS)
+            lambda connection: self._marked(
+                connection, partition, SETTLED, "DESC", LAST_SETTLEMENTS
+            )
         )
         return [self._found(row) for row in sorted(rows)]
 
@@ -174,21 +178,30 @@ class SQLiteLog(LocalJournal, StoredJournal):
         """Return the place before the first record of a partition."""
         return place_of(self._number, partition, 0)
 
-    def _of(self, connection: sqlite3.Connection, keys: Collection[bytes]) -> list[Record]:
-        """Return all records of the ids with these erased keys."""
-        wanted = sorted({(partition_of(key, self._partitions), mark_of_key(key)) for key in keys})
-        rows = [row for one in wanted for row in self._marked(connection, *one)]
+    def _of(
+        self, connection: sqlite3.Connection, keys: Collection[bytes], others: int | None = None
+    ) -> list[Record]:
+        rows: list[_Row] = []
+        for key in keys:
+            mark, home = mark_of_key(key, self._secret), partition_of(key, self._partitions)
+            rows += self._marked(connection, home, mark | 1)
+            rows += self._marked(connection, home, mark, limit=others)
         return [one for one in map(self._found, sorted(rows)) if erased_key_in(one.event) in keys]
 
     def _marked(
-        self, connection: sqlite3.Connection, partition: int, mark: int, limit: int = -1
+        self,
+        connection: sqlite3.Connection,
+        partition: int,
+        mark: int,
+        order: Literal["ASC", "DESC"] = "ASC",
+        limit: int | None = None,
     ) -> list[_Row]:
-        """The last rows of a partition under a mark; -1 for all of them."""
+        """The first or the last rows of a partition under a mark; None for all of them."""
         base = self.place(partition)
         return connection.execute(
             f"SELECT {_COLUMNS} FROM record WHERE mark = ? AND place > ? AND place < ? "
-            "ORDER BY place DESC LIMIT ?",
-            (mark, base, base + POSITIONS, limit),
+            f"ORDER BY place {order} LIMIT ?",
+            (mark, base, base + POSITIONS, -1 if limit is None else limit),
         ).fetchall()
 
     def _found(self, row: _Row) -> Record:
@@ -245,7 +258,7 @@ class SQLiteLog(LocalJournal, StoredJournal):
         rows, written = [], []
         for record, event in zip(records, data, strict=True):
             place = place_of(self._number, record.partition, record.position)
-            mark, digest = mark_of(record.event), digest_of(event)
+            mark, digest = mark_of(record.event, self._secret), digest_of(event)
             check = check_of(place, record.recorded, mark, event)
             rows.append((place, record.recorded, mark, check, digest, event))
             written.append(

@@ -7,9 +7,9 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.core.events import Event, Opaque, Settled
+from belated.core.events import Decision, Event, Opaque, Settled
 from belated.journals.columns import ColumnPage
-from belated.journals.lookups import half_in
+from belated.journals.lookups import erased_key_in, index_key
 
 # A place is one number: 11 bits of bandit, 12 of partition, 40 of position.
 POSITIONS = 1 << 40
@@ -38,26 +38,26 @@ def split_place(place: int) -> tuple[int, int]:
     return place // POSITIONS % _PARTITIONS, place % POSITIONS
 
 
-def mark_of(event: Event | Opaque) -> int:
+def mark_of(event: Event | Opaque, secret: bytes) -> int:
     """The number by which the records of an id are found; other ids may share it.
 
     >>> from belated.core.events import Settled
-    >>> mark_of(Settled(0, 5))
+    >>> mark_of(Settled(0, 5), b"secret")
     -1
     """
-    half = half_in(event)
-    if half is not None:
-        return mark_of_key(half)
+    key = erased_key_in(event)
+    if key is not None:
+        return mark_of_key(key, secret) | isinstance(event, Decision)
     return SETTLED if isinstance(event, Settled) else _OTHER
 
 
-def mark_of_key(key: bytes) -> int:
-    """The same for a key.
+def mark_of_key(key: bytes, secret: bytes) -> int:
+    """The same for an erased key: 4 bytes of the key, 30 bits of a keyed hash, and 0.
 
-    >>> mark_of_key(bytes.fromhex("018bcfe568007005ab1c2d3e4f506172")) == 0x018BCFE568007005 >> 1
-    True
+    The last bit is 1 for decisions, so that they are found whatever else there is.
     """
-    return int.from_bytes(key[:8]) >> 1
+    whole = index_key(key, secret)
+    return int.from_bytes(whole[:4]) << 31 | int.from_bytes(whole[-4:]) >> 2 << 1
 
 
 def check_of(place: int, recorded: int, mark: int, data: bytes) -> int:

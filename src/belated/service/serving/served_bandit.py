@@ -40,8 +40,8 @@ from belated.fold.published import PublishedModel
 from belated.journals import Journal, SpoolJournal, SpoolStatus, UniqueLog
 from belated.journals.identity import identify
 from belated.journals.log import CountsDuplicates, finds_by_id
-from belated.journals.store import StoreSession
 from belated.journals.spool.line import Line
+from belated.journals.store import StoreSession
 from belated.model.kernels import Kernels
 from belated.service.console.reports import BanditReport
 from belated.service.histogram import SECONDS, Histogram

@@ -40,7 +40,7 @@ SELECT %(bandit)s, generate_series(0, %(partitions)s::integer - 1);
 SELECT belated.append(
     %(bandits)b::integer[], %(partitions)b::smallint[], %(marks)b::bytea[], %(crcs)b::bigint[],
     %(digests)b::bytea[], %(events)b::bytea[], %(stamps)b::bigint[], %(owners)b::integer[],
-    %(homes)b::smallint[], %(halves)b::bytea[], %(kept)b::bigint[], %(requests)b::bytea[],
+    %(homes)b::smallint[], %(decided)b::bytea[], %(kept)b::bigint[], %(requests)b::bytea[],
     %(behind)b::bytea
 );
 
@@ -113,9 +113,10 @@ LEFT JOIN LATERAL (
 WHERE home.bandit = ANY (%(numbers)s)
 GROUP BY home.bandit;
 
--- records_of: the records of some ids, found by their marks
+-- records_of: the decisions of some ids, and as many of their other records; found by their marks
 SELECT partition, position, recorded, "check", digest, event FROM belated.records_of(
-    %(bandit)s, %(partitions)b::smallint[], %(least)b::bytea[], %(beyond)b::bytea[]
+    %(bandit)s, %(partitions)b::smallint[], %(least)b::bytea[], %(decided)b::bytea[],
+    %(beyond)b::bytea[], %(limit)s
 );
 
 -- settled_lately: those of the last records that have no id

@@ -19,8 +19,10 @@ CREATE TABLE belated.partition (
     PRIMARY KEY (bandit, partition)
 );
 
--- The mark recognises an event that is sent again: half the key of its id, then 8 bytes of a hash
--- of the event. Ids begin with the time, so that new marks fall on pages that are in memory.
+-- The mark recognises an event that is sent again, and finds the records of an id: 7 bytes of the key
+-- of the id, 9 of a keyed hash of it, whether it is a decision, then 8 bytes of a hash of the event.
+-- Ids begin with the time, so that new marks fall on pages that are in memory. Nobody can choose ids
+-- that share the keyed hash.
 -- The check is the CRC-32 of the event, with the place and the stamp mixed in: it finds what was
 -- damaged. The digest is a BLAKE2b of the event: readers chain these, and find what was forged.
 CREATE TABLE belated.record (
@@ -58,9 +60,9 @@ CREATE TABLE belated.request (
 -- An event that is there already keeps its place: to send it again is safe. Stamps are those of
 -- the server's clock, or those given, and never decrease within a partition.
 --
--- Of ids that callers chose, the first halves of the keys may be given: where one of them has a
--- decision already, nothing is written, and the answer is NULL. The client then looks closer, for
--- two keys can share a half.
+-- Of ids that callers chose, the beginnings of the marks of decisions may be given: where one of
+-- them has a decision already, nothing is written, and the answer is NULL. The client then looks it
+-- up.
 --
 -- Whoever knows the last record gives its digest and stamp. If that is the last one still, the
 -- stamp of the events follows their positions: then nothing has to be read back.
@@ -72,9 +74,9 @@ CREATE FUNCTION belated.append(
     digests    bytea[],
     events     bytea[],
     stamps     bigint[], -- NULL for the clock
-    owners     integer[], -- the bandits of the halves; NULL for none
+    owners     integer[], -- the bandits of these marks; NULL for none
     homes      smallint[], -- and their partitions
-    halves     bytea[],
+    decided    bytea[],
     kept       bigint[], -- which of the events have requests, from 1 on; NULL for none
     requests   bytea[],
     behind     bytea -- the last record that is known; NULL for none
@@ -121,12 +123,12 @@ BEGIN
 
     -- Whoever has locked the partition before has committed: a decision that is not found here now
     -- is not there. The third byte of an event is its kind, and 1 is a decision.
-    IF halves IS NOT NULL THEN
-        PERFORM FROM unnest(owners, homes, halves) AS one (owner, home, half)
+    IF decided IS NOT NULL THEN
+        PERFORM FROM unnest(owners, homes, decided) AS one (owner, home, mark)
         CROSS JOIN LATERAL (
             SELECT FROM belated.record
             WHERE record.bandit = one.owner AND record.partition = one.home
-              AND record.mark >= one.half AND record.mark < one.half || '\xffffffffffffffffff'
+              AND record.mark >= one.mark AND record.mark < one.mark || '\xffffffffffffffffff'
               AND get_byte(record.event, 2) = 1
             ORDER BY record.mark LIMIT 1
         ) AS known;
@@ -257,12 +259,15 @@ BEGIN
 END
 $$;
 
--- The records of some ids of a bandit, by the marks between which those of each id lie.
+-- The records of some ids of a bandit, by their marks: all decisions, which come first, and the first
+-- other records of each, as many as wanted.
 CREATE FUNCTION belated.records_of(
     bandit_number integer,
     partitions    smallint[],
     first         bytea[],
-    beyond        bytea[]
+    decided       bytea[], -- beyond the decisions
+    beyond        bytea[],
+    others        integer -- NULL for all
 ) RETURNS TABLE (
     partition smallint, "position" bigint, recorded bigint, "check" bigint, digest bytea, event bytea
 )
@@ -273,14 +278,29 @@ SET enable_sort = off
 SET jit = off
 AS $$
     SELECT found.*
-    FROM unnest(partitions, first, beyond) AS wanted (partition, first, beyond)
+    FROM unnest(partitions, first, decided, beyond) AS wanted (partition, first, decided, beyond)
     CROSS JOIN LATERAL (
         SELECT record.partition, record.position, record.recorded, record."check", record.digest,
                record.event
         FROM belated.record
         WHERE record.bandit = bandit_number AND record.partition = wanted.partition
-          AND record.mark >= wanted.first AND record.mark < wanted.beyond
+          AND record.mark >= wanted.first AND record.mark < wanted.decided
         ORDER BY record.mark
+    ) AS found
+    UNION ALL
+    SELECT found.*
+    FROM unnest(partitions, decided, beyond) AS wanted (partition, decided, beyond)
+    CROSS JOIN LATERAL (
+        SELECT told.* FROM (
+            SELECT record.partition, record.position, record.recorded, record."check",
+                   record.digest, record.event
+            FROM belated.record
+            WHERE others IS DISTINCT FROM 0
+              AND record.bandit = bandit_number AND record.partition = wanted.partition
+              AND record.mark >= wanted.decided AND record.mark < wanted.beyond
+            ORDER BY record.mark OFFSET 0
+        ) AS told
+        ORDER BY told.position LIMIT others
     ) AS found
 $$;
 
