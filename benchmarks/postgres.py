@@ -29,7 +29,7 @@ import psycopg
 from belated.core.events import Decision
 from belated.core.ids import new_id
 from belated.journals import PostgresJournal
-from belated.journals.postgres.arrivals import Arrivals
+from belated.journals.postgres.log import Arrivals
 from belated.journals.postgres.queries import query
 
 sys.path.append(str(Path(__file__).parents[1]))

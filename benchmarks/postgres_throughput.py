@@ -44,7 +44,7 @@ from belated.core.ids import new_id
 from belated.core.tuning import USUAL
 from belated.fold.fold import Fold
 from belated.journals import Journal, MemoryJournal, PostgresJournal
-from belated.journals.postgres.arrivals import check_of, mark_of
+from belated.journals.postgres.log import check_of, mark_of
 from belated.journals.postgres.queries import query
 from belated.model import kernels
 

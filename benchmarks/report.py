@@ -21,8 +21,7 @@ import numpy as np
 from belated import Bernoulli, DefaultAfter, DelayedThompson, PerArm, SQLiteJournal
 from belated.core.events import Decision, Event, Reward
 from belated.core.ids import new_id
-from belated.journals.configuration import configure, settings_of
-from belated.journals.identity import identify
+from belated.journals.identity import configure, identify, settings_of
 
 ACTIONS = tuple(f"offer {n}" for n in range(5))
 CONTEXT = ("new", "mobile", "basket", "recency")

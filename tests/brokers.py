@@ -169,9 +169,17 @@ class BrokeredStore(CoordinationStore):
         return Membership(self._brokers, self._worker, seconds, self._runtime)
 
 
-def assign_partitions(store: Store, partitions: int) -> None:
-    """Have brokers assign the partitions of a store: several learners without Kafka."""
+def assign_partitions(store: Store, mine: Collection[int], partitions: int) -> None:
+    """Have brokers assign the partitions of a store: several learners without Kafka.
+
+    Args:
+        store: whose learners share partitions.
+        mine: the partitions that learners of this process may have; another has the rest.
+        partitions: how many there are.
+    """
     brokers = Brokers(partitions, lambda: time.monotonic_ns() // 1000)
+    if others := [one for one in range(partitions) if one not in mine]:
+        brokers.workers["another"] = 1 << 62, tuple(others)
     coordination_in = store.coordination_in
 
     def brokered(cells: Cells, bandit: str) -> BrokeredStore:

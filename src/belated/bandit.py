@@ -63,8 +63,7 @@ from belated.fold.rules import DecisionStatus
 from belated.fold.weighting import check_learnable
 from belated.journals import Journal, MemoryJournal, open_journal
 from belated.journals.arrivals import route
-from belated.journals.configuration import configure, settings_of
-from belated.journals.identity import identify
+from belated.journals.identity import configure, identify, settings_of
 from belated.journals.steady_clock import system_clock
 from belated.model.estimators import Estimate
 from belated.model.families import Family

@@ -142,7 +142,7 @@ def test_a_learner_that_fails_within_a_record_saves_no_snapshot(
     """It is made again and reads that record again, whole."""
     monkeypatch.setattr(learners_module, "FAILED", 0.01)
     store = SQLiteStore(tmp_path / "offers.db")
-    assign_partitions(store, 1)
+    assign_partitions(store, [0], 1)
     policy = DelayedUCB(2, Bernoulli())
     definition = Definition("offers", policy, Explicit(), partitions=1, learners=kind)
     journal = store.journal("offers")

@@ -26,8 +26,7 @@ from belated.fold.fold import Fold, same_sums
 from belated.fold.requests import keep_request
 from belated.journals import Journal
 from belated.journals.archive import Archive, WholeJournal
-from belated.journals.configuration import settings_of
-from belated.journals.identity import identify
+from belated.journals.identity import identify, settings_of
 
 POLICY = DelayedUCB(2, Bernoulli())
 REWARDS = DefaultAfter(timedelta(hours=6))

@@ -11,8 +11,9 @@ import psycopg
 from belated.core.events import digest_of, read_event
 from belated.journals import SQLiteStore, Store, open_store
 from belated.journals.bandits import find_bandit
-from belated.journals.postgres import arrivals as postgres
-from belated.journals.sqlite import rows as sqlite
+from belated.journals.postgres import log as postgres
+from belated.journals.sqlite import file
+from belated.journals.sqlite import log as sqlite
 from belated.journals.store import StoredBandit
 
 
@@ -48,19 +49,19 @@ class SQLiteForger:
         self._connection = sqlite3.connect(store.path, isolation_level=None, timeout=10)
         self._end = store.path.with_name(f"{store.path.name}.end")
         self._number, self._secret = _registered(store, bandit)
-        self._range = tuple(sqlite.place_of(self._number + n, 0, 0) for n in (0, 1))
+        self._range = tuple(file.place_of(self._number + n, 0, 0) for n in (0, 1))
 
     def rows(self) -> list[Row]:
         """Return all records."""
         find = "SELECT place, recorded, event FROM record WHERE place >= ? AND place < ?"
         found = self._connection.execute(f"{find} ORDER BY place", self._range).fetchall()
-        return [Row(*sqlite.split_place(place), *rest) for place, *rest in found]
+        return [Row(*file.split_place(place), *rest) for place, *rest in found]
 
     def replace(self, rows: list[Row]) -> None:
         """Store others."""
         values = []
         for one in rows:
-            place = sqlite.place_of(self._number, one.partition, one.position)
+            place = file.place_of(self._number, one.partition, one.position)
             mark = sqlite.mark_of(read_event(one.event), self._secret)
             check = sqlite.check_of(place, one.recorded, mark, one.event)
             values.append((place, one.recorded, mark, check, digest_of(one.event), one.event))
@@ -72,10 +73,10 @@ class SQLiteForger:
 
     def cut(self, partition: int, after: int) -> None:
         """Remove a tail."""
-        base = sqlite.place_of(self._number, partition, 0)
+        base = file.place_of(self._number, partition, 0)
         self._connection.execute(
             "DELETE FROM record WHERE place > ? AND place < ?",
-            (base + after, base + sqlite.POSITIONS),
+            (base + after, base + file.POSITIONS),
         )
         self._remove_end()
 

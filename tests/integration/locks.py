@@ -10,7 +10,7 @@ import psycopg
 from belated.core.events import Settled
 from belated.exceptions import JournalError
 from belated.journals import PostgresJournal
-from belated.journals.postgres.arrivals import Arrivals
+from belated.journals.postgres.log import Arrivals
 from belated.journals.postgres.queries import query
 from tests.waiting import eventually
 

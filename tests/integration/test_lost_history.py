@@ -193,7 +193,7 @@ def test_a_learner_that_starts_tells_of_records_that_were_lost_before(
     """As an error, once, and not as a snapshot that was damaged: the alert hangs on it."""
     monkeypatch.setattr(module, "SNAPSHOT", 0.0)
     store = open_store(address)
-    assign_partitions(store, PARTITIONS)
+    assign_partitions(store, range(PARTITIONS), PARTITIONS)
     definition = Definition(bandit, POLICY, REWARDS, partitions=PARTITIONS)
 
     def started() -> HistoryChanges:

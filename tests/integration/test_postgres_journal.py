@@ -147,7 +147,7 @@ def test_an_unsafe_server_is_refused(
 )
 def test_what_a_server_must_be(row: tuple[object, ...], complaint: str | None) -> None:
     """New enough, a primary, and one that syncs."""
-    from belated.journals.postgres.server_checks import check_settings
+    from belated.journals.postgres.session import check_settings
 
     if complaint is None:
         check_settings(row, "here")

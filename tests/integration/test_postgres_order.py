@@ -19,7 +19,7 @@ import pytest
 
 from belated.core.events import Event, Settled
 from belated.journals import PostgresJournal
-from belated.journals.postgres.arrivals import Arrivals
+from belated.journals.postgres.log import Arrivals
 from belated.journals.postgres.session import Talk
 from tests.integration.locks import Waiting, append_in, waits_for_lock
 from tests.waiting import eventually

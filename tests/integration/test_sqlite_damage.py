@@ -15,7 +15,7 @@ from belated.exceptions import CorruptEvent, CorruptJournal
 from belated.journals import SQLiteJournal
 
 RECORDS = 60
-#: The number of the first row: see ``journals/sqlite/rows.py``.
+#: The number of the first row: see ``journals/sqlite/file.py``.
 BASE = 1 << 52
 
 

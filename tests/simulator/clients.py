@@ -22,8 +22,8 @@ from belated.core.rewards import retention_us
 from belated.exceptions import BelatedError
 from belated.fold.trimming import last_to_drop, make_bases, trim
 from belated.journals import Snapshot
+from belated.journals.arrivals import erased_key_in
 from belated.journals.log import EMPTY, Tail
-from belated.journals.lookups import erased_key_in
 from belated.model.families import Bernoulli, Gaussian
 from tests.simulator.checks import check_oracle, empty_fold, replayed
 from tests.simulator.settings import DAY, HOUR, SECOND

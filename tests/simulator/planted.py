@@ -132,7 +132,7 @@ def default_not_subtracted(patch: pytest.MonkeyPatch) -> None:
 
 def two_owners_of_one_snapshot(patch: pytest.MonkeyPatch) -> None:
     """Nobody looks whether the owner who saves is still the owner."""
-    patch.setattr(Store, "check_owner", lambda self, partition, epoch: None)
+    patch.setattr(CellShelf, "_epoch", lambda self, partition: None)
 
 
 def reader_passes_over_a_transaction(patch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from belated.fold.partitioned import PartitionSums
 from belated.journals import Cell, CoordinationStore, Journal, SpoolJournal
 from belated.journals import Store as BaseStore
 from belated.journals.cells import Outcome, cell_name
-from belated.journals.memory.cells import MemoryCells
+from belated.journals.memory import MemoryCells
 from belated.journals.spool.line import Line
 from belated.service.learning.learning_service import LearningService
 from belated.service.runtime import Runtime

@@ -21,18 +21,20 @@ from belated.exceptions import CorruptEvent, JournalClosed, JournalUnavailable, 
 from belated.journals import MemoryJournal, Snapshot
 from belated.journals.arrivals import (
     Clock,
+    append_first,
     check_partition,
     check_range,
     check_requests,
+    of_kept,
     route,
     stamps_for,
+    to_overwrite,
 )
 from belated.journals.cells import NO_VERSIONS, Cell, Outcome, cell_name
 from belated.journals.columns import ColumnPage
 from belated.journals.coordination import owner_cell
 from belated.journals.log import EMPTY, Appended, Requests, Tail
-from belated.journals.lookups import append_first, of_kept, to_overwrite
-from belated.journals.memory.cells import MemoryCells
+from belated.journals.memory import MemoryCells
 from belated.journals.passed_on import PassedOn, T
 from belated.journals.snapshots import CellShelf, damage
 from tests.simulator.faults import Faults, Killed

@@ -22,7 +22,7 @@ from belated.core.ids import new_id
 from belated.core.times import as_datetime
 from belated.exceptions import InvalidInput
 from belated.journals import MemoryJournal
-from belated.journals.configuration import semantics_of
+from belated.journals.identity import semantics_of
 from belated.testing import ManualClock
 from tests.unit.small_bandits import DAY, DAY_US, ROWS, UCB, opened, table
 

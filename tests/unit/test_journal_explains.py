@@ -9,7 +9,7 @@ from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Holdout, Memory
 from belated.evaluation import SOURCES, JournalEvaluation, read_journal
 from belated.exceptions import RewardConflict
 from belated.fold.requests import KeptRequest
-from belated.journals.configuration import semantics_of
+from belated.journals.identity import semantics_of
 
 HOUR = 3_600_000_000
 

@@ -4,7 +4,7 @@ import pytest
 
 from belated.core.events import Trimmed, Void
 from belated.journals import Journal, MemoryJournal, MemoryStore, Snapshot
-from belated.journals.memory.cells import MemoryCells
+from belated.journals.memory import MemoryCells
 from belated.testing import CellsContract, JournalContract, ManualClock, StoreContract
 from tests.shelf_contract import ShelfContract
 

@@ -16,7 +16,7 @@ from belated.core.times import as_microseconds, parse_duration
 from belated.exceptions import InvalidConfig, InvalidInput
 from belated.expressions.kinds import DELAYS, ENVIRONMENTS, POLICIES
 from belated.expressions.reader import Kind
-from belated.journals.configuration import semantics_of
+from belated.journals.identity import semantics_of
 
 if TYPE_CHECKING:
     from belated.service.operating.config import Config

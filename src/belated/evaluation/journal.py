@@ -20,7 +20,7 @@ from belated.expressions import as_features, family_in
 from belated.features import Features
 from belated.fold.fold import Fold
 from belated.journals import Journal
-from belated.journals.configuration import semantics_of
+from belated.journals.identity import semantics_of
 from belated.model.families import Family
 from belated.policies import Policy
 

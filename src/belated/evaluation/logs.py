@@ -24,8 +24,7 @@ from belated.exceptions import InvalidInput
 from belated.features import Features, Hashed, PerArm
 from belated.fold.requests import keep_request, pack_context
 from belated.journals import Journal
-from belated.journals.configuration import configure, settings_of
-from belated.journals.identity import identify
+from belated.journals.identity import configure, identify, settings_of
 from belated.model.families import Bernoulli, Family, Gaussian
 
 #: Columns into which the features of a DSJSON line are hashed, unless it has rows.

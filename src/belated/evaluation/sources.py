@@ -19,7 +19,7 @@ from belated.fold.ledger import Ledger, NullListener
 from belated.fold.rules import State
 from belated.fold.undone import Undone
 from belated.journals import Journal
-from belated.journals.configuration import semantics_of
+from belated.journals.identity import semantics_of
 from belated.journals.pages import pages
 from belated.model.kernels.pages import CONFLICT, LATE
 

@@ -23,26 +23,25 @@ from belated.journals.coordination import Assignment, Claim, CoordinationStore, 
 from belated.journals.journal import Journal
 from belated.journals.keys import KeyHistory, KeyStore, LiveKey
 from belated.journals.log import Log, UniqueLog
-from belated.journals.memory.journal import MemoryJournal
-from belated.journals.memory.store import MemoryStore
+from belated.journals.memory import MemoryJournal, MemoryStore
 from belated.journals.snapshots import Snapshot
-from belated.journals.sqlite.journal import SQLiteJournal
+from belated.journals.sqlite.log import SQLiteJournal
 from belated.journals.sqlite.store import SQLiteStore
 from belated.journals.store import Batch, Store, StoredBandit, StoredSnapshot, StoreSession
 
 if TYPE_CHECKING:
-    from belated.journals.kafka.journal import KafkaJournal
+    from belated.journals.kafka.log import KafkaJournal
     from belated.journals.kafka.store import KafkaStore
-    from belated.journals.postgres.journal import PostgresJournal
+    from belated.journals.postgres.log import PostgresJournal
     from belated.journals.postgres.store import PostgresStore
     from belated.journals.spool.journal import SpoolJournal
     from belated.journals.spool.status import SpoolStatus
 else:
     #: What most programs do not use is imported when it is asked for.
     _LATER = {
-        "KafkaJournal": "kafka.journal",
+        "KafkaJournal": "kafka.log",
         "KafkaStore": "kafka.store",
-        "PostgresJournal": "postgres.journal",
+        "PostgresJournal": "postgres.log",
         "PostgresStore": "postgres.store",
         "SpoolJournal": "spool.journal",
         "SpoolStatus": "spool.status",

@@ -22,9 +22,8 @@ from belated.core.events import (
     read_event,
 )
 from belated.exceptions import CorruptEvent
-from belated.journals.arrivals import check_partition
+from belated.journals.arrivals import Subject, check_partition, subject_of
 from belated.journals.cells import Cell, Cells, cell_name
-from belated.journals.lookups import Subject, subject_of
 from belated.journals.snapshots import CellShelf
 
 #: Of these the last record counts, and of the other all of them.

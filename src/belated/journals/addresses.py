@@ -23,7 +23,7 @@ from urllib.parse import unquote
 from belated.core.ids import check_id
 from belated.exceptions import InvalidInput
 from belated.journals.journal import Journal
-from belated.journals.memory.store import MemoryStore
+from belated.journals.memory import MemoryStore
 from belated.journals.sqlite.store import SQLiteStore
 from belated.journals.store import Store
 

@@ -1,10 +1,110 @@
-"""What a bandit is: written into its journal once, and compared whenever that is opened."""
+"""What a bandit is, in its journal: so that a journal explains itself without its code."""
 
 from __future__ import annotations
 
-from belated.exceptions import JournalMismatch
-from belated.features import Features
+from collections.abc import Mapping
+
+from belated.core.events import Configured
+from belated.core.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards, retention_us
+from belated.core.times import format_duration, parse_duration
+from belated.exceptions import InvalidInput, JournalMismatch
+from belated.features import Features, Hashed, PerArm, Shared
 from belated.journals.journal import Journal
+from belated.journals.log import UniqueLog
+
+_REDUCE = ("latest", "sum", "max")
+
+
+def settings_of(
+    policy: object, rewards: Rewards, retention: int | None, features: Features | None
+) -> dict[str, str]:
+    """What a bandit is, as readable text by name; what it does not have is left out.
+
+    Args:
+        policy: how actions are chosen.
+        rewards: what a missing reward means.
+        retention: how long decisions accept rewards, in microseconds; None: for ever.
+        features: what makes rows, if anything does.
+
+    >>> settings_of("Greedy()", DefaultAfter("90m"), None, None)
+    {'policy': 'Greedy()', 'rewards': 'DefaultAfter', 'reduce': 'latest', 'window': '1h30m', \
+'default': '0.0'}
+    """
+    window, bounds = rewards.window_us, rewards.bounds
+    names = None if features is None else features.names
+    actions = getattr(features, "actions", None)
+    found = {
+        "policy": str(policy),
+        "rewards": type(rewards).__name__,
+        "reduce": rewards.reduce,
+        "window": None if window is None else format_duration(window),
+        "default": repr(rewards.default) if isinstance(rewards, DefaultAfter) else None,
+        "learn": "together" if getattr(rewards, "learn", None) == "together" else None,
+        "delivery": rewards.delivery if isinstance(rewards, ConversionsOnly) else None,
+        "bounds": None if bounds is None else f"{bounds[0]!r}, {bounds[1]!r}",
+        "retention": None if retention is None else format_duration(retention),
+        "features": None if features is None else _written(features),
+        "names": None if names is None else ", ".join(names),
+        "actions": None if actions is None else ", ".join(map(str, actions)),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _written(features: Features) -> str:
+    """Features as a service's file has them; of your own, which may print anything, their name."""
+    ours = isinstance(features, PerArm | Shared | Hashed)
+    return repr(features) if ours else type(features).__name__
+
+
+def semantics_of(settings: Mapping[str, str]) -> tuple[Rewards, int | None]:
+    """What a missing reward means, and the retention in microseconds, as settings say it.
+
+    >>> settings = settings_of("Greedy()", Explicit("7d"), None, None)
+    >>> semantics_of(settings)[0] == Explicit("7d")
+    True
+
+    Raises:
+        InvalidInput: they are of another release.
+    """
+    try:
+        window = settings.get("window")
+        retention = settings.get("retention")
+        bounds = settings.get("bounds")
+        reduce = next(one for one in _REDUCE if one == settings["reduce"])
+        limits = None if bounds is None else tuple(map(float, bounds.split(", ")))
+        span = None if window is None else parse_duration(window)
+        rewards: Rewards
+        if settings["rewards"] == "DefaultAfter":
+            value = float(settings["default"])
+            learn = settings.get("learn", "on arrival")
+            rewards = DefaultAfter(span, value=value, learn=learn, reduce=reduce, bounds=limits)  # type: ignore[arg-type]
+        elif settings["rewards"] == "ConversionsOnly":
+            delivery = settings.get("delivery", "auto")
+            rewards = ConversionsOnly(span, delivery=delivery, reduce=reduce, bounds=limits)  # type: ignore[arg-type]
+        elif settings["rewards"] == "Explicit":
+            rewards = Explicit(span, reduce=reduce, bounds=limits)  # type: ignore[arg-type]
+        else:
+            raise ValueError(settings["rewards"])
+        kept = None if retention is None else parse_duration(retention)
+    except (KeyError, ValueError, TypeError, StopIteration) as error:
+        message = f"the journal's settings {dict(settings)!r} cannot be read ({error!r})"
+        raise InvalidInput(f"{message}: upgrade belated, or give options", settings) from None
+    return rewards, retention_us(kept, rewards)
+
+
+def configure(journal: UniqueLog, settings: Mapping[str, str], at: int) -> bool:
+    """Write into the journal what the bandit is; False if that is what it said last.
+
+    Args:
+        journal: of the bandit.
+        settings: from :func:`settings_of`.
+        at: the time, in microseconds since 1970.
+    """
+    last = journal.configured()
+    if last is not None and last.settings == settings:
+        return False
+    journal.append([Configured(at, dict(settings))])
+    return True
 
 
 def identify(journal: Journal, *, family: str, dim: int, features: Features | None = None) -> None:

@@ -1,33 +1,152 @@
-"""What journals have in common whose writers take turns: in memory, a file or a folder."""
+"""What journals have in common: a name, records that are read with suspicion, turns of writers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
-from belated.core.events import Decision, Event, Opaque, Overwritten, Record, Settled, encode
-from belated.core.ids import erased_key_of
-from belated.journals.acts import ACTS
+from belated.core.events import (
+    Decision,
+    Event,
+    Opaque,
+    Overwritten,
+    Record,
+    Settled,
+    digest_of,
+    encode,
+    read_event,
+)
+from belated.core.ids import erased_key_of, partition_of
+from belated.exceptions import (
+    CorruptEvent,
+    CorruptJournal,
+    HistoryTrimmed,
+    InvalidInput,
+)
+from belated.journals.acts import ACTS, CellActs
 from belated.journals.arrivals import (
+    LAST_SETTLEMENTS,
     Clock,
+    append_first,
     arrange,
     arrange_imported,
     check_partition,
     check_requests,
-    route,
-    stamps_for,
-)
-from belated.journals.indexed import IndexedJournal
-from belated.journals.log import Appended, AppendedAfter, Requests, Tail
-from belated.journals.lookups import (
-    LAST_SETTLEMENTS,
-    append_first,
     first_of_each,
     of_kept,
+    route,
+    stamps_for,
     standing,
     subject_of,
     to_overwrite,
 )
+from belated.journals.log import Appended, AppendedAfter, Requests, Tail
+
+
+class NamedJournal:
+    """The name of a bandit and its number of partitions, for as long as ``with`` lasts."""
+
+    _bandit: str
+    _partitions: int
+
+    @property
+    def bandit(self) -> str:
+        """The name of the bandit."""
+        return self._bandit
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions there are."""
+        return self._partitions
+
+    def close(self) -> None:
+        """Let go of whatever is held."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class IndexedJournal(CellActs, NamedJournal):
+    """A journal that finds records by id."""
+
+    def _check_erased(self, keys: Sequence[bytes]) -> None:
+        """Refuse to overwrite what was not erased."""
+        homes = {partition_of(key, self._partitions) for key in keys}
+        erased = {getattr(one.event, "key", b"") for home in homes for one in self.undone(home)}
+        for key in keys:
+            if key not in erased:
+                message = f"the decision with the key {key.hex()} was not erased: erase it first"
+                raise InvalidInput(message, key)
+
+
+class StoredJournal(IndexedJournal):
+    """A journal whose positions have no gaps and whose records have checksums."""
+
+    #: Whether reading makes the digest of every record anew: it finds what was forged by someone
+    #: who made the checksum anew and left the digest. A fold need not pay for it.
+    checks_digests = False
+
+    def _records(
+        self, partition: int, after: int, rows: Iterable[tuple[int, int, bool, bytes, bytes]]
+    ) -> list[Record]:
+        """Records from what is stored.
+
+        Args:
+            partition: they are of.
+            after: the position before the first.
+            rows: position, stamp, whether the checksum is right, digest and bytes of each.
+
+        Raises:
+            HistoryTrimmed: records were dropped.
+            CorruptJournal: records are missing.
+            CorruptEvent: a record was changed after it was written.
+        """
+        records = []
+        for expected, (position, recorded, intact, digest, data) in enumerate(
+            rows, start=after + 1
+        ):
+            if position != expected:
+                start = self.start(partition).position
+                if expected <= start:
+                    raise HistoryTrimmed(partition, start)
+                where = self._where(partition, expected)
+                raise CorruptJournal(f"{where} is missing: restore a backup")
+            if not intact or (self.checks_digests and not _is_of(digest, data)):
+                where = self._where(partition, expected)
+                raise CorruptEvent(f"{where} was changed after it was written: restore a backup")
+            try:
+                event = read_event(data)
+            except CorruptEvent as error:
+                raise CorruptEvent(f"{self._where(partition, expected)}: {error}") from None
+            records.append(Record(partition, position, recorded, event, digest))
+        return records
+
+    def _where(self, partition: int, position: int) -> str:
+        return (
+            f"the record at partition {partition}, position {position} of bandit "
+            f"{self._bandit!r} in {self._place}"
+        )
+
+
+def _is_of(digest: bytes, data: bytes) -> bool:
+    """Whether a digest is of these bytes, or of those they have overwritten."""
+    if digest_of(data) == digest:
+        return True
+    try:
+        return isinstance(read_event(data), Overwritten)
+    except CorruptEvent:
+        return False
+
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from belated.core.events import Configured, Decision, ModeChanged, Record, Trimm
 from belated.journals.arrivals import check_range
 from belated.journals.columns import ColumnLog, ColumnPage
 from belated.journals.journal import Journal
+from belated.journals.local import NamedJournal
 from belated.journals.log import Requests, Tail
-from belated.journals.named import NamedJournal
 from belated.journals.snapshots import Snapshot
 
 #: Events handed over, and records read, in one call: few enough that no caller waits for long.

@@ -29,7 +29,7 @@ from belated.core.rewards import Explicit
 from belated.exceptions import InvalidInput, JournalClosed
 from belated.fold.fold import Fold
 from belated.journals import UniqueLog
-from belated.journals.lookups import erased_key_in
+from belated.journals.arrivals import erased_key_in
 from belated.model.families import Bernoulli
 from belated.policies import DelayedUCB
 from belated.testing.clocks import ManualClock

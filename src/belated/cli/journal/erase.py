@@ -18,7 +18,7 @@ from belated.cli.text import several, wrapped
 from belated.core.events import Erased
 from belated.core.ids import check_id, erased_key_of
 from belated.exceptions import InvalidInput
-from belated.journals.lookups import erased_key_in
+from belated.journals.arrivals import erased_key_in
 
 EXAMPLE = """belated journal erase sqlite:///offers.db order-17 --reason "asked for"
   belated journal erase sqlite:///offers.db --overwrite"""

@@ -13,7 +13,7 @@ from belated.journals.store import Store
 
 if TYPE_CHECKING:
     from belated.journals.kafka.group import WorkerGroup
-    from belated.journals.kafka.journal import KafkaJournal
+    from belated.journals.kafka.log import KafkaJournal
 
 #: Seconds to wait for brokers that share out partitions.
 WAIT = 10.0
@@ -63,7 +63,7 @@ class KafkaStore(Store):
         self, bandit: str = "default", *, partitions: int | None = None, wait: float = 10.0
     ) -> KafkaJournal:
         """Open the journal of a bandit; make it if it is new."""
-        from belated.journals.kafka.journal import KafkaJournal  # needs confluent-kafka
+        from belated.journals.kafka.log import KafkaJournal  # needs confluent-kafka
 
         return KafkaJournal(
             self._brokers,

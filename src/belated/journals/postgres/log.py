@@ -1,50 +1,261 @@
-"""The log of a bandit in PostgreSQL."""
+"""A journal in PostgreSQL: durable, and shared by processes on any number of machines."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import secrets
+import zlib
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
-from belated.core.events import Decision, Event, Opaque, Record, encode
-from belated.core.ids import erased_key_of, partition_of
+from belated.core.events import Decision, Event, Opaque, Record, Settled, digest_of, encode
+from belated.core.ids import check_id, check_partitions, erased_key_of, partition_of
+from belated.exceptions import JournalMismatch
 from belated.journals.acts import ACTS, act_cell, has_acts, packed
 from belated.journals.arrivals import (
+    LAST_SETTLEMENTS,
     Clock,
+    append_first,
     arrange_imported,
     check_partition,
     check_range,
-    route,
-    stamps_for,
-)
-from belated.journals.columns import ColumnPage
-from belated.journals.log import EMPTY, Appended, AppendedAfter, Requests, Tail
-from belated.journals.lookups import (
-    LAST_SETTLEMENTS,
-    append_first,
+    check_requests,
     erased_key_in,
     index_key,
     of_kept,
+    route,
+    stamps_for,
     standing,
     subject_of,
     to_overwrite,
 )
-from belated.journals.postgres.arrays import pack_bytes, pack_integers, unpack_bigints
-from belated.journals.postgres.arrivals import (
-    DECISION,
-    SETTLED,
-    Arrivals,
-    beyond,
-    check_of,
-)
-from belated.journals.postgres.cells import transact
-from belated.journals.postgres.registration import RegisteredBandit
-from belated.journals.stored import StoredJournal
+from belated.journals.bandits import Registration, check_wanted, find_bandit, register_as
+from belated.journals.columns import ColumnPage
+from belated.journals.local import StoredJournal
+from belated.journals.log import EMPTY, Appended, AppendedAfter, Requests, Tail
+from belated.journals.postgres import open_session
+from belated.journals.postgres.arrays import Packed, pack_bytes, pack_integers, unpack_bigints
+from belated.journals.postgres.cells import PostgresCells, transact
+from belated.journals.postgres.queries import migrations
+from belated.journals.snapshots import CellShelf
 from belated.model.kernels.pages import PADDING
 
 if TYPE_CHECKING:
     from belated.journals.postgres.session import PostgresSession, Talk
+
+
+#: What the marks of events without an id begin with. No key does: its seventh byte is not 0.
+SETTLED, _OTHER = bytes(8), bytes(7) + b"\1"
+#: What follows the index key of an id: decisions are found whatever else there is.
+DECISION, _OF_DECISION = b"\1", b"\2"
+
+
+class Arrivals:
+    """What goes to the server: every event once, with what tells it from others.
+
+    Attributes:
+        values: of the query ``append``, in their order there.
+        duplicates: how many were not written, as far as is known: they are there, or stand twice.
+    """
+
+    def __init__(
+        self,
+        bandits: Sequence[Registration],
+        partitions: Sequence[int],
+        events: Sequence[Event | Opaque],
+        stamps: Sequence[int] | None = None,
+    ) -> None:
+        data = [encode(event) for event in events]
+        digests = [digest_of(one) for one in data]
+        secrets = [bandit.secret for bandit in bandits]
+        marks = [mark_of(*one) for one in zip(events, digests, secrets, strict=True)]
+        numbers = [bandit.number for bandit in bandits]
+        # For each event given, its place among those that are sent; None where all of them are.
+        self._places: list[int] | None = None
+        self.duplicates = 0
+        if len(set(marks)) < len(marks):
+            first: dict[tuple[int, int, bytes], int] = {}
+            whose = list(zip(numbers, partitions, marks, strict=True))
+            kept = [n for n, one in enumerate(whose) if first.setdefault(one, n) == n]
+            order = {n: place for place, n in enumerate(kept)}
+            self._places = [order[first[one]] for one in whose]
+            self.duplicates = len(whose) - len(kept)
+            numbers, partitions = [numbers[n] for n in kept], [partitions[n] for n in kept]
+            marks, data = [marks[n] for n in kept], [data[n] for n in kept]
+            digests = [digests[n] for n in kept]
+            stamps = None if stamps is None else [stamps[n] for n in kept]
+        self.values: dict[str, Packed | None] = {
+            "bandits": pack_integers(numbers, 4),
+            "partitions": pack_integers(partitions, 2),
+            "marks": pack_bytes(marks),
+            "crcs": pack_integers([zlib.crc32(one) for one in data], 8),
+            "digests": pack_bytes(digests),
+            "events": pack_bytes(data),
+            "stamps": None if stamps is None else pack_integers(stamps, 8),
+            "owners": None,
+            "homes": None,
+            "decided": None,
+            "kept": None,
+            "requests": None,
+            "behind": None,
+        }
+        self._digests = digests
+
+    def refuse_second(self, ids: Sequence[tuple[Registration, str]]) -> None:
+        """Nothing is to be written where one of these ids has a decision.
+
+        Args:
+            ids: of each, its bandit and the id.
+        """
+        keys = [erased_key_of(id) for _, id in ids]
+        given = list(zip(keys, (bandit for bandit, _ in ids), strict=True))
+        homes = [partition_of(key, bandit.partitions) for key, bandit in given]
+        self.values["owners"] = pack_integers([bandit.number for bandit, _ in ids], 4)
+        self.values["homes"] = pack_integers(homes, 2)
+        decided = [index_key(key, bandit.secret) + DECISION for key, bandit in given]
+        self.values["decided"] = pack_bytes(decided)
+
+    def keep(self, events: Sequence[Event | Opaque], requests: Requests | None) -> None:
+        """Write what decisions among the events given were chosen from, beside their records."""
+        check_requests(events, requests)
+        if not requests:
+            return
+        places = range(len(events)) if self._places is None else self._places
+        found: dict[int, bytes] = {}
+        for n, request in requests.items():
+            found.setdefault(places[n], request)
+        self.values["kept"] = pack_integers([place + 1 for place in found], 8)
+        self.values["requests"] = pack_bytes(list(found.values()))
+
+    def follow(self, last: Record) -> None:
+        """The stamp is to be told if this is the last record of the partition."""
+        self.values["behind"] = Packed(last.digest + last.recorded.to_bytes(8, signed=True))
+
+    def records_after(
+        self, last: Record, events: Sequence[Event], answer: list[int]
+    ) -> list[Record]:
+        """The records of the events given, if the answer says that they follow this one."""
+        *positions, recorded = answer
+        follows = len(positions) == len(self._digests) and positions[0] == last.position + 1
+        if not follows or self._places is not None:  # one that stands twice has one record
+            return []
+        return [
+            Record(last.partition, position, recorded, event, digest)
+            for position, event, digest in zip(positions, events, self._digests, strict=True)
+        ]
+
+    def known(self, answer: list[int]) -> list[bool]:
+        """Of each event given, whether it was not written: it was there, or stands here twice."""
+        places = self._places or range(len(self._digests))
+        seen: set[int] = set()
+        found = []
+        for place in places:
+            found.append(answer[place] < 0 or place in seen)
+            seen.add(place)
+        return found
+
+    def of_all(self, answer: list[int]) -> list[int]:
+        """The position of each event given, from the answer to the events sent."""
+        positions = answer[: len(self._digests)]
+        if positions and min(positions) < 0:  # of events that were there
+            self.duplicates += sum(one < 0 for one in positions)
+            positions = [abs(one) for one in positions]
+        if self._places is None:
+            return positions
+        return [positions[place] for place in self._places]
+
+
+def check_of(partition: int, position: int, recorded: int, data: bytes) -> int:
+    """As the function in the database makes it: a changed bit in any of the four shows."""
+    return zlib.crc32(data) ^ position ^ recorded ^ partition << 40
+
+
+def mark_of(event: Event | Opaque, digest: bytes, secret: bytes) -> bytes:
+    """What recognises an event that comes again; those of one time lie together (schema.sql)."""
+    key = erased_key_in(event)
+    if key is not None:
+        kind = DECISION if isinstance(event, Decision) else _OF_DECISION
+        return index_key(key, secret) + kind + digest[:8]
+    return (SETTLED if isinstance(event, Settled) else _OTHER) + digest[:8]
+
+
+def beyond(mark: bytes) -> bytes:
+    """Greater than every mark that begins like this."""
+    return mark + b"\xff" * 9
+
+
+#: Beyond the largest number of a bandit.
+_NUMBERS = 1 << 31
+
+
+class RegisteredBandit(CellShelf):
+    """A bandit whose records are in the database, under a number.
+
+    The number is valid only in the database it was read from. Whenever that may be another one
+    (after a reconnect, a restore or a failover), the name is resolved again, and registered again
+    if the database has lost it. Numbers are drawn at random, so that the number of a lost bandit
+    is practically never given to another one: with a sequence, a database that was restored to an
+    earlier state, or a standby that lacks the last commits, would do so, and processes that
+    remember the number would write into the wrong journal.
+    """
+
+    _session: PostgresSession
+    _registration: Registration
+    _generation: int
+
+    @property
+    def number(self) -> int:
+        """The number of the bandit in the database."""
+        return self.registration.number
+
+    @property
+    def registration(self) -> Registration:
+        """The bandit, as the database has it."""
+        if self._generation != self._session.generation:
+            self._register(self._registration, self._partitions)
+        return self._registration
+
+    def _update_identity(
+        self, change: Callable[[dict[str, str] | None], dict[str, str]]
+    ) -> dict[str, str]:
+        assert self.number
+        identity = super()._update_identity(change)
+        self._registration = msgspec.structs.replace(self._registration, identity=identity)
+        return identity
+
+    def _open_registered(self, session: PostgresSession, wanted: int | None) -> None:
+        self._session = session
+        self._place = session.place
+        self._open_shelf(PostgresCells(session))
+        self._register(Registration(self._bandit, 0, wanted or 1), wanted)
+        self._partitions = self._registration.partitions
+
+    def _register(self, new: Registration, wanted: int | None) -> None:
+        """Find the bandit in the database; make it if it is new, or if the database has lost it."""
+        generation = self._session.generation
+        _, found = find_bandit(self.cells, self._bandit)
+        while found is None:
+            found = register_as(self.cells, self._draft(new))
+        check_wanted(self._bandit, self._place, wanted, found.partitions)
+        self._registration = found
+        if self._registration.topic is not None:
+            where = f"in the topic {self._registration.topic!r} of Kafka"
+            message = f"the records of bandit {self._bandit!r} of {self._place} are {where}"
+            cure = "open it by its address that begins with `kafka:`, or choose another name"
+            raise JournalMismatch(f"{message}: {cure}")
+        self._generation = generation
+
+    def _draft(self, new: Registration) -> Registration:
+        """Make the rows that appends lock, before the cell: so it is never without them."""
+        made = msgspec.structs.replace(new, number=1 + secrets.randbelow(_NUMBERS - 1))
+        values = {"bandit": made.number, "partitions": made.partitions}
+        self._session.run_query("make_partitions", **values)
+        return made
+
+    def _whose(self, partition: int) -> dict[str, int]:
+        return {"bandit": self.number, "partition": partition}
 
 
 #: How many of the last records are looked through for some that settle.
@@ -375,3 +586,75 @@ class PostgresLog(StoredJournal, RegisteredBandit):
         check_partition(partition, self._partitions)
         rows = talk.run_query("tail", **self._whose(partition))
         return Tail(*rows[0]) if rows else EMPTY
+
+
+class PostgresJournal(PostgresLog):
+    """Keeps events in a database of PostgreSQL, each append on stable storage when it returns.
+
+    Any number of threads, processes and machines may append at the same time; within a partition
+    they take turns, and positions are in the order of commits. Stamps are those of the server's
+    clock. Positions have no gaps, so a record that is missing is noticed, and so is one that was
+    changed. An event that is appended again keeps its first place: the same bytes are kept once.
+
+    The tables must be there: see :meth:`create_tables`. The server must be a primary of version 14
+    or later that syncs what it commits; one that does not is refused. Needs the extra ``postgres``.
+    The how-to on PostgreSQL shows it in use.
+
+    Args:
+        dsn: where the database is: ``postgresql://user@host/name``, or any other way libpq knows.
+        bandit: the name of the bandit within the database.
+        partitions: a power of two, fixed when the bandit is first opened; None for as many as there
+            are, and 1 in a new one.
+        wait: how many seconds to wait for the server and for others before
+            :class:`JournalUnavailable`.
+    """
+
+    def __init__(
+        self,
+        dsn: str | PostgresSession,
+        *,
+        bandit: str,
+        partitions: int | None = None,
+        wait: float = 10.0,
+    ) -> None:
+        self._bandit = check_id(bandit, "the bandit's name")
+        wanted = None if partitions is None else check_partitions(partitions)
+        #: Stands for the server's clock; for tests.
+        self._clock: Clock | None = None
+        session = open_session(dsn, wait)
+        try:
+            self._open_registered(session, wanted)
+        except BaseException:
+            session.close()
+            raise
+
+    @staticmethod
+    def create_tables(dsn: str, *, wait: float = 10.0) -> None:
+        """Make the tables in a database, or bring those of an older release up to date.
+
+        Call it once for each database; again does nothing. Where programs may not make tables,
+        ``belated schema`` prints the same for psql.
+
+        Args:
+            dsn: where the database is.
+            wait: how many seconds to wait for the server.
+        """
+
+        def create(talk: Talk) -> None:
+            talk.run_query("lock_tables")
+            version = 0
+            if talk.run_query("has_tables") == [(True,)]:
+                version = talk.run_query("version")[0][0] or 0
+            for step in migrations(version):
+                talk.script(step)
+
+        session = open_session(dsn, wait, check=False)
+        try:
+            session.transact(create)
+        finally:
+            session.close()
+
+    def close(self) -> None:
+        """Close the connection; any later call raises :class:`JournalClosed`."""
+        self.cells.close()
+        self._session.close()

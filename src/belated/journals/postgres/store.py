@@ -1,18 +1,122 @@
-"""A database of PostgreSQL as a store."""
+"""A database of PostgreSQL as a store: its journals and cells, over one connection or several."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from belated.core.events import Event
+from belated.journals.acts import has_acts
+from belated.journals.arrivals import append_first, gather, of_kept, route
+from belated.journals.bandits import Registration
+from belated.journals.log import Appended
+from belated.journals.postgres import open_session
+from belated.journals.postgres.arrays import unpack_bigints
 from belated.journals.postgres.cells import PostgresCells
-from belated.journals.postgres.journal import PostgresJournal
-from belated.journals.postgres.store_session import PostgresStoreSession
-from belated.journals.store import Store
+from belated.journals.postgres.log import Arrivals, PostgresJournal
+from belated.journals.store import Batch, Store, StoreSession
 
 if TYPE_CHECKING:
     from belated.journals.postgres.look import PostgresLook
+
+
+class PostgresStoreSession(StoreSession):
+    """Opens bandits over one connection; see :class:`~belated.journals.store.StoreSession`.
+
+    Args:
+        store: the database.
+        dsn: where it is, as libpq takes it.
+        wait: how many seconds to wait for the server.
+    """
+
+    def __init__(self, store: Store, dsn: str, wait: float) -> None:
+        self._session = open_session(dsn, wait)
+        super().__init__(store, self.share_cells(), wait)
+
+    def journal(self, bandit: str, *, partitions: int | None = None) -> PostgresJournal:
+        """Open the journal of a bandit; make it if it is new."""
+        return PostgresJournal(self._session, bandit=bandit, partitions=partitions)
+
+    def share_cells(self) -> PostgresCells:
+        """Return cells over the same connection."""
+        return PostgresCells(self._session)
+
+    def append_all(self, batches: Sequence[Batch]) -> list[Appended]:
+        """Append batches in one statement, which is one commit."""
+        if len(batches) == 1 or any(has_acts(batch.events) for batch in batches):
+            return [batch.append() for batch in batches]
+        parts = [_Part(batch) for batch in batches]
+        events, requests = gather((one.events, one.requests) for one in parts)
+        arrivals = Arrivals(
+            [one.journal.registration for one in parts for _ in one.events],
+            [route(event, one.journal.partitions) for one in parts for event in one.events],
+            events,
+        )
+        arrivals.keep(events, requests)
+        if ids := [named for one in parts for named in one.named]:
+            arrivals.refuse_second(ids)
+        found = self._session.call("append", list(arrivals.values.values()))
+        if found is None:  # an id has a decision, or shares half its key with one that has
+            return [batch.append() for batch in batches]
+        answer = unpack_bigints(found)
+        positions, appended, start = arrivals.of_all(answer), [], 0
+        known = arrivals.known(answer) if arrivals.duplicates else []
+        for one in parts:
+            end = start + len(one.events)
+            appended.append(one.appended(positions[start:end]))
+            one.journal.duplicates += sum(known[start:end])
+            start = end
+        return appended
+
+    def ends(self, bandits: Iterable[str]) -> dict[str, tuple[int, ...]]:
+        """Return where the partitions of each bandit end, where its journal exists."""
+        names = self._numbers(bandits)
+        rows = self._session.run_query("ends", numbers=list(names))
+        return {names[number]: tuple(ends) for number, ends in rows}
+
+    def _numbers(self, bandits: Iterable[str]) -> dict[int, str]:
+        """Return the names of those bandits that have a journal, by number."""
+        found = {}
+        for name, journal in self._existing(bandits).items():
+            assert isinstance(journal, PostgresJournal)
+            found[journal.number] = name
+        return found
+
+    def close(self) -> None:
+        """Close the connection; any later call of what was opened raises :class:`JournalClosed`."""
+        super().close()
+        self._session.close()
+
+
+class _Part:
+    """What one batch adds to a commit: of two decisions under one id the first."""
+
+    def __init__(self, batch: Batch) -> None:
+        assert isinstance(batch.journal, PostgresJournal)
+        self.journal = batch.journal
+        self._batch = batch
+        self.events: Sequence[Event] = batch.events
+        self.requests = batch.requests
+        self.named: list[tuple[Registration, str]] = []
+        if batch.ids:
+            kept: list[int] = []
+
+            def note(some: list[int]) -> list[int]:
+                kept.extend(some)
+                return some
+
+            append_first(batch.events, batch.ids, [], note)
+            self.events = [batch.events[n] for n in kept]
+            self.requests = of_kept(batch.requests, kept) or {}
+            self.named = [(self.journal.registration, id) for id in batch.ids]
+
+    def appended(self, positions: list[int]) -> Appended:
+        """What became of all its events, given the positions of those that were written."""
+        if not self._batch.ids:
+            return Appended(positions, {})
+        return append_first(self._batch.events, self._batch.ids, [], lambda _: positions)
 
 
 class PostgresStore(Store):

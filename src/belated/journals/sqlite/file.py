@@ -7,10 +7,12 @@ import sqlite3
 import threading
 import time
 import weakref
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from struct import Struct, error
+from typing import BinaryIO, NamedTuple, TypeVar
 
 from belated.exceptions import (
     BelatedError,
@@ -22,10 +24,152 @@ from belated.exceptions import (
     NotAJournal,
     UnsupportedFormat,
 )
-from belated.journals.sqlite.end import EndFile, LastRecord
-from belated.journals.sqlite.errors import translated
-from belated.journals.sqlite.inode import Inode, inode_of
-from belated.journals.sqlite.rows import split_place
+
+# A place is one number: 11 bits of bandit, 12 of partition, 40 of position.
+POSITIONS = 1 << 40
+_PARTITIONS = 1 << 12
+BANDITS = 1 << 11
+
+
+def place_of(bandit: int, partition: int, position: int) -> int:
+    """Where a record is.
+
+    >>> place_of(1, 2, 3) == 1 << 52 | 2 << 40 | 3
+    True
+    """
+    return (bandit * _PARTITIONS + partition) * POSITIONS + position
+
+
+def split_place(place: int) -> tuple[int, int]:
+    """The partition and the position of a place.
+
+    >>> split_place(place_of(1, 2, 3))
+    (2, 3)
+    """
+    return place // POSITIONS % _PARTITIONS, place % POSITIONS
+
+
+_PASSING = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PROTOCOL,
+}
+_NOT_ALLOWED = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
+
+
+def translated(
+    error: sqlite3.DatabaseError | UnicodeDecodeError, verb: str, path: Path
+) -> Exception:
+    """The error to raise in its place; itself, if there is none."""
+    if isinstance(error, UnicodeDecodeError):  # raised for SQLite's message about the schema
+        message = f"{str(path)!r} is damaged (its schema is not text): restore a backup"
+        return CorruptJournal(message)
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_NOTADB:
+        return NotAJournal(f"{str(path)!r} is no database of SQLite: choose another file")
+    if code == sqlite3.SQLITE_CORRUPT:
+        message = (
+            f"{str(path)!r} is damaged ({error}): restore a backup, or save what can be read "
+            "with the `.recover` command of sqlite3"
+        )
+        return CorruptJournal(message)
+    if code in _NOT_ALLOWED:
+        message = (
+            f"could not {verb} {str(path)!r}: {error}; see that its folder is there, and that "
+            "folder and file may be written to"
+        )
+        return JournalUnavailable(message)
+    if code in _PASSING:
+        message = (
+            f"could not {verb} {str(path)!r}: {error}; nothing was acknowledged, and trying "
+            "again is safe"
+        )
+        return JournalUnavailable(message)
+    return error
+
+
+#: Device and number.
+Inode = tuple[int, int]
+
+
+def inode_of(path: Path) -> Inode | None:
+    """Return what identifies the file at a path; None if there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+_LAYOUT = Struct("<8sq32sI")
+_MAGIC = b"blat en2"
+
+
+class LastRecord(NamedTuple):
+    """The last record that was committed: its place, and the digest of its event.
+
+    The digest stays when the event of an erased decision is overwritten; the checksum does not.
+    """
+
+    place: int
+    digest: bytes
+
+
+class EndFile:
+    """A small file that is written after every commit, and synced now and then.
+
+    A commit waits for no second sync: a process that dies loses nothing that it has written, and
+    what was last synced is there after a power cut too.
+
+    Args:
+        journal: The journal file.
+    """
+
+    def __init__(self, journal: Path) -> None:
+        self.path = journal.with_name(journal.name + ".end")
+        self._file: BinaryIO | None = None
+
+    def read(self) -> LastRecord | None:
+        """Return the last record; None if it is not known, or the file was torn."""
+        with suppress(OSError, error):
+            magic, place, digest, checksum = _LAYOUT.unpack(self.path.read_bytes())
+            if magic == _MAGIC and checksum == _checksum(place, digest):
+                return LastRecord(place, digest)
+        return None
+
+    def write(self, last: LastRecord) -> None:
+        """Note the last record; a file that cannot be written is done without."""
+        with suppress(OSError):
+            if self._file is None:
+                opened = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+                self._file = open(opened, "r+b", buffering=0)  # noqa: SIM115 - kept open
+            self._file.seek(0)
+            self._file.write(_LAYOUT.pack(_MAGIC, *last, _checksum(*last)))
+
+    def sync(self) -> None:
+        """Have what was written on stable storage."""
+        if self._file is not None:
+            with suppress(OSError):
+                os.fsync(self._file.fileno())
+
+    def remove(self) -> None:
+        """Forget the record: its file is gone, or its log is."""
+        with suppress(OSError):
+            self.path.unlink()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _checksum(place: int, digest: bytes) -> int:
+    return zlib.crc32(b"%d " % place + digest)
+
 
 #: Says in the file's header that it is a journal: "blat" in ASCII.
 APPLICATION_ID = 0x626C6174

@@ -1,46 +1,101 @@
-"""The log of a bandit in a file of SQLite."""
+"""A journal in a file of SQLite: durable, and shared by the processes of one machine."""
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import zlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from belated.core.events import Event, Overwritten, Record, digest_of, encode
-from belated.core.ids import partition_of
-from belated.exceptions import CorruptJournal
+from belated.core.events import (
+    Decision,
+    Event,
+    Opaque,
+    Overwritten,
+    Record,
+    Settled,
+    digest_of,
+    encode,
+)
+from belated.core.ids import check_id, partition_of
+from belated.exceptions import CorruptJournal, JournalError
 from belated.journals.acts import ACTS, act_cell, packed
 from belated.journals.arrivals import (
+    LAST_SETTLEMENTS,
     Clock,
     check_partition,
     check_range,
-)
-from belated.journals.columns import ColumnPage
-from belated.journals.local import LocalJournal, T
-from belated.journals.log import EMPTY, Requests, Tail
-from belated.journals.lookups import (
-    LAST_SETTLEMENTS,
     erased_key_in,
+    index_key,
     subject_of,
 )
-from belated.journals.sqlite.cells import put_cells
-from belated.journals.sqlite.end import LastRecord
-from belated.journals.sqlite.file import SQLiteFile
-from belated.journals.sqlite.rows import (
+from belated.journals.bandits import open_bandit
+from belated.journals.columns import ColumnPage
+from belated.journals.local import LocalJournal, StoredJournal, T
+from belated.journals.log import EMPTY, Requests, Tail
+from belated.journals.sqlite.cells import SQLiteCells, put_cells
+from belated.journals.sqlite.file import (
+    BANDITS,
     POSITIONS,
-    SETTLED,
-    check_of,
-    is_intact,
-    is_sound,
-    mark_of,
-    mark_of_key,
+    LastRecord,
+    SQLiteFile,
+    open_file,
     place_of,
     split_place,
 )
-from belated.journals.stored import StoredJournal
+from belated.journals.steady_clock import system_clock
+
+#: The marks of events without an id. Those of ids are not negative, so that none can be mistaken.
+SETTLED, _OTHER = -1, -2
+
+
+def mark_of(event: Event | Opaque, secret: bytes) -> int:
+    """The number by which the records of an id are found; other ids may share it.
+
+    >>> from belated.core.events import Settled
+    >>> mark_of(Settled(0, 5), b"secret")
+    -1
+    """
+    key = erased_key_in(event)
+    if key is not None:
+        return mark_of_key(key, secret) | isinstance(event, Decision)
+    return SETTLED if isinstance(event, Settled) else _OTHER
+
+
+def mark_of_key(key: bytes, secret: bytes) -> int:
+    """The same for an erased key: 4 bytes of the key, 30 bits of a keyed hash, and 0.
+
+    The last bit is 1 for decisions, so that they are found whatever else there is.
+    """
+    whole = index_key(key, secret)
+    return int.from_bytes(whole[:4]) << 31 | int.from_bytes(whole[-4:]) >> 2 << 1
+
+
+def check_of(place: int, recorded: int, mark: int, data: bytes) -> int:
+    """The checksum of a row: a changed bit in any of the four shows."""
+    whole = place ^ recorded ^ mark
+    return zlib.crc32(data, (whole ^ whole >> 32) & 0xFFFFFFFF)
+
+
+def is_intact(place: int, recorded: int, mark: int, check: int, data: bytes) -> bool:
+    """Whether a row is as it was written."""
+    try:
+        return check == check_of(place, recorded, mark, data)
+    except TypeError:  # a changed bit can change the type of a value too
+        return False
+
+
+def is_sound(page: ColumnPage, marks: NDArray[np.int64], checks: NDArray[np.int64]) -> bool:
+    """Whether all rows of a page are as they were written; its positions are places."""
+    whole = page.positions ^ page.recorded ^ marks
+    crcs = page.crcs((whole ^ whole >> 32) & 0xFFFFFFFF)
+    return bool(np.array_equal(crcs, checks))
+
 
 _COLUMNS = 'place, recorded, mark, "check", CAST(digest AS BLOB), CAST(event AS BLOB)'
 #: About how many bytes an event takes.
@@ -287,3 +342,65 @@ def _is_whole(row: _Row) -> bool:
     """Whether a row is as it was written."""
     place, recorded, mark, check, _, data = row
     return is_intact(place, recorded, mark, check, data)
+
+
+class SQLiteJournal(SQLiteLog):
+    """Keeps events in a file of SQLite, each append on stable storage when it returns.
+
+    Any number of threads and processes of one machine may have the file open and append at the same
+    time; they take turns. One file can hold several bandits, which then take turns too: a file for
+    each is faster. The file must lie on a local disk. Positions have no gaps, so a record that is
+    missing is noticed, and so is one that was changed.
+
+    Args:
+        path: the file; made if it is not there.
+        bandit: the name of the bandit within the file.
+        partitions: a power of two, fixed when the bandit is first opened; None for as many as there
+            are, and 1 in a new one.
+        clock: gives the time in microseconds since 1970; None for the system's.
+        wait: how many seconds to wait for other processes before :class:`JournalUnavailable`.
+
+    >>> import tempfile
+    >>> from belated.core.events import Reward
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = f"{folder.name}/offers.db"
+    >>> with SQLiteJournal(path, bandit="offers") as journal:
+    ...     journal.append([Reward("a", 5, 1.0), Reward("b", 6, 0.0)])
+    [1, 2]
+    >>> with SQLiteJournal(path, bandit="offers") as journal:
+    ...     [record.event.value for record in journal.read(partition=0, after=0, limit=10)]
+    [1.0, 0.0]
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | SQLiteFile,
+        *,
+        bandit: str,
+        partitions: int | None = None,
+        clock: Clock | None = None,
+        wait: float = 10.0,
+    ) -> None:
+        self._bandit = check_id(bandit, "the bandit's name")
+        self._clock = clock or system_clock
+        self._file = open_file(path, wait)
+        self._place = repr(str(self._file.path))
+        self._open_shelf(SQLiteCells(self._file, clock=clock))
+        try:
+            found = open_bandit(self.cells, bandit, partitions, self._place, self._check_room)
+        except BaseException:
+            self._file.close()
+            raise
+        self._number, self._partitions = found.number, found.partitions
+        self._secret = found.secret
+
+    def close(self) -> None:
+        """Close the file; any later call raises :class:`JournalClosed`."""
+        self.cells.close()
+        self._file.close()
+
+    def _check_room(self, number: int) -> None:
+        if number >= BANDITS:
+            message = f"{self._place} already holds {BANDITS - 1} bandits"
+            raise JournalError(f"{message}: put this one into another file")

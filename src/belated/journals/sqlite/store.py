@@ -1,22 +1,128 @@
-"""A file of SQLite as a store."""
+"""A file of SQLite as a store: its journals and cells, over one connection or several."""
 
 from __future__ import annotations
 
 import os
+import sqlite3
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from urllib.parse import quote
 
-from belated.exceptions import InvalidInput, JournalUnavailable
+from belated.core.events import encode
+from belated.exceptions import InvalidInput, JournalUnavailable, NotAJournal, UnsupportedFormat
 from belated.journals.arrivals import Clock
-from belated.journals.sqlite.cells import SQLiteCells
-from belated.journals.sqlite.end import EndFile
-from belated.journals.sqlite.journal import SQLiteJournal
-from belated.journals.sqlite.look import bandits_in
-from belated.journals.sqlite.session import SQLiteSession
-from belated.journals.store import Store, StoredBandit
+from belated.journals.log import Appended
+from belated.journals.sqlite.cells import SQLiteCells, scan
+from belated.journals.sqlite.file import (
+    APPLICATION_ID,
+    FORMAT,
+    POSITIONS,
+    EndFile,
+    SQLiteFile,
+    translated,
+)
+from belated.journals.sqlite.log import SQLiteJournal
+from belated.journals.store import Batch, Store, StoredBandit, StoreSession, stored_bandits
+
+
+@contextmanager
+def looking_into(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a journal file that is there, to read only.
+
+    Raises:
+        InvalidInput: there is no such file.
+        NotAJournal: it is no journal, or cannot be read as one.
+        CorruptJournal: its schema is damaged.
+        UnsupportedFormat: a newer release has made it.
+    """
+    if not path.is_file():
+        what = "this is no file" if path.exists() else "there is no such file"
+        raise InvalidInput(f"{path}: {what}", path)
+    try:
+        uri = f"{path.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            application, version = connection.execute(
+                "SELECT application_id, user_version "
+                "FROM pragma_application_id, pragma_user_version"
+            ).fetchone()
+            if application != APPLICATION_ID:
+                raise NotAJournal(f"{path}: this is no journal of belated")
+            if version > FORMAT:
+                message = f"it has format {version}, and this release knows {FORMAT} at most"
+                raise UnsupportedFormat(f"{path}: {message}: upgrade belated")
+            yield connection
+    except UnicodeDecodeError as error:
+        raise translated(error, "read", path) from None
+    except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+            raise NotAJournal(f"{path}: this is no journal of belated") from None
+        raise NotAJournal(f"{path}: this cannot be read as a journal ({error})") from None
+
+
+def bandits_in(path: Path) -> list[StoredBandit]:
+    """Return what a file holds of each bandit, by name."""
+    with looking_into(path) as connection:
+        return stored_bandits(scan(connection, "bandit/"), scan(connection, "snapshot/"))
+
+
+class SQLiteSession(StoreSession):
+    """Opens bandits over one connection; see :class:`~belated.journals.store.StoreSession`.
+
+    Args:
+        store: The file; made if it is not there.
+        clock: Gives the time in microseconds since 1970; None for the system's.
+        wait: Seconds to wait for other processes before :class:`JournalUnavailable`.
+    """
+
+    def __init__(self, store: SQLiteStore, clock: Clock | None, wait: float) -> None:
+        self._clock = clock
+        self._file = SQLiteFile(store.path, wait)
+        super().__init__(store, self.share_cells(), wait)
+
+    def journal(self, bandit: str, *, partitions: int | None = None) -> SQLiteJournal:
+        """Open the journal of a bandit; make it if it is new."""
+        return SQLiteJournal(self._file, bandit=bandit, partitions=partitions, clock=self._clock)
+
+    def share_cells(self) -> SQLiteCells:
+        """Return cells over the same connection."""
+        return SQLiteCells(self._file, clock=self._clock)
+
+    def append_all(self, batches: Sequence[Batch]) -> list[Appended]:
+        """Append batches in one transaction."""
+        journals = []
+        for batch in batches:
+            assert isinstance(batch.journal, SQLiteJournal)
+            journals.append(batch.journal)
+        encoded = [[encode(event) for event in batch.events] for batch in batches]
+        size = sum(map(len, chain.from_iterable(encoded)))
+        size += sum(len(data) for one in batches for data in one.requests.values())
+        with self._file.writing(size) as connection:
+            return [
+                journal.append_within(connection, one.events, data, one.ids, one.requests)
+                for journal, one, data in zip(journals, batches, encoded, strict=True)
+            ]
+
+    def ends(self, bandits: Iterable[str]) -> dict[str, tuple[int, ...]]:
+        """Return where the partitions of each bandit end, where its journal exists."""
+        select = "SELECT max(place) FROM record WHERE place > ? AND place < ?"
+        journals, ends = self._existing(bandits), {}
+        with self._file.reading() as connection:
+            for name, journal in journals.items():
+                assert isinstance(journal, SQLiteJournal)
+                places = (
+                    connection.execute(select, (base, base + POSITIONS)).fetchone()[0]
+                    for base in map(journal.place, range(journal.partitions))
+                )
+                ends[name] = tuple((place or 0) % POSITIONS for place in places)
+        return ends
+
+    def close(self) -> None:
+        """Close the file; any later call of what was opened raises :class:`JournalClosed`."""
+        super().close()
+        self._file.close()
 
 
 class SQLiteStore(Store):

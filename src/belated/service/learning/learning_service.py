@@ -27,7 +27,7 @@ from belated.fold.ledger import Ledger
 from belated.fold.published import PublishedModel
 from belated.fold.saving import Saving
 from belated.journals import CoordinationStore, Journal
-from belated.journals.configuration import configure, settings_of
+from belated.journals.identity import configure, settings_of
 from belated.model.estimators import Estimate
 from belated.service.histogram import DELAYS, SECONDS, Histogram
 from belated.service.learning.history_changes import HistoryChanges

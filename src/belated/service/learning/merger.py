@@ -11,7 +11,7 @@ from belated.features import Features
 from belated.fold.partitioned import Merging, PartitionFold, PartitionSums
 from belated.fold.published import PublishedModel
 from belated.journals import CoordinationStore, Journal
-from belated.journals.configuration import configure, settings_of
+from belated.journals.identity import configure, settings_of
 from belated.service.learning.lease import SECONDS as LEASE
 from belated.service.learning.lease import Lease, LeaseRenewal
 from belated.service.runtime import Runtime, ThreadRuntime

@@ -21,7 +21,7 @@ from belated.fold.published import PublishedModel
 from belated.journals import PostgresStore, SQLiteStore, Store, StoredBandit
 from belated.journals.postgres.queries import VERSION
 from belated.journals.postgres.rights import Role, rights_of
-from belated.journals.sqlite.look import looking_into
+from belated.journals.sqlite.store import looking_into
 from belated.service.operating.config import Config, read_config
 from belated.service.serving.definition import Definition
 from belated.service.serving.served_bandit import MAX_MODEL_AGE

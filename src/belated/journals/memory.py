@@ -1,35 +1,148 @@
-"""A journal that lives as long as its object: for simulation, tests and first steps."""
+"""Journals and cells that live as long as their process: for simulation, tests and first steps."""
 
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Self
 
 import msgspec
 
-from belated.core.events import Event, Opaque, Overwritten, Record
+from belated.core.events import Decision, Event, Opaque, Overwritten, Record
 from belated.core.ids import check_id, check_partitions, partition_of
 from belated.exceptions import HistoryTrimmed, JournalClosed
 from belated.journals.acts import ACTS
 from belated.journals.arrivals import (
+    LAST_SETTLEMENTS,
     Clock,
+    Subject,
     check_partition,
     check_range,
+    erased_key_in,
+    subject_of,
 )
-from belated.journals.bandits import Registration, register
+from belated.journals.bandits import Registration, open_bandit, register
+from belated.journals.cells import NO_VERSIONS, Cell, Outcome
 from belated.journals.columns import ColumnPage
 from belated.journals.local import LocalJournal, T
 from belated.journals.log import AppendedAfter, Requests, Tail
-from belated.journals.lookups import (
-    LAST_SETTLEMENTS,
-    subject_of,
-)
-from belated.journals.memory.cells import MemoryCells
-from belated.journals.memory.index import MemoryIndex
 from belated.journals.steady_clock import system_clock
+from belated.journals.store import Store
+
+
+class MemoryCells:
+    """Cells that live as long as the process; threads may share them.
+
+    Args:
+        clock: Gives the time in microseconds since 1970; None for the system's.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._cells: dict[str, Cell] | None = {}
+        self._lock = threading.Lock()
+        self._clock = clock or system_clock
+
+    def share(self) -> MemoryCells:
+        """Return another object with the same cells, to be closed by itself."""
+        other = MemoryCells(self._clock)
+        other._cells, other._lock = self._open(), self._lock
+        return other
+
+    def get(self, names: Iterable[str], known: Mapping[str, int] = NO_VERSIONS) -> dict[str, Cell]:
+        """Return cells by name; see :meth:`Cells.get`."""
+        with self._lock:
+            found = {name: cell for name in names if (cell := self._open().get(name))}
+        return {name: cell for name, cell in found.items() if known.get(name) != cell.version}
+
+    def scan(self, prefix: str) -> dict[str, Cell]:
+        """Return all cells whose names begin like this."""
+        with self._lock:
+            return {
+                name: one for name, one in sorted(self._open().items()) if name.startswith(prefix)
+            }
+
+    def transact(
+        self, expected: Mapping[str, int], puts: Mapping[str, bytes], deletes: Collection[str] = ()
+    ) -> Outcome:
+        """Change cells if others are as expected; see :meth:`Cells.transact`."""
+        with self._lock:
+            cells, now = self._open(), self._clock()
+            versions = {name: cells[name].version for name in (*expected, *puts) if name in cells}
+            if any(versions.get(name, 0) != version for name, version in expected.items()):
+                return Outcome(False, now)
+            for name, value in puts.items():
+                cells[name] = Cell(versions.get(name, 0) + 1, now, bytes(value))
+            for name in deletes:
+                cells.pop(name, None)
+            return Outcome(True, now)
+
+    def close(self) -> None:
+        """Let go of the cells; any later call raises :class:`JournalClosed`."""
+        self._cells = None
+
+    def _open(self) -> dict[str, Cell]:
+        if self._cells is None:
+            raise JournalClosed("this store was closed: open it again")
+        return self._cells
+
+
+#: A partition, an erased key or a subject in it, and whether decisions are meant.
+_Place = tuple[int, bytes | Subject | None, bool]
+
+
+class MemoryIndex:
+    """The decisions and other records of each id, and those without an id by their subject.
+
+    A look-up first takes in what is new since the last one. So appending costs nothing, and whoever
+    never looks anything up never pays.
+
+    Args:
+        streams: the records of each partition.
+    """
+
+    def __init__(self, streams: list[list[Record]]) -> None:
+        self._streams = streams
+        self._indexed = [0] * len(streams)
+        self._found: dict[_Place, list[Record]] = {}
+
+    def of(self, partition: int, whose: bytes | Subject, decisions: bool = False) -> list[Record]:
+        """The decisions or the other records of an erased key, or about a subject, in order."""
+        stream, start = self._streams[partition], self._indexed[partition]
+        for record in stream[start:]:
+            found = self._found.setdefault(_place(record), [])
+            if not found or found[-1] is not record:  # it is, if the last call was interrupted here
+                found.append(record)
+            self._indexed[partition] += 1
+        return self._found.get((partition, whose, decisions), [])
+
+    def drop(self, partition: int, count: int) -> None:
+        """Forget the first records of a partition."""
+        self.of(partition, "settled")  # all of them are indexed now
+        for record in self._streams[partition][:count]:
+            place = _place(record)
+            found = self._found[place]
+            del found[0]
+            if not found:
+                del self._found[place]
+        self._indexed[partition] -= count
+
+    def replace(self, record: Record, event: Overwritten) -> Record:
+        """Put another event in place of that of a record; returns the new record."""
+        found = self.of(record.partition, event.key, isinstance(record.event, Decision))
+        del found[[one.position for one in found].index(record.position)]
+        new = msgspec.structs.replace(record, event=event)
+        others = self._found.setdefault((record.partition, event.key, False), [])
+        insort(others, new, key=attrgetter("position"))
+        return new
+
+
+def _place(record: Record) -> _Place:
+    """What a record is found by."""
+    event = record.event
+    whose = erased_key_in(event) or subject_of(event)
+    return record.partition, whose, isinstance(event, Decision)
 
 
 class Facts:
@@ -235,3 +348,45 @@ class MemoryJournal(LocalJournal):
 
 def _closed() -> JournalClosed:
     return JournalClosed("this journal was closed: open it again, or make a new MemoryJournal")
+
+
+class MemoryStore(Store):
+    """Opens journals, leases and keys that live as long as the store; see :class:`Store`.
+
+    Threads may share the store, and what it opens.
+
+    Args:
+        clock: Gives the time in microseconds since 1970; None for the system's.
+
+    >>> from belated.core.events import Void
+    >>> store = MemoryStore()
+    >>> with store.journal("offers") as one, store.journal("offers") as other:
+    ...     one.append([Void("a", 5)])
+    ...     other.end(0)
+    [1]
+    1
+    >>> [one.name for one in store.describe()]
+    ['offers']
+    """
+
+    name = "memory"
+    place = "the memory of this process"
+
+    def __init__(self, *, clock: Clock | None = None) -> None:
+        self._clock = clock or system_clock
+        self._cells = MemoryCells(self._clock)
+        self._logs: dict[int, Facts] = {}
+        self._lock = threading.Lock()
+
+    def cells(self, *, wait: float = 10.0) -> MemoryCells:
+        """Open the cells."""
+        return self._cells.share()
+
+    def journal(
+        self, bandit: str = "default", *, partitions: int | None = None, wait: float = 10.0
+    ) -> MemoryJournal:
+        """Open the journal of a bandit; make it if it is new."""
+        found = open_bandit(self._cells, bandit, partitions, self.place)
+        with self._lock:
+            facts = self._logs.setdefault(found.number, Facts(found.partitions, self._cells))
+        return MemoryJournal.sharing(facts, bandit, self._clock)

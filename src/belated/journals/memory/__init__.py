@@ -1,1 +1,0 @@
-"""Journals in the memory of this process, and what goes with them."""
