@@ -316,8 +316,7 @@ CREATE TABLE belated.cell (
 -- the time, and minus the time if nothing was changed.
 --
 -- Cells that exist are locked first, in one order everywhere. What must not exist cannot be locked:
--- it is inserted, so that another who inserts it waits, and removed again. A role that may only
--- insert can make new cells: rows are locked and updated only if there are any.
+-- it is inserted, so that another who inserts it waits, and removed again.
 CREATE FUNCTION belated.transact(
     expected text[],
     versions bigint[],
@@ -333,33 +332,42 @@ DECLARE
         SELECT name FROM unnest(expected, versions) AS one (name, version)
         WHERE version = 0 AND name <> ALL (puts) ORDER BY name COLLATE "C"
     );
+    present text[];
+    held    bigint[];
     known   text[];
-    updated integer;
+    tries   integer := 0;
     clock   bigint;
 BEGIN
     LOOP
         BEGIN
-            PERFORM FROM belated.cell WHERE name = ANY (touched);
-            IF FOUND THEN
-                PERFORM FROM belated.cell WHERE name = ANY (touched) ORDER BY name FOR UPDATE;
-            END IF;
+            -- What is not among the rows that are locked here counts as absent. If it is inserted
+            -- meanwhile, the INSERT below fails, and all begins anew.
+            SELECT coalesce(array_agg(name), '{}'), coalesce(array_agg(version), '{}')
+            INTO present, held FROM (
+                SELECT name, version FROM belated.cell
+                WHERE name = ANY (touched) ORDER BY name FOR UPDATE
+            ) AS locked;
             clock := extract(epoch FROM clock_timestamp()) * 1000000;
+            PERFORM FROM belated.cell WHERE name = ANY (puts) AND name <> ALL (present);
+            IF FOUND THEN -- it was just inserted, or this role may not lock it
+                tries := tries + 1;
+                IF tries > 20 THEN
+                    RAISE insufficient_privilege USING MESSAGE = 'this role may not change a cell';
+                END IF;
+                CONTINUE;
+            END IF;
             PERFORM FROM unnest(expected, versions) AS one (name, version)
-            LEFT JOIN belated.cell USING (name)
-            WHERE coalesce(cell.version, 0) <> one.version;
+            LEFT JOIN unnest(present, held) AS locked (name, version) USING (name)
+            WHERE coalesce(locked.version, 0) <> one.version;
             IF FOUND THEN
                 RETURN -clock;
             END IF;
-            known := ARRAY(SELECT name FROM belated.cell WHERE name = ANY (puts));
+            known := ARRAY(SELECT unnest(present) INTERSECT SELECT unnest(puts));
             IF known <> '{}' THEN
                 UPDATE belated.cell
                 SET version = cell.version + 1, written = clock, value = one.content
                 FROM unnest(puts, contents) AS one (name, content)
                 WHERE cell.name = one.name;
-                GET DIAGNOSTICS updated = ROW_COUNT;
-                IF updated <> cardinality(known) THEN
-                    RAISE insufficient_privilege USING MESSAGE = 'this role may not change a cell';
-                END IF;
             END IF;
             INSERT INTO belated.cell (name, version, written, value)
             SELECT one.name, 1, clock, coalesce(one.content, '')
