@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import zlib
 from collections.abc import Iterator
+from struct import unpack
 
 import numpy as np
 import pytest
@@ -16,6 +20,8 @@ from belated.model.kernels.pages import (
     crc_tables,
     hash_of,
     place_of,
+    sip_hash,
+    sip_state,
     wrapped,
 )
 from belated.model.kernels.source import (
@@ -101,13 +107,39 @@ def test_whole_numbers_wrap() -> None:
     rng = np.random.default_rng(8)
     least, greatest = np.iinfo(np.int64).min, np.iinfo(np.int64).max
     for _ in range(200):
-        high, low, by, times = rng.integers(least, greatest, size=4, endpoint=True)
+        high, low, *rest = rng.integers(least, greatest, size=6, endpoint=True)
+        state = np.array(rest)
         with np.errstate(over="ignore"):
-            hashed = SWAPPED_PAGES[hash_of](high, low, by, times)
-        assert hashed == hash_of(high, low, by, times)
+            hashed = SWAPPED_PAGES[hash_of](high, low, state)
+        assert hashed == hash_of(high, low, state)
         assert SWAPPED_PAGES[wrapped](hashed) == wrapped(int(hashed)) == hashed
         shift = int(rng.integers(1, 64))
         assert SWAPPED_PAGES[place_of](hashed, shift) == place_of(hashed, shift)
+
+
+def test_keys_are_hashed_as_python_hashes_bytes() -> None:
+    """By SipHash-1-3, whose key is 0 there if hashes are to be the same in every process."""
+    if sys.hash_info.algorithm != "siphash13":
+        pytest.skip(f"Python hashes by {sys.hash_info.algorithm}")
+    rng = np.random.default_rng(10)
+    keys = [rng.bytes(16) for _ in range(50)]
+    program = f"print(*map(hash, {keys!r}))"
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONHASHSEED": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    state = sip_state(0, 0)
+    found = []
+    for key in keys:
+        high, low = unpack("<QQ", key)
+        found.append(wrapped(sip_hash(high, low, *state)))
+    assert found == list(map(int, run.stdout.split()))
+    halves = np.array([unpack("<QQ", key) for key in keys], dtype=np.uint64)
+    many = sip_hash(halves[:, 0], halves[:, 1], *state)
+    assert many.astype(np.int64).tolist() == found
 
 
 def test_checksums() -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 
 from belated.fold import table as module
 from belated.fold.packing import pack_lines
 from belated.fold.table import EntryTable, Index
+from belated.model.kernels import pages, plain
 from belated.model.kernels.pages import FORGOTTEN
 
 
@@ -53,7 +57,15 @@ def check(index: Keys, known: dict[bytes, int], unknown: list[bytes]) -> None:
 def colliding(request: pytest.FixtureRequest) -> Iterator[bool]:
     """With the hash of this process, and with one under which all keys are alike."""
     if request.param:
-        with mock.patch.multiple(module, _HIGH=0, _LOW=0):
+
+        def alike(high: Any, low: Any, *state: int) -> Any:
+            return high & 0
+
+        kernels = replace(plain(), sip_hash=alike)
+        with (
+            mock.patch.object(pages, "sip_hash", alike),
+            mock.patch.object(module, "best", return_value=kernels),
+        ):
             yield True
     else:
         yield False
@@ -207,3 +219,21 @@ def test_keys_that_share_bytes_are_told_apart(same: slice) -> None:
         run = run + 1 if other == one + 1 else 0
         longest = max(longest, run)
     assert longest < 2000  # of 20,000: no place that all of them want
+
+
+def test_chosen_keys_meet_no_more_than_random_ones() -> None:
+    """Keys that differ only in the first bits of their halves: a linear hash puts them together."""
+    chosen = [
+        (first << 56 | 0x7000).to_bytes(8) + (1 << 63 | second << 54).to_bytes(8)
+        for first in range(1 << 8)
+        for second in range(1 << 8)
+    ]
+    steps = []
+    for keys in (chosen, keys_of(len(chosen))):
+        index = Keys()
+        for key in keys:
+            index.add(key)
+        places = index.places
+        filled = np.flatnonzero(np.append(places, -1) == -1)
+        steps.append(np.diff(filled).max())  # the longest run of places without a free one
+    assert steps[0] < 3 * steps[1]

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.fold.copies import Copies
-from belated.model.kernels import pages
+from belated.model.kernels import best, pages
 from belated.model.kernels.memory import column, zeros
 from belated.model.kernels.pages import BLOCK
 
@@ -233,9 +233,8 @@ def handle_at(where: Where) -> Where:
 
 _FREE = -1
 _GONE = -2
-# A random hash function of this process: whoever chooses ids cannot make them meet on purpose.
-_HIGH, _LOW = secrets.randbits(64) | 1, secrets.randbits(64) | 1
-_ALL = (1 << 64) - 1
+# The hash function of this process: whoever chooses ids cannot make them meet on purpose.
+_SIP = pages.sip_state(secrets.randbits(64), secrets.randbits(64))
 # An entry of the array is a number's last bits behind some of the hash: 31 bits in all, or 63 where
 # a number needs as many as this.
 _MANY = 30
@@ -258,14 +257,14 @@ class Index:
     """
 
     def __init__(self, table: EntryTable) -> None:
-        self._keys = table
+        self._keys, self._kernels = table, best()
         self._fill(np.arange(0))
 
     def find(self, key: bytes) -> int:
         """The number of a key, -1 if it has none."""
         places, bits, keys = self._places, self._bits, self._keys
         high, low = halves_of(key)
-        hashed: int = (high * _HIGH + low * _LOW) & _ALL
+        hashed = self._kernels.sip_hash(high, low, *_SIP)
         at, tag = hashed >> self._shift, hashed & self._tag
         while (entry := places[at]) != _FREE:
             if entry >> bits == tag:
@@ -282,7 +281,7 @@ class Index:
             self._rebuild(1)
         places, bits, mask = self._places, self._bits, self._mask
         high, low = halves_of(key)
-        hashed: int = (high * _HIGH + low * _LOW) & _ALL
+        hashed = self._kernels.sip_hash(high, low, *_SIP)
         at, tag, free = hashed >> self._shift, hashed & self._tag, -1
         while (entry := places[at]) != _FREE:
             if entry >> bits == tag:
@@ -320,8 +319,8 @@ class Index:
     @property
     def constants(self) -> tuple[int, ...]:
         """What finds a key's place: as :mod:`belated.model.kernels.pages` is told it."""
-        high, low = (one - (1 << 64) if one >> 63 else one for one in (_HIGH, _LOW))
-        return self._shift, self._mask, self._bits, self._number, self._tag, high, low
+        sip = map(pages.wrapped, _SIP)
+        return self._shift, self._mask, self._bits, self._number, self._tag, *sip
 
     def remove(self, number: int) -> None:
         """A number is found no longer; its key stays until its line is dropped."""
@@ -340,7 +339,7 @@ class Index:
     def _wanted(self, number: int) -> tuple[int, int]:
         """The first place where a number may be, and its entry."""
         i = number - self._keys.base
-        hashed = (self._keys.high[i] * _HIGH + self._keys.low[i] * _LOW) & _ALL
+        hashed = self._kernels.sip_hash(self._keys.high[i], self._keys.low[i], *_SIP)
         return hashed >> self._shift, (hashed & self._tag) << self._bits | number & self._number
 
     def _rebuild(self, more: int = 0) -> None:
@@ -368,8 +367,8 @@ class Index:
     def _put(self, numbers: NDArray[np.int64]) -> None:
         """Find places for numbers; their room was counted."""
         lines = numbers - self._keys.base
-        hashed = self._keys.column("high")[lines] * np.uint64(_HIGH)
-        hashed += self._keys.column("low")[lines] * np.uint64(_LOW)
+        table = self._keys
+        hashed = pages.sip_hash(table.column("high")[lines], table.column("low")[lines], *_SIP)
         at = (hashed >> np.uint64(self._shift)).astype(np.int64)
         tags = (hashed & np.uint64(self._tag)).astype(np.int64)
         places = np.asarray(self._places)

@@ -38,7 +38,8 @@ from belated.model.kernels.source import (
 #: The kernels, in the order in which they are made: those of a decision first.
 NAMES = (*asdict(plain()), "crc_all", "fold_page")
 
-#: The types of each kernel's arguments: f is a float, i an int and b a bool. M and V are a matrix
+#: The types of each kernel's arguments: f is a float, i an int, u one
+#: without a sign and b a bool. M and V are a matrix
 #: and a vector, T and N the same of whole numbers, m, v, t and e such as are only read. p is a pool
 #: of draws, R are rows, C their bytes, B and U bytes, U only to be read, and P places of
 #: an index.
@@ -52,6 +53,7 @@ _ARGUMENTS = {
     "count_all": "M m v",
     "unlearn": "M V v f f i f f",
     "amend": "M V v f f",
+    "sip_hash": "u u u u u u",
     "crc_all": "U e e t N",
     "fold_page": "U e e e e i T M P R C N N v U R M T B",
 }
@@ -173,7 +175,7 @@ def _dispatchers() -> dict[str, tuple[Any, Any]]:
         add_product, deflated, upper, count,
     ):  # fmt: skip
         register_jitable(helper)
-    numbers = {"f": types.float64, "i": types.int64, "b": types.boolean}
+    numbers = {"f": types.float64, "i": types.int64, "u": types.uint64, "b": types.boolean}
     arrays = {
         letter: types.Array(number, dimensions, "C", readonly=readonly)
         for letter, number, dimensions, readonly in (
@@ -205,6 +207,8 @@ def _dispatchers() -> dict[str, tuple[Any, Any]]:
         pages.after_source,
         pages.half_of,
         pages.float_at,
+        pages.sip_round,
+        pages.sip_hash,
     )
     for one in reading:
         register_jitable(one)

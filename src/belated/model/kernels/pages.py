@@ -23,9 +23,9 @@ PADDING = 64
 HIGH, LOW, RECORDED, POSITION, AT, MARK, VALUE, TOLD_RECORDED, TOLD_AT, WEIGHT, WHERE = range(11)
 #: What the kernel is told and tells: of the table and its index, of the rows, of the rules.
 (
-    USED, BASE, SHIFT, MASK, BITS, NUMBER, TAG, HASH_HIGH, HASH_LOW, PLACES_TAKEN,
+    USED, BASE, SHIFT, MASK, BITS, NUMBER, TAG, SIP_0, SIP_1, SIP_2, SIP_3, PLACES_TAKEN,
     STORED, FREE, HANDLE, FAMILY, WINDOW, WATERMARK, PATIENCE, DECIDED, REWARDED,
-) = range(19)  # fmt: skip
+) = range(21)  # fmt: skip
 
 #: Lines of a block, as a power of two: what a snapshot writes again if one of them has changed.
 BLOCK = 13
@@ -59,13 +59,22 @@ def wrapped_compiled(number):  # type: ignore[no-untyped-def]  # noqa: D103
     return number
 
 
-def hash_of(high: int, low: int, by: int, times: int) -> int:
-    """The hash of a key, as :mod:`belated.fold.table` makes it, with a sign."""
-    return wrapped(int(high) * int(by) + int(low) * int(times))
+def hash_of(high: int, low: int, state: NDArray[np.int64]) -> int:
+    """:func:`sip_hash` of numbers with a sign."""
+    return wrapped(sip_hash(*(int(number) & ALL for number in (high, low, *state))))
 
 
-def hash_of_compiled(high, low, by, times):  # type: ignore[no-untyped-def]  # noqa: D103
-    return high * by + low * times
+def hash_of_compiled(high, low, state):  # type: ignore[no-untyped-def]  # noqa: D103
+    return np.int64(
+        sip_hash(
+            np.uint64(high),
+            np.uint64(low),
+            np.uint64(state[0]),
+            np.uint64(state[1]),
+            np.uint64(state[2]),
+            np.uint64(state[3]),
+        )
+    )
 
 
 def place_of(hashed: int, shift: int) -> int:
@@ -83,6 +92,55 @@ SWAPPED_PAGES: dict[Any, Any] = {
     hash_of: hash_of_compiled,
     place_of: place_of_compiled,
 }
+
+
+# --- the hash of a key ---------------------------------------------------------------------------
+
+ALL = (1 << 64) - 1
+
+
+def sip_state(first: int, second: int) -> tuple[int, int, int, int]:
+    """What SipHash starts from, by the two halves of its key."""
+    return (
+        first ^ 0x736F6D6570736575,
+        second ^ 0x646F72616E646F6D,
+        first ^ 0x6C7967656E657261,
+        second ^ 0x7465646279746573,
+    )
+
+
+def sip_hash(high: Any, low: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    """SipHash-1-3 of 16 bytes, as Python hashes its own: nobody can choose keys that meet.
+
+    Args:
+        high: The first 8 bytes as a number without a sign, or an array of those of many.
+        low: The same of the other 8.
+        a: With b, c and d what :func:`sip_state` gives.
+        b: See a.
+        c: See a.
+        d: See a.
+    """
+    # Constants are shifted from ALL: a smaller number would have a sign for the compiler.
+    length, end = ALL >> 63 << 60, ALL >> 56
+    a, b, c, d = sip_round(a, b, c, d ^ high)
+    a, b, c, d = sip_round(a ^ high, b, c, d ^ low)
+    a, b, c, d = sip_round(a ^ low, b, c, d ^ length)
+    a, b, c, d = sip_round(a ^ length, b, c ^ end, d)
+    a, b, c, d = sip_round(a, b, c, d)
+    a, b, c, d = sip_round(a, b, c, d)
+    return a ^ b ^ c ^ d
+
+
+def sip_round(a: Any, b: Any, c: Any, d: Any) -> Any:
+    """Mix the four numbers once."""
+    a, c = (a + b) & ALL, (c + d) & ALL
+    b = ((b << 13 | b >> 51) & ALL) ^ a
+    d = ((d << 16 | d >> 48) & ALL) ^ c
+    a = (a << 32 | a >> 32) & ALL
+    c, a = (c + b) & ALL, (a + d) & ALL
+    b = ((b << 17 | b >> 47) & ALL) ^ c
+    d = ((d << 21 | d >> 43) & ALL) ^ a
+    return a, b, (c << 32 | c >> 32) & ALL, d
 
 
 # --- MessagePack ----------------------------------------------------------------------------------
@@ -282,7 +340,7 @@ def fold_page(
         if when < 0:
             return k
         # Where the key is in the index, or may be put.
-        hashed = hash_of(high, low, told[HASH_HIGH], told[HASH_LOW])
+        hashed = hash_of(high, low, told[SIP_0 : SIP_3 + 1])
         slot, tag = place_of(hashed, shift), hashed & tag_bits
         line = -1
         while places[slot] != _FREE_PLACE:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from belated.core.inputs import Matrix, Row, Vector
+from belated.model.kernels.pages import sip_hash
 from belated.model.kernels.source import (
     amend,
     argmax_ucb_all,
@@ -33,6 +34,7 @@ class Kernels:
     count_all: Callable[[Matrix, Matrix, Vector], int]
     unlearn: Callable[[Matrix, Vector, Vector, float, float, Any, float, float], float]
     amend: Callable[[Matrix, Vector, Vector, float, float], bool]
+    sip_hash: Callable[[int, int, int, int, int, int], int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +45,9 @@ class PageKernels:
     fold_page: Callable[..., int]
 
 
-_PLAIN = Kernels(argmax_ucb_all, count, learn, upper, sampled, score, count_all, unlearn, amend)
+_PLAIN = Kernels(
+    argmax_ucb_all, count, learn, upper, sampled, score, count_all, unlearn, amend, sip_hash
+)
 
 
 def plain() -> Kernels:
