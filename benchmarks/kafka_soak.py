@@ -97,7 +97,8 @@ class Learned:
 
     def __init__(self, store: Store) -> None:
         with closing(store.coordination("offers")) as coordination:
-            sums = [PartitionSums.read(one.data) for one in coordination.sent({})]
+            sent = coordination.sent(PARTITIONS, {}).values()
+        sums = [PartitionSums.read(data) for _, data in sent]
         self.decisions = sum(one.decisions for one in sums)
         self.moments = [one.arrived().moments for one in sums]
         self.events = self.decisions + sum(one.n for one in self.moments)

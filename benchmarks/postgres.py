@@ -29,6 +29,7 @@ import psycopg
 from belated.core.events import Decision
 from belated.core.ids import new_id
 from belated.journals import PostgresJournal
+from belated.journals.bandits import Registration
 from belated.journals.postgres.log import Arrivals
 from belated.journals.postgres.queries import query
 
@@ -60,9 +61,9 @@ ROW = np.linspace(0, 1, 20, dtype=np.float32)
 class Writer:
     """Appends batches to one partition over a connection of its own, in either way."""
 
-    def __init__(self, dsn: str, number: int, partition: int) -> None:
+    def __init__(self, dsn: str, bandit: Registration, partition: int) -> None:
         self._connection = psycopg.connect(dsn, autocommit=True)
-        self._number, self._partition = number, partition
+        self._bandit, self._partition = bandit, partition
 
     def write(self, statement: bytes, batch: int, until: float, counts: list[int]) -> None:
         count = 0
@@ -71,7 +72,7 @@ class Writer:
             events = [
                 Decision(new_id(now), now, "blue", 0, ROW, 0.25, 1.0, 7) for _ in range(batch)
             ]
-            arrivals = Arrivals([self._number] * batch, [self._partition] * batch, events, None)
+            arrivals = Arrivals([self._bandit] * batch, [self._partition] * batch, events, None)
             self._connection.execute(statement, arrivals.values, binary=True).fetchall()
             count += batch
         counts.append(count)
@@ -135,7 +136,7 @@ def run(dsn: str, slices: int, seconds: float) -> None:
     ]:  # fmt: skip
         name = f"{writers} writers, {partitions} partitions, {batch} {time.time_ns()}"
         with PostgresJournal(dsn, bandit=name, partitions=partitions) as journal:
-            crowd = [Writer(dsn, journal.number, n % partitions) for n in range(writers)]
+            crowd = [Writer(dsn, journal.registration, n % partitions) for n in range(writers)]
         rates: dict[str, list[float]] = {way: [] for way in ways}
         # The first slice of each makes plans and warms up; the order turns round.
         for n, order in zip(range(slices + 1), itertools.cycle([[*ways], [*ways][::-1]])):
