@@ -17,7 +17,7 @@ from belated.exceptions import (
     SnapshotConflict,
     SnapshotWarning,
 )
-from belated.journals import Journal, Snapshot
+from belated.journals import Journal, Snapshot, snapshots
 from belated.journals.cells import Cells, cell_name
 from belated.journals.snapshots import Pieces
 from belated.testing.clocks import ManualClock
@@ -118,6 +118,32 @@ class ShelfContract:
             journal.save(Snapshot(0, three, "v2", {}, kept))
             expected = {"block 0": b"00", "block 1": b"11"}
             assert journal.load(0) == Snapshot(0, three, "v2", expected)
+
+    def test_pieces_of_a_save_that_was_cut_off_do_not_stay(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Large snapshots are written in several transactions; the next save removes the rest."""
+        monkeypatch.setattr(snapshots, "BATCH", 10)
+        with self.open_journal(1, ManualClock()) as journal:
+            (at,) = journal.append([Void("a", 1)])
+            cells = cells_of(journal)
+            pieces = cell_name("snapshot-piece", journal.bandit, "")
+            large = {f"block {n}": bytes([n]) * 8 for n in range(4)}
+            journal.save(Snapshot(0, at, "v1", large))
+            stored = {*cells.scan(pieces)}
+            if not stored:
+                pytest.skip("its pieces are files")
+            assert len(stored) == 4
+            other = {name: data + b"!" for name, data in large.items()}
+            with monkeypatch.context() as cut:
+                cut.setattr(Pieces, "write", write_some)
+                with pytest.raises(KeyboardInterrupt):
+                    journal.save(Snapshot(0, at, "v1", other))
+            assert {*cells.scan(pieces)} > stored
+            assert journal.load(0) == Snapshot(0, at, "v1", large)
+            journal.save(Snapshot(0, at, "v1", {}, frozenset({"block 0"})))
+            assert len(cells.scan(pieces)) == 1
+            assert journal.load(0) == Snapshot(0, at, "v1", {"block 0": large["block 0"]})
 
     def test_a_piece_that_is_not_there_cannot_be_kept(self) -> None:
         """The error names it, and the stored snapshot is as before."""
@@ -235,6 +261,13 @@ class ShelfContract:
         for call in calls:
             with pytest.raises(JournalClosed):
                 call()
+
+
+def write_some(pieces: Pieces, partition: int, given: dict[bytes, bytes]) -> None:
+    """Write a piece, then the process ends."""
+    named, data = next(iter(given.items()))
+    assert pieces._cells.transact({}, {pieces._piece(partition, named): data}).ok
+    raise KeyboardInterrupt
 
 
 def spoil_piece(

@@ -250,6 +250,19 @@ class Pieces:
         partition = snapshot.partition
         known = set() if stored is None else {*stored.checksums.values()}
         fresh = {checksums[name]: data for name, data in snapshot.pieces.items()}
+        name = self.cell(partition)
+        note = cell_name(f"{self._kind}-unlisted", self._bandit, partition)
+        unlisted = self._cells.get([note]).get(note, Cell(0, 0, b""))
+        expected = {**expected, name: version, note: unlisted.version}
+        known.update(unlisted.value[at : at + 16] for at in range(0, len(unlisted.value), 16))
+        if not self.in_files and sum(map(len, fresh.values())) > BATCH:
+            # Pieces that no list has yet: if this process ends before it has one, the next save
+            # finds them here, and deletes them.
+            if not self._cells.transact(expected, {note: unlisted.value + b"".join(fresh)}).ok:
+                return False
+            expected[note] += 1
+        if expected[note]:
+            puts = {**puts, note: b""}
         rest = self.write(partition, fresh)
         kept = {} if stored is None else {name: stored.sizes[name] for name in snapshot.kept}
         sizes = kept | {name: len(data) for name, data in snapshot.pieces.items()}
@@ -257,14 +270,9 @@ class Pieces:
             snapshot.position, snapshot.fingerprint, dict(checksums), sizes,
             seal(snapshot, checksums), self.in_files,
         )  # fmt: skip
-        name = self.cell(partition)
         stale = [self._piece(partition, one) for one in known - {*checksums.values()}]
-        outcome = self._cells.transact(
-            {**expected, name: version},
-            {**puts, **rest, name: msgspec.msgpack.encode(new)},
-            stale,
-        )
-        return outcome.ok
+        listed = {**puts, **rest, name: msgspec.msgpack.encode(new)}
+        return self._cells.transact(expected, listed, stale).ok
 
     def discard(self, partition: int, version: int) -> None:
         """Remove a damaged snapshot, unless another has been saved since."""
