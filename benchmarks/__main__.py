@@ -26,6 +26,7 @@ QUICK: dict[str, str | None] = {
     "cold_start": None,
     "console": "--decisions 500 --seconds 1 --pairs 1",
     "contested": "--events 2000 --repeats 1 --bound 100",
+    "crowded_ids": "--ids 1000 --slices 1 --seconds 0.5 --bound 100",
     "export": "--decisions 500",
     "first_hour": None,
     "fits": "--rounds 50 --repeats 1",

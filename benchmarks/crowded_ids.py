@@ -1,0 +1,173 @@
+"""Latency of other callers while one caller looks up ids that were made to crowd the index.
+
+Two services run the configuration that README recommends (benchmarks/recommended.py). One is
+crowded: it has decisions under chosen ids that all begin alike, and rewards under one id. The other
+has as many decisions under ids like any others, with a reward each. A caller asks each for the decisions that it has most
+of: a new chosen id, the id with the rewards, and the history of that id. Meanwhile other callers
+decide, in an open loop. Slices of both services follow each other, so that a busy machine is busy
+for both.
+
+Prints p50 and p99 of the other callers, and the ratio of the two p99. Ends with 1 if it is beyond
+``--bound``.
+
+Run: python benchmarks/crowded_ids.py [--ids 100000] [--slices 5] [--seconds 10] [--bound 2]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import secrets
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+from open_loop import Caller, at_rate
+from recommended import ACTIONS, contexts, service
+
+sys.path.append(str(Path(__file__).parents[1]))
+from tests.integration.postgres_server import PostgresServer
+
+#: Of every chosen id: the time and the slot of an id that is made here.
+PREFIX = "019bcfe568007005"
+ONE = "order-1"
+PATH = "/v1/offers"
+#: Events of one request while a service is filled.
+BATCH = 1_000
+VISITORS = contexts()
+
+
+def chosen_id() -> str:
+    """Return an id that begins like all chosen ones."""
+    return f"{PREFIX}{1 << 63 | secrets.randbits(62):016x}"
+
+
+def other_id() -> str:
+    """Return an id that is like no other."""
+    return f"order-{secrets.token_hex(12)}"
+
+
+class Side:
+    """A service, with a caller that looks up what it has most of.
+
+    Args:
+        port: Where it listens.
+        is_crowded: Whether ids are chosen to crowd the index.
+    """
+
+    def __init__(self, port: int, is_crowded: bool) -> None:
+        self._caller, self._is_crowded = Caller(port), is_crowded
+        self._visitors = itertools.cycle(VISITORS)
+        self.seconds: list[float] = []
+
+    async def fill(self, count: int) -> None:
+        """Make so many decisions, and report as many rewards."""
+        for done in range(0, count, BATCH):
+            numbers = range(done, min(done + BATCH, count))
+            ids = [self._new_id() for _ in numbers]
+            rewards = [
+                {"id": ONE if self._is_crowded else id, "value": 1.0, "revision": number}
+                for id, number in zip(ids, numbers, strict=True)
+            ]
+            await self._post("/decisions/batch", {"requests": [*map(self._request, ids)]})
+            await self._post("/rewards/batch", {"rewards": rewards})
+            print(f"\r{done + len(numbers):,} of {count:,}", end="", file=sys.stderr, flush=True)
+        print(file=sys.stderr)
+
+    async def slice(self, seconds: float, rate: float, *, counts: bool) -> None:
+        """Have both kinds of callers ask for a while."""
+
+        async def decide(number: int, due: float) -> None:
+            body = json.dumps(self._request()).encode()
+            answer = await self._caller.ask("POST", f"{PATH}/decisions", body, due)
+            assert answer.status == 201, answer.body
+            if counts:
+                self.seconds.append(answer.seconds)
+
+        looking = asyncio.create_task(self._look_up())
+        await at_rate(rate, seconds, decide)
+        looking.cancel()
+
+    async def _look_up(self) -> None:
+        """Look ids up, one after the other."""
+        while True:
+            one = ONE if self._is_crowded else other_id()
+            await self._post("/decisions", self._request(self._new_id()))
+            await self._post("/decisions", self._request(one))
+            await self._caller.ask("GET", f"{PATH}/decisions/{one}", b"", 0.0)
+            await asyncio.sleep(0.02)
+
+    def _new_id(self) -> str:
+        return chosen_id() if self._is_crowded else other_id()
+
+    def _request(self, id: str | None = None) -> dict[str, object]:
+        request: dict[str, object] = {"context": next(self._visitors), "actions": ACTIONS}
+        return request if id is None else request | {"id": id}
+
+    async def _post(self, path: str, body: object) -> None:
+        answer = await self._caller.ask("POST", PATH + path, json.dumps(body).encode(), 0.0)
+        assert answer.status in (200, 201, 202), answer.body[:500]
+
+
+async def measure(sides: dict[str, Side], arguments: argparse.Namespace) -> None:
+    """Fill both services, then let their slices follow each other; the first warms up."""
+    for side in sides.values():
+        await side.fill(arguments.ids)
+    for number in range(arguments.slices + 1):
+        left = (arguments.slices + 1 - number) * 2 * arguments.seconds
+        print(f"\r{number} slices, {left:.0f} s left ", end="", file=sys.stderr, flush=True)
+        for side in sides.values():
+            await side.slice(arguments.seconds, arguments.rate, counts=number > 0)
+    print(file=sys.stderr)
+
+
+def compare(engine: str, addresses: list[str], arguments: argparse.Namespace) -> float:
+    """Print a line for each service of an engine; returns the ratio of their p99."""
+    with ExitStack() as stack:
+        servers = [stack.enter_context(service(address)) for address in addresses]
+        for server in servers:
+            server.settle()  # the kernels are loaded
+        names = {"like any others": False, "crowded": True}
+        sides = {
+            name: Side(server.port, is_crowded)
+            for (name, is_crowded), server in zip(names.items(), servers, strict=True)
+        }
+        asyncio.run(measure(sides, arguments))
+    worst = []
+    for name, side in sides.items():
+        p50, p99 = 1e3 * np.quantile(side.seconds, [0.5, 0.99])
+        print(f"{engine}, ids {name}: p50 {p50:.2f} ms, p99 {p99:.2f} ms ({len(side.seconds):,})")
+        worst.append(p99)
+    ratio: float = worst[1] / worst[0]
+    print(f"{engine}: p99 {ratio:.2f} times that without a crowd", flush=True)
+    return ratio
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ids", type=int, default=100_000)
+    parser.add_argument("--slices", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--rate", type=float, default=50.0)
+    parser.add_argument("--bound", type=float, default=2.0)
+    arguments = parser.parse_args()
+    postgres = [PostgresServer(), PostgresServer()]
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            files = [f"sqlite:///{Path(folder, name)}" for name in ("calm.db", "crowded.db")]
+            ratios = [
+                compare("SQLite", files, arguments),
+                compare("PostgreSQL", [server.dsn for server in postgres], arguments),
+            ]
+    finally:
+        for server in postgres:
+            server.stop()
+    return int(max(ratios) > arguments.bound)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
