@@ -2,10 +2,10 @@
 
 Two services run the configuration that README recommends (benchmarks/recommended.py). One is
 crowded: it has decisions under chosen ids that all begin alike, and rewards under one id. The other
-has as many decisions under ids like any others, with a reward each. A caller asks each for the decisions that it has most
-of: a new chosen id, the id with the rewards, and the history of that id. Meanwhile other callers
-decide, in an open loop. Slices of both services follow each other, so that a busy machine is busy
-for both.
+has as many decisions under ids like any others, with a reward each. A caller asks each for the
+decisions that it has most of: a new chosen id, the id with the rewards, and the history of that id.
+Meanwhile other callers decide, in an open loop. Slices of both services follow each other, so that
+a busy machine is busy for both.
 
 Prints p50 and p99 of the other callers, and the ratio of the two p99. Ends with 1 if it is beyond
 ``--bound``.

@@ -19,7 +19,7 @@ def test_bits_that_flip(town: Cluster) -> None:
         town.stop_learner()
         known = len(town.records()[0])
         later(lambda: len(town.records()[0]) > known + 50)  # that no learner has seen
-        flip(town.server.dsn, "data", "length(data) > 0")
+        flip(town.server.dsn, "value", "starts_with(name, 'snapshot-piece/') AND length(value) > 0")
         damaged = town.server.dsn, "event", "partition = 0 AND position = %s", known + 20
         flip(*damaged)
         town.learner = town.start("learn")
