@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import msgspec
 import numpy as np
 
-from belated.core.events import Activation, Decision, ModeChanged, Reward, Void
+from belated.core.events import Activation, Decision, Mark, ModeChanged, Reward, Void
 from belated.core.ids import check_id, key_of, partition_of
 from belated.core.inputs import Row, check_made
 from belated.core.results import html_table
@@ -532,9 +532,7 @@ class Bandit:
         """Report that a decision was never carried out: nothing is learned from it."""
         return self._mark(Void, id, at)
 
-    def _mark(
-        self, kind: type[Activation | Void], id: str | Decision, at: Moment | None
-    ) -> Receipt:
+    def _mark(self, kind: type[Mark], id: str | Decision, at: Moment | None) -> Receipt:
         with self._lock, self._follower:
             self._check_open()
             now = self._clock()

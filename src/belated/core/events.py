@@ -309,11 +309,12 @@ class Overwritten(EventBase, tag=12, frozen=True):
 #: The first byte of every event. A new field means a new number; a new kind has one of its own.
 VERSION = 2
 
+#: Events that say of a decision, which they name by its id, that something happened.
+Mark = Activation | Void
+#: Events that name a decision by its id.
+DecisionEvent = Decision | Reward | Mark
 Event = (
-    Decision
-    | Activation
-    | Reward
-    | Void
+    DecisionEvent
     | Settled
     | ModeChanged
     | Configured

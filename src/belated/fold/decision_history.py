@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from belated.core.events import Activation, Decision, Record, Reward, Settled, Void
+from belated.core.events import Decision, DecisionEvent, Record, Settled
 from belated.core.ids import key_of, partition_of, time_of
 from belated.core.rewards import Rewards
 from belated.fold.ledger import Ledger, NullListener
@@ -71,7 +71,7 @@ class DecisionHistory:
         event = record.event
         if isinstance(event, Settled):
             self._ledger.fold(record)
-        elif not isinstance(event, Decision | Activation | Reward | Void):
+        elif not isinstance(event, DecisionEvent):
             return
         elif key_of(event.id) == self._key:
             status = self._ledger.fold(record)

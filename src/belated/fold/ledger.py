@@ -24,6 +24,7 @@ from belated.core.events import (
     Decision,
     Erased,
     KeyChanged,
+    Mark,
     ModeChanged,
     Opaque,
     Overwritten,
@@ -321,7 +322,7 @@ class Ledger:
             self._review(number, facts)
         return "late" if status == "rewarded" and table.flags[i] & LATE else status
 
-    def _marked(self, event: Activation | Void) -> str:
+    def _marked(self, event: Mark) -> str:
         number = self.find(event.id)
         if number < 0:
             return self._unmatched_event(event)
@@ -335,7 +336,7 @@ class Ledger:
         self._review(number, facts)
         return status
 
-    def _unmatched_event(self, event: Activation | Reward | Void) -> str:
+    def _unmatched_event(self, event: Reward | Mark) -> str:
         self.soonest = min(self.soonest, self._recorded)
         return self._unmatched.add(key_of(event.id), event, self._recorded)
 

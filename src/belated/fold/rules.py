@@ -16,8 +16,8 @@ import msgspec
 
 from belated.core.events import (
     VERSION,
-    Activation,
     Decision,
+    Mark,
     Record,
     Reward,
     Void,
@@ -239,7 +239,7 @@ def take_reward(facts: Facts, reward: Reward, recorded: int) -> str:
     return meaning
 
 
-def take_mark(facts: Facts, event: Activation | Void, recorded: int) -> str:
+def take_mark(facts: Facts, event: Mark, recorded: int) -> str:
     """Know of an activation or a void; returns what it meant."""
     if type(event) is Void:
         again, facts.void = facts.void, True

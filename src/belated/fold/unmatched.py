@@ -9,11 +9,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.core.events import Activation, Reward, Void
+from belated.core.events import Mark, Reward
 from belated.fold.rules import Facts, take_mark, take_reward
 from belated.model.kernels.memory import zeros
-
-DecisionEvent = Activation | Reward | Void
 
 #: Of ``seen``.
 PLACES = 1 << 20
@@ -67,7 +65,7 @@ class UnmatchedEvents:
             self.seen = zeros((PLACES,), np.uint8)
         self.seen[int.from_bytes(key[-4:]) % PLACES] = 1
 
-    def add(self, key: bytes, event: DecisionEvent, recorded: int) -> str:
+    def add(self, key: bytes, event: Reward | Mark, recorded: int) -> str:
         """Keep an event until its decision comes; returns what it is to those already there."""
         one = self.ids.get(key)
         if one is None:

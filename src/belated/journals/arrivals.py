@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from belated.core.events import (
-    Activation,
     Configured,
     Decision,
+    DecisionEvent,
     Erased,
     Event,
     KeyChanged,
@@ -19,10 +19,8 @@ from belated.core.events import (
     Overwritten,
     Record,
     Retracted,
-    Reward,
     Settled,
     Trimmed,
-    Void,
 )
 from belated.core.ids import ERASED_KEY_BYTES, erased_key_of, key_of, partition_of
 from belated.exceptions import InvalidInput
@@ -180,7 +178,7 @@ def check_partition(partition: int, partitions: int) -> None:
         raise InvalidInput(message, partition)
 
 
-_OF_A_DECISION = frozenset({Decision, Activation, Reward, Void})
+_OF_A_DECISION = frozenset(get_args(DecisionEvent))
 
 
 #: How many of the last settlements of a partition are returned.
@@ -216,7 +214,7 @@ def index_key(key: bytes, secret: bytes) -> bytes:
 
 def erased_key_in(event: Event | Opaque) -> bytes | None:
     """Return the erased key of an event's id, None if it has no id."""
-    if isinstance(event, Decision | Activation | Reward | Void):
+    if isinstance(event, DecisionEvent):
         return erased_key_of(event.id)
     return event.key if isinstance(event, Overwritten) else None
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from belated.core.events import Activation, Decision, Record, Reward, Void, kind_of
+from belated.core.events import Decision, DecisionEvent, Record, Reward, kind_of
 from belated.core.inputs import MAX_ENTRY, MAX_REWARD
 from belated.core.results import Result
 from belated.core.times import MAX_MICROSECONDS, MIN_MICROSECONDS, as_datetime
@@ -265,7 +265,7 @@ class Happened(msgspec.Struct, frozen=True, omit_defaults=True):
     def of(cls, record: Record, status: str) -> Happened:
         """What is told of a record."""
         event = record.event
-        assert isinstance(event, Decision | Activation | Reward | Void)
+        assert isinstance(event, DecisionEvent)
         kind, recorded = kind_of(event), as_datetime(record.recorded)
         if isinstance(event, Reward):
             value = event.value if math.isfinite(event.value) else None

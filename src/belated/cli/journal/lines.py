@@ -21,13 +21,12 @@ import msgspec
 import numpy as np
 
 from belated.core.events import (
-    Activation,
     Decision,
+    DecisionEvent,
     Event,
     Opaque,
     Record,
     Reward,
-    Void,
     encode,
     kind_of,
     read_event,
@@ -170,7 +169,7 @@ def check_values(event: Event | Opaque, dim: int | None) -> None:
     Raises:
         InvalidInput: names the field.
     """
-    if isinstance(event, Decision | Activation | Reward | Void):
+    if isinstance(event, DecisionEvent):
         check_id(event.id, "id")
     if not isinstance(event, Decision):
         return

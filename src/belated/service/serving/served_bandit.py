@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from belated.core.events import Activation, Decision, Event, ModeChanged, Reward, Void
+from belated.core.events import Decision, Event, Mark, ModeChanged, Reward
 from belated.core.ids import check_id
 from belated.core.tuning import USUAL, Tuning
 from belated.decider import (
@@ -318,7 +318,7 @@ class ServedBandit:
         append = partial(self.reward_commits.append, self._reward_log, rewards, self._rewarded)
         self._admit(rewards[0].reporter, [one.id for one in rewards], append, done)
 
-    def append_event(self, event: Activation | Void, done: Done[Sequence[int]]) -> None:
+    def append_event(self, event: Mark, done: Done[Sequence[int]]) -> None:
         """Append an activation or a void, which are accepted as rewards are."""
         append = partial(self.commits.append, self._log, [event], self._noted)
         self._admit("", [event.id], append, done)
