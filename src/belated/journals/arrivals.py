@@ -33,6 +33,7 @@ Clock = Callable[[], int]
 def route(event: Event, partitions: int) -> int:
     """The partition an event belongs to.
 
+    >>> from belated.core.events import Void
     >>> route(Void("018bcfe568007005ab1c2d3e4f506172", 0), 4)
     1
     >>> route(Settled(partition=3, until=0), 4)
@@ -93,6 +94,7 @@ def gather(
 ) -> tuple[list[Event], dict[int, bytes]]:
     """The events of several calls as those of one, and the requests by their places there.
 
+    >>> from belated.core.events import Void
     >>> gather([([Void("a", 0), Void("b", 0)], {}), ([Void("c", 0)], {0: b"of c"})])[1]
     {2: b'of c'}
     """
@@ -115,6 +117,7 @@ def arrange(
             is held at that stamp, so that stamps never decrease.
         tail_of: the tail of a partition.
 
+    >>> from belated.core.events import Void
     >>> from belated.journals.log import EMPTY
     >>> [r.recorded for r in arrange([(0, 9, Void("a", 0)), (0, 7, Void("b", 0))], lambda _: EMPTY)]
     [9, 9]
