@@ -16,7 +16,7 @@ from belated import Bernoulli, DelayedUCB, Explicit
 from belated.core.events import Void
 from belated.exceptions import JournalUnavailable, SpoolNotPermitted
 from belated.journals import MemoryStore, SpoolJournal, Store
-from belated.journals.spool.disk import DiskStore
+from belated.journals.spool.file import DiskStore
 from belated.service import Definition, Service
 from belated.service.serving.spools import LeftSpools, SpoolFolder, SpoolRecovery
 from tests.integration.serving import served

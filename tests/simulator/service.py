@@ -27,7 +27,7 @@ from belated.journals import Cell, CoordinationStore, Journal, SpoolJournal
 from belated.journals import Store as BaseStore
 from belated.journals.cells import Outcome, cell_name
 from belated.journals.memory import MemoryCells
-from belated.journals.spool.line import Line
+from belated.journals.spool.journal import Forwarder
 from belated.service.learning.learning_service import LearningService
 from belated.service.runtime import Runtime
 from belated.service.serving.definition import Definition
@@ -289,19 +289,19 @@ class Spools:
         self._host = host
         self._watching = False
 
-    def line(self) -> Line:
-        """Return a line without a thread."""
-        return Line(None)
+    def forwarder(self) -> Forwarder:
+        """Return a forwarder without a thread."""
+        return Forwarder(None)
 
     def open(
         self,
         journal: Journal,
         delivered: Callable[[Sequence[Event], Sequence[int]], None],
-        line: Line,
+        forwarder: Forwarder,
     ) -> SpoolJournal:
         """Put a spool before a journal."""
         self.spool = WatchedSpool(
-            journal, self._disk, clock=self._host.clock, delivered=delivered, line=line
+            journal, self._disk, clock=self._host.clock, delivered=delivered, forwarder=forwarder
         )
         self.spool.watch = self._watch
         self._watch()

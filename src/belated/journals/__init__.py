@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from belated.journals.kafka.store import KafkaStore
     from belated.journals.postgres.log import PostgresJournal
     from belated.journals.postgres.store import PostgresStore
-    from belated.journals.spool.journal import SpoolJournal
-    from belated.journals.spool.status import SpoolStatus
+    from belated.journals.spool.journal import SpoolJournal, SpoolStatus
 else:
     #: What most programs do not use is imported when it is asked for.
     _LATER = {
@@ -44,7 +43,7 @@ else:
         "PostgresJournal": "postgres.log",
         "PostgresStore": "postgres.store",
         "SpoolJournal": "spool.journal",
-        "SpoolStatus": "spool.status",
+        "SpoolStatus": "spool.journal",
     }
 
     def __getattr__(name):

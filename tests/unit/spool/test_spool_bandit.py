@@ -172,7 +172,7 @@ def test_a_bandit_can_be_closed_while_its_journal_is_away(moody: Moody, disk: Di
     bandit = bandit_on(moody, disk)
     moody.away = True
     bandit.decide(OFFER)
-    with pytest.warns(SnapshotWarning, match="away"):
+    with pytest.warns(SnapshotWarning, match="down"):
         bandit.close()
     assert disk.closed
     assert spool(Moody(clock=ManualClock(1000)), Disk(bytes(disk.data))).status.forwarded == 1

@@ -19,7 +19,7 @@ from belated.exceptions import (
 )
 from belated.journals import Journal, MemoryJournal, MemoryStore, SpoolJournal
 from belated.journals.log import Requests
-from belated.journals.spool.file import Batch, SpoolFile
+from belated.journals.spool.file import SpooledBatch, SpoolFile
 from belated.testing import JournalContract, ManualClock
 from tests.shelf_contract import ShelfContract
 from tests.unit.spool.moody import FIRST, Disk, Moody, events_of, spool
@@ -90,7 +90,7 @@ def test_all_else_is_unavailable_at_once_while_it_is_away(moody: Moody, disk: Di
         journal.mode,
         journal.now,
     ):
-        with pytest.raises(JournalReadUnavailable, match=r"away \(the journal is not there\)"):
+        with pytest.raises(JournalReadUnavailable, match=r"down \(the journal is not there\)"):
             call()
     assert moody.calls == calls
     moody.away = False
@@ -140,7 +140,7 @@ def test_a_spooled_decision_keeps_its_request(moody: Moody, disk: Disk) -> None:
     assert found == {"v": None, "0": b"of 0", "1": None, "2": b"of 2", "3": b"of 3", "4": None}
 
 
-def test_a_hand_over_that_fails_half_way_goes_on_from_there(moody: Moody, disk: Disk) -> None:
+def test_a_forward_page_that_fails_half_way_goes_on_from_there(moody: Moody, disk: Disk) -> None:
     """Pages that arrived are not sent again while the process lives."""
     journal = spool(moody, disk)
     moody.away = True
@@ -160,7 +160,7 @@ def test_a_hand_over_that_fails_half_way_goes_on_from_there(moody: Moody, disk: 
         return MemoryJournal.append(moody, events, recorded=recorded)
 
     moody.append = once  # type: ignore[method-assign]
-    assert journal.hand_over() == 500
+    assert journal.forward_page() == 500
     moody.append = append  # type: ignore[method-assign]
     assert journal.forward() == 0
     assert (journal.status.journal_down, journal.status.queued) == (True, 700)
@@ -196,10 +196,10 @@ def test_what_is_no_event_is_refused_while_the_journal_is_away(moody: Moody, dis
 def test_what_a_later_release_left_is_carried_on(moody: Moody, disk: Disk) -> None:
     """It was rolled back while the journal was away: its events arrive unread, in their order."""
     unknown = b"\xc8written by a release to come"
-    known = SpoolFile(disk, "disk", bandit="bandit", limit=10**6)
+    known = SpoolFile(disk, bandit="bandit", limit=10**6)
     moody.append([Settled(0, 1)], recorded=[5000])
-    known.put(Batch(7, [0], [b"\x02\x93\x04\xa1a\x05"], None))
-    known.put(Batch(8, [0, 0], [unknown, b"\x02\x93\x04\xa1b\x05"], None))
+    known.put(SpooledBatch(7, [0], [b"\x02\x93\x04\xa1a\x05"], None))
+    known.put(SpooledBatch(8, [0, 0], [unknown, b"\x02\x93\x04\xa1b\x05"], None))
     journal = spool(moody, disk)
     assert journal.status.queued == 0
     found = journal.read(0, 1, 10)

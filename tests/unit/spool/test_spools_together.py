@@ -11,8 +11,7 @@ from belated.core.events import Void
 from belated.exceptions import JournalClosed, JournalError, JournalUnavailable
 from belated.journals import SpoolJournal
 from belated.journals.log import Appended
-from belated.journals.spool.line import Line
-from belated.journals.spool.together import SpooledLog
+from belated.journals.spool.journal import Forwarder, SpooledLog
 from belated.journals.store import Batch
 from tests.unit.spool.moody import Moody
 
@@ -38,16 +37,16 @@ class Store:
 
 
 class Two:
-    """Two journals, their spools on one line, and the store behind."""
+    """Two journals, their spools with one thread, and the store behind."""
 
     def __init__(self, folder: Path) -> None:
-        self.store, self.line = Store(), Line(None)
+        self.store, self.forwarder = Store(), Forwarder(None)
         self.behind = [Moody(), Moody()]
         self.spools = [
-            SpoolJournal(journal, folder / f"{n}.spool", line=self.line)
+            SpoolJournal(journal, folder / f"{n}.spool", forwarder=self.forwarder)
             for n, journal in enumerate(self.behind)
         ]
-        self.log = SpooledLog(self.store, self.line)
+        self.log = SpooledLog(self.store, self.forwarder)
 
     def append(self, id: str) -> list[list[int]]:
         """An event for each; returns the positions."""
@@ -101,7 +100,7 @@ def test_what_waits_comes_first(two: Two) -> None:
     two.store.fails = JournalError("of one of them")
     two.behind[1].away = True
     two.append("a")
-    two.store.fails, two.line.away = None, False
+    two.store.fails, two.forwarder.down = None, False
     assert two.append("b") == [[2], [0]]
     assert two.store.commits == [2, 1]
 
@@ -115,6 +114,6 @@ def test_a_closed_store_is_told(two: Two) -> None:
 
 
 def test_closing_closes_the_store(two: Two) -> None:
-    """By the line's thread, if it has one."""
+    """By the forwarder's thread, if it has one."""
     two.log.close()
     assert two.store.closed

@@ -9,21 +9,32 @@ and a torn one is too short: whatever is wrong in another way was changed after 
 
 from __future__ import annotations
 
+import os
 import struct
+import weakref
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
 from belated.exceptions import (
     CorruptJournal,
+    JournalError,
     JournalMismatch,
     JournalUnavailable,
     NotAJournal,
+    SpoolInUse,
+    SpoolNotPermitted,
     UnsupportedFormat,
 )
+
+try:
+    import fcntl
+except ImportError:  # not a system of the POSIX kind
+    fcntl = None  # type: ignore[assignment]
 
 _MAGIC = b"belated spool 1\n"
 _ANY_VERSION = b"belated spool "
@@ -50,7 +61,7 @@ class SpoolStorage(Protocol):
         """Let go of it."""
 
 
-class Batch(msgspec.Struct, frozen=True, array_like=True):
+class SpooledBatch(msgspec.Struct, frozen=True, array_like=True):
     """The events of one call.
 
     Attributes:
@@ -68,13 +79,13 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
     requests: dict[int, bytes] = {}
 
 
-_read_batch = msgspec.msgpack.Decoder(Batch).decode
+_read_batch = msgspec.msgpack.Decoder(SpooledBatch).decode
 
 
 class Page(msgspec.Struct, frozen=True):
     """The first batches that wait, and the offset behind them."""
 
-    batches: list[Batch]
+    batches: list[SpooledBatch]
     end: int
 
     @property
@@ -87,8 +98,7 @@ class SpoolFile:
     """Batches in the order in which they came. Not for several threads at once.
 
     Args:
-        store: where the bytes are.
-        place: what to call it in messages.
+        store: where the bytes are; its ``repr`` names it in messages.
         bandit: whose events they are.
         limit: how many bytes there may be.
 
@@ -104,9 +114,9 @@ class SpoolFile:
         JournalUnavailable: its disk refuses.
     """
 
-    def __init__(self, store: SpoolStorage, place: str, *, bandit: str, limit: int) -> None:
+    def __init__(self, store: SpoolStorage, *, bandit: str, limit: int) -> None:
         self._store = store
-        self._place = place
+        self._place = repr(store)
         self._limit = limit
         self._start = self._open(bandit)
         self._head = self._start  # what lies before it was handed over
@@ -130,7 +140,7 @@ class SpoolFile:
         """How many bytes what waits takes."""
         return self._end - self._head
 
-    def put(self, batch: Batch) -> None:
+    def put(self, batch: SpooledBatch) -> None:
         """Keep a batch; it is safe when this returns.
 
         Raises:
@@ -161,7 +171,7 @@ class SpoolFile:
 
     def page(self, limit: int) -> Page:
         """The first batches that wait: the first one, and more as long as they are few events."""
-        batches: list[Batch] = []
+        batches: list[SpooledBatch] = []
         end, count = self._head, 0
         for offset, body in self._frames(self._head, self._end):
             batch = self._batch(offset, body)
@@ -190,7 +200,7 @@ class SpoolFile:
         """Let go of the store."""
         self._store.close()
 
-    def _count(self, batch: Batch) -> None:
+    def _count(self, batch: SpooledBatch) -> None:
         if self.oldest is None:
             self.oldest = batch.since
         self.waiting += len(batch.events)
@@ -249,7 +259,7 @@ class SpoolFile:
             raise self._damaged(base + at)
         return body
 
-    def _batch(self, offset: int, body: bytes) -> Batch:
+    def _batch(self, offset: int, body: bytes) -> SpooledBatch:
         try:
             return _read_batch(body)
         except msgspec.DecodeError:
@@ -288,3 +298,102 @@ def _framed(body: bytes, offset: int) -> bytes:
 
 def _own_check(length: int, check: int, offset: int) -> int:
     return zlib.crc32(struct.pack("<IIQ", length, check, offset))
+
+
+class DiskStore:
+    """A file that is locked as long as it is open; made if it is not there.
+
+    Args:
+        path: of the file, on a local disk.
+
+    Raises:
+        SpoolInUse: another process has it open.
+        SpoolNotPermitted: this user may not read and write it.
+        JournalUnavailable: it cannot be opened for another reason.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        self._file = -1
+        if fcntl is None:
+            raise JournalError("a spool needs file locks, which this system does not have")
+        try:
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._sync_folder()
+        except OSError as error:
+            self.close()
+            raise self._failure(error) from error
+        except BaseException:
+            self.close()
+            raise
+        _open_stores.add(self)
+
+    def __repr__(self) -> str:
+        return repr(str(self._path))
+
+    def append(self, data: bytes) -> None:
+        """Add bytes at the end."""
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
+
+    def sync(self) -> None:
+        """Wait until the disk has everything."""
+        if hasattr(fcntl, "F_FULLFSYNC"):  # where fsync stops at the cache of the disk
+            fcntl.fcntl(self._file, fcntl.F_FULLFSYNC)
+        else:
+            os.fsync(self._file)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """The bytes from an offset on."""
+        parts = []
+        while size and (part := os.pread(self._file, size, offset)):
+            parts.append(part)
+            offset, size = offset + len(part), size - len(part)
+        return b"".join(parts)
+
+    def truncate(self, size: int) -> None:
+        """Keep the first bytes only."""
+        os.ftruncate(self._file, size)
+
+    def close(self) -> None:
+        """Let go of the file and its lock."""
+        _open_stores.discard(self)
+        if self._file >= 0:
+            file, self._file = self._file, -1
+            os.close(file)
+
+    def _failure(self, error: OSError) -> JournalUnavailable:
+        """What a spool that cannot be opened means to whoever wants it."""
+        place = repr(str(self._path))
+        if isinstance(error, BlockingIOError):
+            message = "give each process, and each journal in it, a file of its own"
+            return SpoolInUse(f"the spool {place} is in use: {message}")
+        what = f"could not open the spool {place}: {error.strerror}"
+        if isinstance(error, PermissionError):
+            message = "let this user read and write it and its folder, or choose another"
+            return SpoolNotPermitted(f"{what}; {message}")
+        message = "see that its folder is there, and that folder and file may be written to"
+        return JournalUnavailable(f"{what}; {message}")
+
+    def _sync_folder(self) -> None:
+        """A file whose name was not synced is lost with the power, whatever it holds."""
+        folder = os.open(self._path.absolute().parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+# A fork would hold the lock too, even when the process that took it is long gone.
+_open_stores: weakref.WeakSet[DiskStore] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for store in list(_open_stores):
+        store.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

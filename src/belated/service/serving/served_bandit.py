@@ -40,7 +40,7 @@ from belated.fold.published import PublishedModel
 from belated.journals import Journal, SpoolJournal, SpoolStatus, UniqueLog
 from belated.journals.identity import identify
 from belated.journals.log import CountsDuplicates, finds_by_id
-from belated.journals.spool.line import Line
+from belated.journals.spool.journal import Forwarder
 from belated.journals.store import StoreSession
 from belated.model.kernels import Kernels
 from belated.service.console.reports import BanditReport
@@ -99,7 +99,7 @@ class Shared:
         reading: opens those that look-ups read, so that none waits for a commit.
         threads: in which look-ups read.
         spools: where events wait while the store is unavailable; None to refuse them then.
-        line: of the spools.
+        forwarder: of the spools.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -111,7 +111,7 @@ class Shared:
     reading: StoreSession
     threads: Executor
     spools: Spools | None
-    line: Line | None
+    forwarder: Forwarder | None
 
 
 class ServedBandit:
@@ -158,8 +158,8 @@ class ServedBandit:
         self._spool: SpoolJournal | None = None
         #: Delivers what other processes have left; None if there are no spools.
         self.recovery: Recovery | None = None
-        if shared.spools is not None and shared.line is not None:
-            self._spool = shared.spools.open(journal, self._delivered, shared.line)
+        if shared.spools is not None and shared.forwarder is not None:
+            self._spool = shared.spools.open(journal, self._delivered, shared.forwarder)
         self._journal = journal
         self._log: UniqueLog = self._spool or journal
         #: For rewards: where partitions are dear, they wait for each other on a way of their own.

@@ -12,7 +12,7 @@ from belated.exceptions import CorruptJournal, JournalError, JournalReplaced, Un
 from belated.fold.published import PublishedModel
 from belated.journals import Store
 from belated.journals.log import finds_by_id
-from belated.journals.spool.together import SpooledLog
+from belated.journals.spool.journal import SpooledLog
 from belated.journals.store import BatchLog, StoreSession
 from belated.model.kernels import Kernels
 from belated.service.runtime import Runtime, Worker
@@ -63,11 +63,11 @@ class ServedBandits(dict[str, ServedBandit]):
         writing = rewarding = store.session(wait=wait)
         #: The connection for what is looked at now and then.
         self.polling = store.session(wait=wait)
-        line = None if spools is None else spools.line()
-        self._log: BatchLog = writing if line is None else SpooledLog(writing, line)
+        forwarder = None if spools is None else spools.forwarder()
+        self._log: BatchLog = writing if forwarder is None else SpooledLog(writing, forwarder)
         #: Of all bandits.
         self.commits = reward_commits = GroupCommit(self._log, loop, runtime)
-        if line is None and not finds_by_id(store):
+        if forwarder is None and not finds_by_id(store):
             rewarding = store.session(wait=wait)
             reward_commits = GroupCommit(rewarding, loop, runtime, wait=REWARD_SECONDS)
         self._shared = Shared(
@@ -80,7 +80,7 @@ class ServedBandits(dict[str, ServedBandit]):
             reading=store.session(wait=wait),
             threads=ThreadPoolExecutor(1, thread_name_prefix="belated look-ups"),
             spools=spools,
-            line=line,
+            forwarder=forwarder,
         )
         self.poll = ModelPoll(self.polling, self, loop, runtime)
         self._recovery: Recovery | None = None

@@ -9,14 +9,13 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Literal, Protocol
 from urllib.parse import quote
 
-from belated.core.events import Event
 from belated.exceptions import (
     JournalError,
     JournalUnavailable,
@@ -24,9 +23,8 @@ from belated.exceptions import (
     SpoolNotPermitted,
 )
 from belated.journals import Journal, SpoolJournal
-from belated.journals.spool.disk import DiskStore
-from belated.journals.spool.file import SpoolFile, beginning_of
-from belated.journals.spool.line import Line
+from belated.journals.spool.file import DiskStore, SpoolFile, beginning_of
+from belated.journals.spool.journal import Delivered, Forwarder
 from belated.service.runtime import Runtime, Worker
 
 #: Seconds that the store has to answer before events go to the local disk.
@@ -44,8 +42,6 @@ log = logging.getLogger("belated.service")
 #: Why nobody can tell what a file holds: it is another user's, its disk fails, or it was changed.
 Unreadable = Literal["not_permitted", "unreadable", "damaged"]
 
-Delivered = Callable[[Sequence[Event], Sequence[int]], None]
-
 
 class Recovery(Protocol):
     """Delivers what other processes have left, again and again."""
@@ -60,10 +56,10 @@ class Recovery(Protocol):
 class Spools(Protocol):
     """Gives each served bandit a spool: see :class:`SpoolFolder`."""
 
-    def line(self) -> Line:
-        """Make what the spools of a process share."""
+    def forwarder(self) -> Forwarder:
+        """Make the thread that the spools of a process share."""
 
-    def open(self, journal: Journal, delivered: Delivered, line: Line) -> SpoolJournal:
+    def open(self, journal: Journal, delivered: Delivered, forwarder: Forwarder) -> SpoolJournal:
         """Put a spool before a journal."""
 
     def recover(self, store: OpensJournals, bandits: Sequence[str], runtime: Runtime) -> Recovery:
@@ -82,15 +78,15 @@ class SpoolFolder:
     path: Path
     limit: int = LIMIT
 
-    def line(self) -> Line:
-        """Make what the spools of a process share."""
-        return Line(PATIENCE)
+    def forwarder(self) -> Forwarder:
+        """Make the thread that the spools of a process share."""
+        return Forwarder(PATIENCE)
 
     def open(
         self,
         journal: Journal,
         delivered: Delivered | None = None,
-        line: Line | None = None,
+        forwarder: Forwarder | None = None,
     ) -> SpoolJournal:
         """A spool before a journal, in a file of its own.
 
@@ -109,9 +105,9 @@ class SpoolFolder:
                 if not path.exists():  # then it is the folder that may not be written to
                     raise
                 continue  # the file is another user's
-            if self._waiting(store, path, journal.bandit) == 0:
+            if self._waiting(store, journal.bandit) == 0:
                 return SpoolJournal(
-                    journal, store, limit=self.limit, delivered=delivered, line=line
+                    journal, store, limit=self.limit, delivered=delivered, forwarder=forwarder
                 )
             store.close()  # it is for those who deliver what others left
         raise AssertionError("there are as many numbers as processes")
@@ -147,13 +143,13 @@ class SpoolFolder:
         except OSError:  # whatever is wrong with this one, the others can be delivered
             return "unreadable"
         try:
-            return self._waiting(store, path, bandit)
+            return self._waiting(store, bandit)
         finally:
             store.close()
 
-    def _waiting(self, store: DiskStore, path: Path, bandit: str) -> int | Unreadable:
+    def _waiting(self, store: DiskStore, bandit: str) -> int | Unreadable:
         try:
-            return SpoolFile(store, repr(str(path)), bandit=bandit, limit=self.limit).waiting
+            return SpoolFile(store, bandit=bandit, limit=self.limit).waiting
         except JournalUnavailable:
             return "unreadable"
         except JournalError:  # it is damaged, or something else
