@@ -135,9 +135,9 @@ def test_what_a_dead_process_left_is_handed_over_by_the_next(
     for number in range(left):
         journal = store.journal(bandit)
         spool = SpoolJournal(journal, tmp_path / f"{bandit.replace(' ', '%20')}.{number}.spool")
-        spool._line.away = True  # no thread of it may hand over
+        spool._forwarder.down = True  # no thread of it may hand over
         spool.append([Void(f"left {number}", 1)])
-        spool._line.stop(journal.close)
+        spool._forwarder.stop(journal.close)
         spool._file.close()
     (tmp_path / f"{bandit.replace(' ', '%20')}.3.spool").write_bytes(b"something else" * 9)
     made = Definition(bandit, DelayedUCB(2, Bernoulli()), Explicit())

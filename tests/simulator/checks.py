@@ -23,7 +23,7 @@ from belated.fold.learner import Learner
 from belated.fold.requests import KeptRequest
 from belated.fold.undone import Undone
 from belated.fold.weighting import HalfLife
-from belated.journals.columns import ColumnPage
+from belated.journals.pages import ColumnPage
 from belated.model.estimators import Estimate, Laplace, Online, Thinned
 from belated.model.estimators.conversion_law import Conversions
 from belated.model.estimators.thinned import AgedDecisions, DecidedRows

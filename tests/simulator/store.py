@@ -31,11 +31,11 @@ from belated.journals.arrivals import (
     to_overwrite,
 )
 from belated.journals.cells import NO_VERSIONS, Cell, Outcome, cell_name
-from belated.journals.columns import ColumnPage
 from belated.journals.coordination import owner_cell
+from belated.journals.journal import PassedOn, T
 from belated.journals.log import EMPTY, Appended, Requests, Tail
 from belated.journals.memory import MemoryCells
-from belated.journals.passed_on import PassedOn, T
+from belated.journals.pages import ColumnPage
 from belated.journals.snapshots import CellShelf, damage
 from tests.simulator.faults import Faults, Killed
 

@@ -15,7 +15,7 @@ from belated.fold.adapter import LearnerAdapter
 from belated.fold.ledger import Ledger
 from belated.fold.rules import State
 from belated.journals import Journal
-from belated.journals.columns import ColumnLog, ColumnPage
+from belated.journals.pages import ColumnLog, ColumnPage
 from belated.model.kernels import MAX_WEIGHT, PageKernels, page_kernels
 from belated.model.kernels import pages as kernel
 

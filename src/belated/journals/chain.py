@@ -22,8 +22,8 @@ import numpy as np
 from belated.core.events import Record
 from belated.core.tuning import USUAL
 from belated.exceptions import InvalidInput
-from belated.journals.columns import ColumnPage
 from belated.journals.log import Log
+from belated.journals.pages import ColumnPage
 from belated.journals.snapshots import Snapshot
 
 #: Positions of a link: a head can be checked by reading no more records than these.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from belated.core.events import (
     Decision,
@@ -41,39 +40,8 @@ from belated.journals.arrivals import (
     subject_of,
     to_overwrite,
 )
+from belated.journals.journal import NamedJournal
 from belated.journals.log import Appended, AppendedAfter, Requests, Tail
-
-
-class NamedJournal:
-    """The name of a bandit and its number of partitions, for as long as ``with`` lasts."""
-
-    _bandit: str
-    _partitions: int
-
-    @property
-    def bandit(self) -> str:
-        """The name of the bandit."""
-        return self._bandit
-
-    @property
-    def partitions(self) -> int:
-        """How many partitions there are."""
-        return self._partitions
-
-    def close(self) -> None:
-        """Let go of whatever is held."""
-        raise NotImplementedError
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class IndexedJournal(CellActs, NamedJournal):

@@ -25,9 +25,9 @@ from belated.journals.arrivals import (
 )
 from belated.journals.bandits import Registration, open_bandit, register
 from belated.journals.cells import NO_VERSIONS, Cell, Outcome
-from belated.journals.columns import ColumnPage
 from belated.journals.local import LocalJournal, T
 from belated.journals.log import AppendedAfter, Requests, Tail
+from belated.journals.pages import ColumnPage
 from belated.journals.steady_clock import system_clock
 from belated.journals.store import Store
 

@@ -1,11 +1,20 @@
-"""Read a partition of a log page by page."""
+"""Pages of a partition: of records, or of columns for a fold that makes no event of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self, runtime_checkable
+from zlib import crc32
 
-from belated.core.events import Record
+import numpy as np
+from numpy.typing import NDArray
+
+from belated.core.events import Event, Opaque, Record, encode, read_event
+from belated.exceptions import CorruptEvent
 from belated.journals.log import Log
+from belated.model.kernels import page_kernels
+from belated.model.kernels.pages import PADDING, crc_tables
 
 #: Records per page.
 PAGE = 10_000
@@ -33,3 +42,116 @@ def pages(
             return
         yield page
         position = page[-1].position
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnPage:
+    """Some records of one partition, one behind the other.
+
+    Attributes:
+        positions: of the records.
+        recorded: when the journal took each, in microseconds since 1970.
+        digests: of their bytes, a line each; of no width if the journal stores none.
+        data: the bytes of all events, and some zeros.
+        ends: where each event ends in ``data``.
+    """
+
+    positions: NDArray[np.int64]
+    recorded: NDArray[np.int64]
+    digests: NDArray[np.uint8]
+    data: NDArray[np.uint8]
+    ends: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls,
+        positions: Sequence[int],
+        recorded: Sequence[int],
+        digests: Sequence[bytes],
+        events: Sequence[bytes],
+    ) -> Self:
+        """Return the columns of rows."""
+        digest = np.frombuffer(b"".join(digests), dtype=np.uint8)
+        lengths = np.fromiter(map(len, events), dtype=np.int64, count=len(events))
+        return cls(
+            np.array(positions, dtype=np.int64),
+            np.array(recorded, dtype=np.int64),
+            digest.reshape(len(positions), len(digest) // max(1, len(positions))),
+            np.frombuffer(b"".join([*events, bytes(PADDING)]), dtype=np.uint8),
+            np.cumsum(lengths),
+        )
+
+    @classmethod
+    def of_records(cls, records: Sequence[Record]) -> Self:
+        """Return the columns of records."""
+        return cls.of(
+            [record.position for record in records],
+            [record.recorded for record in records],
+            [record.digest for record in records],
+            [encode(record.event) for record in records],
+        )
+
+    def crcs(self, starts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The checksum of each event, from a start of its own, as :func:`zlib.crc32` makes it."""
+        found = np.empty(len(self), dtype=np.int64)
+        kernels = page_kernels()
+        if kernels is not None:
+            kernels.crc_all(self.data, self.ends, starts, crc_tables(), found)
+        else:
+            for n, start in enumerate(starts.tolist()):
+                found[n] = crc32(self.event(n), start)
+        return found
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def event(self, n: int) -> memoryview:
+        """The bytes of one event."""
+        return self.data.data[int(self.ends[n - 1]) if n else 0 : int(self.ends[n])]
+
+    def record(self, n: int, partition: int) -> Record:
+        """One of them as a record.
+
+        Raises:
+            CorruptEvent: its bytes are no event.
+        """
+        try:
+            event = read_event(self.event(n))
+        except CorruptEvent as error:
+            where = f"the record at partition {partition}, position {self.positions[n]}"
+            raise CorruptEvent(f"{where}: {error}") from None
+        return self._record(n, partition, event)
+
+    def records(self, partition: int) -> list[Record]:
+        """All of them as records."""
+        return [self.record(n, partition) for n in range(len(self))]
+
+    def stub(self, n: int, partition: int) -> Record:
+        """The same with its event unread."""
+        return self._record(n, partition, Opaque(bytes(self.event(n))))
+
+    def _record(self, n: int, partition: int, event: Event | Opaque) -> Record:
+        position, recorded = int(self.positions[n]), int(self.recorded[n])
+        return Record(partition, position, recorded, event, self.digests[n].tobytes())
+
+    def __getitem__(self, lines: slice) -> ColumnPage:
+        start, stop, _ = lines.indices(len(self))
+        first = int(self.ends[start - 1]) if start else 0
+        return ColumnPage(
+            self.positions[start:stop],
+            self.recorded[start:stop],
+            self.digests[start:stop],
+            self.data[first:],
+            self.ends[start:stop] - first,
+        )
+
+
+@runtime_checkable
+class ColumnLog(Protocol):
+    """A log that also gives its records as columns."""
+
+    def read_columns(self, partition: int, after: int, limit: int) -> ColumnPage:
+        """Return what :meth:`Log.read` returns, as columns.
+
+        The caller has compiled kernels: this checks records with them.
+        """

@@ -28,8 +28,8 @@ from belated.core.events import (
 from belated.core.ids import key_of, new_id, partition_of
 from belated.exceptions import InvalidInput, JournalClosed
 from belated.journals import Log
-from belated.journals.columns import ColumnLog
 from belated.journals.log import FollowedLog
+from belated.journals.pages import ColumnLog
 from belated.testing.clocks import ManualClock
 
 _ROW = np.array([0.5, -0.0, 1e-45], dtype=np.float32)

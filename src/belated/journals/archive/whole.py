@@ -13,10 +13,9 @@ from belated.exceptions import InvalidInput, ReadOnly
 from belated.journals.archive.archive import Archive
 from belated.journals.archive.days import Times
 from belated.journals.arrivals import check_range
-from belated.journals.columns import ColumnPage
-from belated.journals.journal import Journal
+from belated.journals.journal import Journal, PassedOn
 from belated.journals.log import EMPTY, Appended, Requests, Tail
-from belated.journals.passed_on import PassedOn
+from belated.journals.pages import ColumnPage
 from belated.journals.snapshots import Snapshot
 
 T = TypeVar("T")

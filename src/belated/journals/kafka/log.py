@@ -33,15 +33,15 @@ from belated.journals.arrivals import (
     subject_of,
 )
 from belated.journals.bandits import Registration, check_wanted, find_bandit, register_as
-from belated.journals.columns import ColumnPage
+from belated.journals.journal import NamedJournal
 from belated.journals.kafka.client import Cluster
 from belated.journals.kafka.commits import MAX_EVENTS, Commit, Place, pack
 from belated.journals.kafka.piece_files import PieceFiles
 from belated.journals.kafka.reader import Finder, Offsets, Reader
 from belated.journals.kafka.topic import Topics, new_name
 from belated.journals.kafka.writer import Writer
-from belated.journals.local import NamedJournal
 from belated.journals.log import Appended, Requests, Tail
+from belated.journals.pages import ColumnPage
 from belated.model.kernels.pages import PADDING
 
 

@@ -32,9 +32,9 @@ from belated.journals.arrivals import (
     to_overwrite,
 )
 from belated.journals.bandits import Registration, check_wanted, find_bandit, register_as
-from belated.journals.columns import ColumnPage
 from belated.journals.local import StoredJournal
 from belated.journals.log import EMPTY, Appended, AppendedAfter, Requests, Tail
+from belated.journals.pages import ColumnPage
 from belated.journals.postgres import open_session
 from belated.journals.postgres.arrays import Packed, pack_bytes, pack_integers, unpack_bigints
 from belated.journals.postgres.cells import PostgresCells, transact

@@ -24,9 +24,8 @@ from belated.exceptions import (
     JournalUnavailable,
 )
 from belated.journals.arrivals import Clock, check_requests, gather, route, stamps_for
-from belated.journals.journal import Journal
+from belated.journals.journal import PAGE, Journal, PassedOn
 from belated.journals.log import Appended, Requests
-from belated.journals.passed_on import PAGE, PassedOn
 from belated.journals.spool.file import DiskStore, Page, SpooledBatch, SpoolFile, SpoolStorage
 from belated.journals.steady_clock import system_clock
 from belated.journals.store import Batch, BatchLog

@@ -35,9 +35,9 @@ from belated.journals.arrivals import (
     subject_of,
 )
 from belated.journals.bandits import open_bandit
-from belated.journals.columns import ColumnPage
 from belated.journals.local import LocalJournal, StoredJournal, T
 from belated.journals.log import EMPTY, Requests, Tail
+from belated.journals.pages import ColumnPage
 from belated.journals.sqlite.cells import SQLiteCells, put_cells
 from belated.journals.sqlite.file import (
     BANDITS,

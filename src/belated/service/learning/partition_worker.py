@@ -25,8 +25,8 @@ from belated.fold.partitioned import PartitionFold
 from belated.fold.published import PublishedModel
 from belated.fold.saving import Saving
 from belated.journals import CoordinationStore, Journal
-from belated.journals.columns import ColumnPage
 from belated.journals.log import WatchedLog
+from belated.journals.pages import ColumnPage
 from belated.service.histogram import SECONDS, Histogram
 from belated.service.learning.history_changes import HistoryChanges
 from belated.service.learning.journal_clock import JournalClock
