@@ -70,6 +70,12 @@ class CellActs(CellShelf):
         found = self.cells.scan(cell_name("undone", self._bandit, partition, ""))
         return [_read(name, cell) for name, cell in found.items()]
 
+    def _where(self, partition: int, position: int) -> str:
+        return (
+            f"the record at partition {partition}, position {position} of bandit "
+            f"{self._bandit!r} in {self._place}"
+        )
+
     def _keep_acts(self, acts: Sequence[Record]) -> None:
         """Write acts to their cells, but for those that are there, or older than what is there."""
         for act in acts:

@@ -25,7 +25,7 @@ from belated.journals.arrivals import (
 )
 from belated.journals.bandits import Registration, open_bandit, register
 from belated.journals.cells import NO_VERSIONS, Cell, Outcome
-from belated.journals.local import LocalJournal, T
+from belated.journals.indexed import IndexedJournal, T
 from belated.journals.log import AppendedAfter, Requests, Tail
 from belated.journals.pages import ColumnPage
 from belated.journals.steady_clock import system_clock
@@ -164,7 +164,7 @@ class Facts:
         self.lock = threading.RLock()
 
 
-class MemoryJournal(LocalJournal):
+class MemoryJournal(IndexedJournal):
     """Keeps events as the objects they are, and nothing beyond the life of the process.
 
     An event is taken to be immutable: the row of a decision must not be written to after it was

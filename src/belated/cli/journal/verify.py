@@ -60,7 +60,7 @@ from belated.fold.adapter import LearnerAdapter
 from belated.fold.fold import Fold, same_sums
 from belated.journals import Journal, StoredBandit
 from belated.journals.chain import Chain, Head, chain_behind, join_heads
-from belated.journals.local import StoredJournal
+from belated.journals.indexed import StoredJournal
 from belated.journals.pages import PAGE, pages
 
 EXAMPLE = "belated journal verify sqlite:///offers.db --window 7d"

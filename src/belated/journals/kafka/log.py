@@ -280,12 +280,6 @@ class KafkaLog(CellActs, NamedJournal):
             if subject_of(event) in ACTS:
                 self._keep_acts(self._records(self._finder, home, position - 1, 1))
 
-    def _where(self, partition: int, position: int) -> str:
-        return (
-            f"the record at partition {partition}, position {position} of bandit "
-            f"{self._bandit!r} in {self._place}"
-        )
-
     def _check_open(self) -> None:
         if self._closed:
             raise JournalClosed("the journal is closed: open it again")

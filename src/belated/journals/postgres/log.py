@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from belated.core.events import Decision, Event, Opaque, Record, Settled, digest_of, encode
+from belated.core.events import (
+    Decision,
+    Event,
+    Opaque,
+    Overwritten,
+    Record,
+    Settled,
+    digest_of,
+    encode,
+)
 from belated.core.ids import check_id, check_partitions, erased_key_of, partition_of
 from belated.exceptions import JournalMismatch
 from belated.journals.acts import ACTS, act_cell, has_acts, packed
@@ -27,19 +36,16 @@ from belated.journals.arrivals import (
     of_kept,
     route,
     stamps_for,
-    standing,
     subject_of,
-    to_overwrite,
 )
 from belated.journals.bandits import Registration, check_wanted, find_bandit, register_as
-from belated.journals.local import StoredJournal
+from belated.journals.indexed import StoredJournal, T
 from belated.journals.log import EMPTY, Appended, AppendedAfter, Requests, Tail
 from belated.journals.pages import ColumnPage
 from belated.journals.postgres import open_session
 from belated.journals.postgres.arrays import Packed, pack_bytes, pack_integers, unpack_bigints
 from belated.journals.postgres.cells import PostgresCells, transact
 from belated.journals.postgres.queries import migrations
-from belated.journals.snapshots import CellShelf
 from belated.model.kernels.pages import PADDING
 
 if TYPE_CHECKING:
@@ -188,22 +194,101 @@ def beyond(mark: bytes) -> bytes:
 
 #: Beyond the largest number of a bandit.
 _NUMBERS = 1 << 31
+#: How many of the last records are looked through for some that settle.
+_RECENT = 2_000
 
 
-class RegisteredBandit(CellShelf):
-    """A bandit whose records are in the database, under a number.
+class _Contested(Exception):
+    """One of the ids has a decision, or shares half its key with one that has."""
 
-    The number is valid only in the database it was read from. Whenever that may be another one
-    (after a reconnect, a restore or a failover), the name is resolved again, and registered again
-    if the database has lost it. Numbers are drawn at random, so that the number of a lost bandit
-    is practically never given to another one: with a sequence, a database that was restored to an
-    earlier state, or a standby that lacks the last commits, would do so, and processes that
-    remember the number would write into the wrong journal.
+
+class PostgresJournal(StoredJournal):
+    """Keeps events in a database of PostgreSQL, each append on stable storage when it returns.
+
+    Any number of threads, processes and machines may append at the same time; within a partition
+    they take turns, and positions are in the order of commits. Stamps are those of the server's
+    clock. Positions have no gaps, so a record that is missing is noticed, and so is one that was
+    changed. An event that is appended again keeps its first place: the same bytes are kept once.
+
+    The tables must be there: see :meth:`create_tables`. The server must be a primary of version 14
+    or later that syncs what it commits; one that does not is refused. Needs the extra ``postgres``.
+    The how-to on PostgreSQL shows it in use.
+
+    Args:
+        dsn: where the database is: ``postgresql://user@host/name``, or any other way libpq knows.
+        bandit: the name of the bandit within the database.
+        partitions: a power of two, fixed when the bandit is first opened; None for as many as there
+            are, and 1 in a new one.
+        wait: how many seconds to wait for the server and for others before
+            :class:`JournalUnavailable`.
     """
 
-    _session: PostgresSession
+    #: Events that were sent here again: the journal had their very bytes, and wrote nothing.
+    duplicates = 0
     _registration: Registration
     _generation: int
+
+    def __init__(
+        self,
+        dsn: str | PostgresSession,
+        *,
+        bandit: str,
+        partitions: int | None = None,
+        wait: float = 10.0,
+    ) -> None:
+        self._bandit = check_id(bandit, "the bandit's name")
+        wanted = None if partitions is None else check_partitions(partitions)
+        #: Stands for the server's clock; for tests.
+        self._clock: Clock | None = None  # type: ignore[assignment]
+        self._session = open_session(dsn, wait)
+        self._place = self._session.place
+        self._open_shelf(PostgresCells(self._session))
+        try:
+            self._register(Registration(bandit, 0, wanted or 1), wanted)
+        except BaseException:
+            self._session.close()
+            raise
+        self._partitions = self._registration.partitions
+
+    @staticmethod
+    def create_tables(dsn: str, *, wait: float = 10.0) -> None:
+        """Make the tables in a database, or bring those of an older release up to date.
+
+        Call it once for each database; again does nothing. Where programs may not make tables,
+        ``belated schema`` prints the same for psql.
+
+        Args:
+            dsn: where the database is.
+            wait: how many seconds to wait for the server.
+        """
+
+        def create(talk: Talk) -> None:
+            talk.run_query("lock_tables")
+            version = 0
+            if talk.run_query("has_tables") == [(True,)]:
+                version = talk.run_query("version")[0][0] or 0
+            for step in migrations(version):
+                talk.script(step)
+
+        session = open_session(dsn, wait, check=False)
+        try:
+            session.transact(create)
+        finally:
+            session.close()
+
+    def close(self) -> None:
+        """Close the connection; any later call raises :class:`JournalClosed`."""
+        self.cells.close()
+        self._session.close()
+
+    # --- the number of the bandit ----------------------------------------------------------------
+
+    # The number is valid only in the database it was read from. Whenever that may be another one
+    # (after a reconnect, a restore or a failover), the name is resolved again, and registered again
+    # if the database has lost it. Numbers are drawn at random, so that the number of a lost bandit
+    # is practically never given to another one: with a sequence, a database that was restored to an
+    # earlier state, or a standby that lacks the last commits, would do so, and processes that
+    # remember the number would write into the wrong journal.
 
     @property
     def number(self) -> int:
@@ -224,13 +309,6 @@ class RegisteredBandit(CellShelf):
         identity = super()._update_identity(change)
         self._registration = msgspec.structs.replace(self._registration, identity=identity)
         return identity
-
-    def _open_registered(self, session: PostgresSession, wanted: int | None) -> None:
-        self._session = session
-        self._place = session.place
-        self._open_shelf(PostgresCells(session))
-        self._register(Registration(self._bandit, 0, wanted or 1), wanted)
-        self._partitions = self._registration.partitions
 
     def _register(self, new: Registration, wanted: int | None) -> None:
         """Find the bandit in the database; make it if it is new, or if the database has lost it."""
@@ -257,21 +335,7 @@ class RegisteredBandit(CellShelf):
     def _whose(self, partition: int) -> dict[str, int]:
         return {"bandit": self.number, "partition": partition}
 
-
-#: How many of the last records are looked through for some that settle.
-_RECENT = 2_000
-
-
-class _Contested(Exception):
-    """One of the ids has a decision, or shares half its key with one that has."""
-
-
-class PostgresLog(StoredJournal, RegisteredBandit):
-    """What is appended, and read back by position or by id; see :class:`PostgresJournal`."""
-
-    _clock: Clock | None
-    #: Events that were sent here again: the journal had their very bytes, and wrote nothing.
-    duplicates = 0
+    # --- the log ---------------------------------------------------------------------------------
 
     def append(
         self,
@@ -342,12 +406,10 @@ class PostgresLog(StoredJournal, RegisteredBandit):
         """Keep events, and no second decision; see :meth:`UniqueLog.append_unique`."""
         if not ids:
             return Appended(self.append(events, requests=requests), {})
-        if has_acts(events):
-            return self._session.transact(
-                lambda talk: self._append_rest(talk, events, ids, requests)
-            )
 
         def append(kept: list[int]) -> list[int]:
+            if has_acts(events):
+                raise _Contested
             arrivals = self._arrivals_of(events, kept, requests)
             arrivals.refuse_second([(self.registration, id) for id in ids])
             found = self._session.call("append", list(arrivals.values.values()))
@@ -371,8 +433,7 @@ class PostgresLog(StoredJournal, RegisteredBandit):
         requests: Requests | None,
     ) -> Appended:
         """Some id may have a decision: find out, and append the others."""
-        homes = sorted({route(event, self._partitions) for event in events})
-        talk.run_registered("lock", len(homes), bandit=self.number, partitions=homes)
+        self._lock_partitions(talk, {route(event, self._partitions) for event in events})
 
         def append(kept: list[int]) -> list[int]:
             if not kept:
@@ -419,7 +480,6 @@ class PostgresLog(StoredJournal, RegisteredBandit):
         self._session.check_open()
         if not taken:
             return
-        whose = self.number
         arrivals = Arrivals(
             [self.registration] * len(taken),
             homes,
@@ -429,9 +489,8 @@ class PostgresLog(StoredJournal, RegisteredBandit):
         arrivals.keep([one.event for one in taken], requests)
 
         def work(talk: Talk) -> None:
-            locked = sorted(set(homes))
-            talk.run_registered("lock", len(locked), bandit=whose, partitions=locked)
-            arrange_imported(taken, self._partitions, lambda p: self._tail(p, talk))
+            self._lock_partitions(talk, set(homes))
+            arrange_imported(taken, self._partitions, lambda home: self._tail(talk, home))
             self._append_within(talk, [one.event for one in taken], arrivals)
 
         self._session.transact(work, repeat=False)
@@ -485,18 +544,6 @@ class PostgresLog(StoredJournal, RegisteredBandit):
                 return page
         return ColumnPage.of_records(self.read(partition, after, limit))  # which says what is wrong
 
-    def records_of(self, ids: Sequence[str], limit: int | None = None) -> list[Record]:
-        """Return all records of these ids; see :meth:`UniqueLog.records_of`.
-
-        Raises:
-            CorruptEvent: one of them was changed after it was written.
-        """
-        return self._of(self._session, {erased_key_of(id) for id in ids}, limit)
-
-    def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
-        """Return the decision that stands under each of these ids, where there is one."""
-        return standing(self._of(self._session, {erased_key_of(id) for id in ids}, 0))
-
     def _of(
         self, talk: Talk | PostgresSession, keys: Collection[bytes], others: int | None = None
     ) -> list[Record]:
@@ -516,26 +563,23 @@ class PostgresLog(StoredJournal, RegisteredBandit):
         records = map(self._found, sorted(rows))
         return [record for record in records if erased_key_in(record.event) in keys]
 
-    def overwrite(self, keys: Sequence[bytes]) -> int:
-        """Overwrite the events of erased decisions; see :meth:`UniqueLog.overwrite`.
+    def _write(self, act: Callable[[Talk], T], size: int = 0) -> T:
+        return self._session.transact(act)
 
-        The server keeps the old bytes in its files until the tables are rewritten: see the how-to.
-        """
-        self._check_erased(keys)
-        homes = sorted({partition_of(key, self._partitions) for key in keys})
+    def _read(self, act: Callable[[PostgresSession], T]) -> T:
+        return act(self._session)
 
-        def work(talk: Talk) -> int:
-            talk.run_registered("lock", len(homes), bandit=self.number, partitions=homes)
-            found = to_overwrite(self._of(talk, set(keys)))
-            for record, event in found:
-                data = encode(event)
-                place = {**self._whose(record.partition), "position": record.position}
-                check = check_of(record.partition, record.position, record.recorded, data)
-                talk.run_query("overwrite", **place, check=check, event=data)
-                talk.run_query("drop_request", **place)
-            return len(found)
+    def _lock_partitions(self, talk: Talk, partitions: Collection[int]) -> None:
+        homes = sorted(partitions)
+        talk.run_registered("lock", len(homes), bandit=self.number, partitions=homes)
 
-        return self._session.transact(work)
+    def _replace(self, talk: Talk, record: Record, event: Overwritten) -> None:
+        # The server's files have the old bytes until the tables are rewritten: see the how-to.
+        data = encode(event)
+        place = {**self._whose(record.partition), "position": record.position}
+        check = check_of(record.partition, record.position, record.recorded, data)
+        talk.run_query("overwrite", **place, check=check, event=data)
+        talk.run_query("drop_request", **place)
 
     def settlements(self, partition: int) -> list[Record]:
         """Return the last records that settled a partition, in order."""
@@ -553,19 +597,9 @@ class PostgresLog(StoredJournal, RegisteredBandit):
         whose = {**self._whose(partition), "positions": pack_integers(positions, 8)}
         return dict(self._session.run_query("requests", **whose))
 
-    def end(self, partition: int) -> int:
-        """The position of the last record, 0 if there is none."""
-        return self._tail(partition, self._session).position
-
-    def last_stamp(self, partition: int) -> int:
-        """The stamp of the last record, 0 if there is none."""
-        return self._tail(partition, self._session).stamp
-
-    def drop(self, partition: int, limit: int) -> int:
-        """Drop some of the records up to the start; see :meth:`Log.drop`."""
-        start = self.start(partition).position
+    def _drop(self, talk: Talk, partition: int, start: int, limit: int) -> int:
         whose = {**self._whose(partition), "start": start, "limit": limit}
-        ((count,),) = self._session.run_query("drop", **whose)
+        ((count,),) = talk.run_query("drop", **whose)
         return int(count)
 
     def now(self) -> int:
@@ -582,79 +616,6 @@ class PostgresLog(StoredJournal, RegisteredBandit):
         found = [(position, recorded, intact, digest, data)]
         return self._records(partition, position - 1, found)[0]
 
-    def _tail(self, partition: int, talk: Talk | PostgresSession) -> Tail:
-        check_partition(partition, self._partitions)
+    def _tail(self, talk: Talk | PostgresSession, partition: int) -> Tail:
         rows = talk.run_query("tail", **self._whose(partition))
         return Tail(*rows[0]) if rows else EMPTY
-
-
-class PostgresJournal(PostgresLog):
-    """Keeps events in a database of PostgreSQL, each append on stable storage when it returns.
-
-    Any number of threads, processes and machines may append at the same time; within a partition
-    they take turns, and positions are in the order of commits. Stamps are those of the server's
-    clock. Positions have no gaps, so a record that is missing is noticed, and so is one that was
-    changed. An event that is appended again keeps its first place: the same bytes are kept once.
-
-    The tables must be there: see :meth:`create_tables`. The server must be a primary of version 14
-    or later that syncs what it commits; one that does not is refused. Needs the extra ``postgres``.
-    The how-to on PostgreSQL shows it in use.
-
-    Args:
-        dsn: where the database is: ``postgresql://user@host/name``, or any other way libpq knows.
-        bandit: the name of the bandit within the database.
-        partitions: a power of two, fixed when the bandit is first opened; None for as many as there
-            are, and 1 in a new one.
-        wait: how many seconds to wait for the server and for others before
-            :class:`JournalUnavailable`.
-    """
-
-    def __init__(
-        self,
-        dsn: str | PostgresSession,
-        *,
-        bandit: str,
-        partitions: int | None = None,
-        wait: float = 10.0,
-    ) -> None:
-        self._bandit = check_id(bandit, "the bandit's name")
-        wanted = None if partitions is None else check_partitions(partitions)
-        #: Stands for the server's clock; for tests.
-        self._clock: Clock | None = None
-        session = open_session(dsn, wait)
-        try:
-            self._open_registered(session, wanted)
-        except BaseException:
-            session.close()
-            raise
-
-    @staticmethod
-    def create_tables(dsn: str, *, wait: float = 10.0) -> None:
-        """Make the tables in a database, or bring those of an older release up to date.
-
-        Call it once for each database; again does nothing. Where programs may not make tables,
-        ``belated schema`` prints the same for psql.
-
-        Args:
-            dsn: where the database is.
-            wait: how many seconds to wait for the server.
-        """
-
-        def create(talk: Talk) -> None:
-            talk.run_query("lock_tables")
-            version = 0
-            if talk.run_query("has_tables") == [(True,)]:
-                version = talk.run_query("version")[0][0] or 0
-            for step in migrations(version):
-                talk.script(step)
-
-        session = open_session(dsn, wait, check=False)
-        try:
-            session.transact(create)
-        finally:
-            session.close()
-
-    def close(self) -> None:
-        """Close the connection; any later call raises :class:`JournalClosed`."""
-        self.cells.close()
-        self._session.close()

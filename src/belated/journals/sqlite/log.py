@@ -35,7 +35,7 @@ from belated.journals.arrivals import (
     subject_of,
 )
 from belated.journals.bandits import open_bandit
-from belated.journals.local import LocalJournal, StoredJournal, T
+from belated.journals.indexed import StoredJournal, T
 from belated.journals.log import EMPTY, Requests, Tail
 from belated.journals.pages import ColumnPage
 from belated.journals.sqlite.cells import SQLiteCells, put_cells
@@ -105,7 +105,7 @@ _Row = tuple[int, int, int, int, bytes, bytes]
 _Arrival = tuple[int, Event, bytes]
 
 
-class SQLiteLog(LocalJournal, StoredJournal):
+class SQLiteLog(StoredJournal):
     """What is appended, and read back by position or by id; see :class:`SQLiteJournal`."""
 
     _file: SQLiteFile

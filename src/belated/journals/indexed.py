@@ -1,4 +1,4 @@
-"""What journals have in common: a name, records that are read with suspicion, turns of writers."""
+"""What journals that find records by id have in common, wherever the records are."""
 
 from __future__ import annotations
 
@@ -43,84 +43,11 @@ from belated.journals.arrivals import (
 from belated.journals.journal import NamedJournal
 from belated.journals.log import Appended, AppendedAfter, Requests, Tail
 
-
-class IndexedJournal(CellActs, NamedJournal):
-    """A journal that finds records by id."""
-
-    def _check_erased(self, keys: Sequence[bytes]) -> None:
-        """Refuse to overwrite what was not erased."""
-        homes = {partition_of(key, self._partitions) for key in keys}
-        erased = {getattr(one.event, "key", b"") for home in homes for one in self.undone(home)}
-        for key in keys:
-            if key not in erased:
-                message = f"the decision with the key {key.hex()} was not erased: erase it first"
-                raise InvalidInput(message, key)
-
-
-class StoredJournal(IndexedJournal):
-    """A journal whose positions have no gaps and whose records have checksums."""
-
-    #: Whether reading makes the digest of every record anew: it finds what was forged by someone
-    #: who made the checksum anew and left the digest. A fold need not pay for it.
-    checks_digests = False
-
-    def _records(
-        self, partition: int, after: int, rows: Iterable[tuple[int, int, bool, bytes, bytes]]
-    ) -> list[Record]:
-        """Records from what is stored.
-
-        Args:
-            partition: they are of.
-            after: the position before the first.
-            rows: position, stamp, whether the checksum is right, digest and bytes of each.
-
-        Raises:
-            HistoryTrimmed: records were dropped.
-            CorruptJournal: records are missing.
-            CorruptEvent: a record was changed after it was written.
-        """
-        records = []
-        for expected, (position, recorded, intact, digest, data) in enumerate(
-            rows, start=after + 1
-        ):
-            if position != expected:
-                start = self.start(partition).position
-                if expected <= start:
-                    raise HistoryTrimmed(partition, start)
-                where = self._where(partition, expected)
-                raise CorruptJournal(f"{where} is missing: restore a backup")
-            if not intact or (self.checks_digests and not _is_of(digest, data)):
-                where = self._where(partition, expected)
-                raise CorruptEvent(f"{where} was changed after it was written: restore a backup")
-            try:
-                event = read_event(data)
-            except CorruptEvent as error:
-                raise CorruptEvent(f"{self._where(partition, expected)}: {error}") from None
-            records.append(Record(partition, position, recorded, event, digest))
-        return records
-
-    def _where(self, partition: int, position: int) -> str:
-        return (
-            f"the record at partition {partition}, position {position} of bandit "
-            f"{self._bandit!r} in {self._place}"
-        )
-
-
-def _is_of(digest: bytes, data: bytes) -> bool:
-    """Whether a digest is of these bytes, or of those they have overwritten."""
-    if digest_of(data) == digest:
-        return True
-    try:
-        return isinstance(read_event(data), Overwritten)
-    except CorruptEvent:
-        return False
-
-
 T = TypeVar("T")
 
 
-class LocalJournal(IndexedJournal):
-    """Does what a journal must by a few methods that say where records are.
+class IndexedJournal(CellActs, NamedJournal):
+    """A journal that finds records by id, given a few methods that say where records are.
 
     A *handle* is whatever these need, such as a connection; it is given to what :meth:`_write` and
     :meth:`_read` run.
@@ -140,6 +67,9 @@ class LocalJournal(IndexedJournal):
     def _read(self, act: Callable[[Any], T]) -> T:
         """Run ``act``, which writes nothing."""
         return act(None)
+
+    def _lock_partitions(self, handle: Any, partitions: Collection[int]) -> None:
+        """Have nobody else append to partitions, unless no one else writes anyway."""
 
     def _tail(self, handle: Any, partition: int) -> Tail:
         """Return the last record of a partition."""
@@ -292,9 +222,15 @@ class LocalJournal(IndexedJournal):
 
     def overwrite(self, keys: Sequence[bytes]) -> int:
         """Overwrite the events of erased decisions; see :meth:`UniqueLog.overwrite`."""
-        self._check_erased(keys)
+        homes = {partition_of(key, self._partitions) for key in keys}
+        erased = {getattr(act.event, "key", b"") for home in homes for act in self.undone(home)}
+        for key in keys:
+            if key not in erased:
+                message = f"the decision with the key {key.hex()} was not erased: erase it first"
+                raise InvalidInput(message, key)
 
         def replace(handle: Any) -> int:
+            self._lock_partitions(handle, homes)
             found = to_overwrite(self._of(handle, set(keys)))
             for record, event in found:
                 self._replace(handle, record, event)
@@ -338,3 +274,56 @@ class LocalJournal(IndexedJournal):
 
 def _size(data: Sequence[bytes], requests: Requests | None) -> int:
     return sum(map(len, data)) + (sum(map(len, requests.values())) if requests else 0)
+
+
+class StoredJournal(IndexedJournal):
+    """A journal whose positions have no gaps and whose records have checksums."""
+
+    #: Whether reading makes the digest of every record anew: it finds what was forged by someone
+    #: who made the checksum anew and left the digest. A fold need not pay for it.
+    checks_digests = False
+
+    def _records(
+        self, partition: int, after: int, rows: Iterable[tuple[int, int, bool, bytes, bytes]]
+    ) -> list[Record]:
+        """Records from what is stored.
+
+        Args:
+            partition: they are of.
+            after: the position before the first.
+            rows: position, stamp, whether the checksum is right, digest and bytes of each.
+
+        Raises:
+            HistoryTrimmed: records were dropped.
+            CorruptJournal: records are missing.
+            CorruptEvent: a record was changed after it was written.
+        """
+        records = []
+        for expected, (position, recorded, intact, digest, data) in enumerate(
+            rows, start=after + 1
+        ):
+            if position != expected:
+                start = self.start(partition).position
+                if expected <= start:
+                    raise HistoryTrimmed(partition, start)
+                where = self._where(partition, expected)
+                raise CorruptJournal(f"{where} is missing: restore a backup")
+            if not intact or (self.checks_digests and not _is_of(digest, data)):
+                where = self._where(partition, expected)
+                raise CorruptEvent(f"{where} was changed after it was written: restore a backup")
+            try:
+                event = read_event(data)
+            except CorruptEvent as error:
+                raise CorruptEvent(f"{self._where(partition, expected)}: {error}") from None
+            records.append(Record(partition, position, recorded, event, digest))
+        return records
+
+
+def _is_of(digest: bytes, data: bytes) -> bool:
+    """Whether a digest is of these bytes, or of those they have overwritten."""
+    if digest_of(data) == digest:
+        return True
+    try:
+        return isinstance(read_event(data), Overwritten)
+    except CorruptEvent:
+        return False
