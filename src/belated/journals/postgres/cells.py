@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from belated.journals.cells import NO_VERSIONS, Cell, Outcome
 from belated.journals.postgres import open_session
-from belated.journals.postgres.arrays import pack_bytes
+from belated.journals.postgres.queries import pack_bytes
 
 if TYPE_CHECKING:
     from belated.journals.postgres.session import PostgresSession, Row, Talk

@@ -43,9 +43,14 @@ from belated.journals.indexed import StoredJournal, T
 from belated.journals.log import EMPTY, Appended, AppendedAfter, Requests, Tail
 from belated.journals.pages import ColumnPage
 from belated.journals.postgres import open_session
-from belated.journals.postgres.arrays import Packed, pack_bytes, pack_integers, unpack_bigints
 from belated.journals.postgres.cells import PostgresCells, transact
-from belated.journals.postgres.queries import migrations
+from belated.journals.postgres.queries import (
+    Packed,
+    migrations,
+    pack_bytes,
+    pack_integers,
+    unpack_bigints,
+)
 from belated.model.kernels.pages import PADDING
 
 if TYPE_CHECKING:

@@ -1,13 +1,17 @@
-"""The SQL of the journal in PostgreSQL, as it stands in the files of ``sql/``."""
+"""The SQL of the journal in PostgreSQL, from the files of ``sql/``, and arrays as it takes them."""
 
 from __future__ import annotations
 
 import itertools
 import re
+import struct
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from belated.exceptions import JournalError
+import numpy as np
+
+from belated.exceptions import InvalidInput, JournalError
 
 #: The version of the tables this release needs.
 VERSION = 10
@@ -67,3 +71,61 @@ def _queries() -> dict[str, bytes]:
     text = (_FOLDER / "queries.sql").read_text(encoding="utf-8")
     found = re.findall(r"^-- (\w+): .+\n((?:(?!--).*\n)+)", text, re.MULTILINE)
     return {name: body.strip().rstrip(";").encode() for name, body in found}
+
+
+# Arrays are packed here, in PostgreSQL's binary format, at once: psycopg packs a list value by
+# value, which takes as long as all else a client does for an append.
+
+# The element's type in PostgreSQL, and the letter of struct, by the bytes it has.
+_INTEGERS = {2: (21, "h"), 4: (23, "i"), 8: (20, "q")}
+_BYTEA = 17
+_BIGINTS = np.dtype([("size", ">i4"), ("value", ">i8")])
+_HEAD = 20
+
+
+class Packed(bytes):
+    """An array that needs nothing more to be sent."""
+
+
+def pack_integers(values: Sequence[int], size: int) -> Packed:
+    """An array of smallint (2 bytes), integer (4) or bigint (8).
+
+    >>> pack_integers([7], 8).hex(" ", 4)
+    '00000001 00000000 00000014 00000001 00000001 00000008 00000000 00000007'
+    """
+    kind, letter = _INTEGERS[size]
+    fields: list[int] = [size] * (2 * len(values))
+    fields[1::2] = values
+    try:
+        body = struct.pack(f">{f'i{letter}' * len(values)}", *fields)
+    except struct.error as error:
+        message = f"a whole number is out of range, or none: {error}"
+        raise InvalidInput(message, values) from None
+    return Packed(_head(len(values), kind) + body)
+
+
+def pack_bytes(values: Sequence[bytes]) -> Packed:
+    """An array of bytea.
+
+    >>> pack_bytes([b"abcd"]).hex(" ", 4)
+    '00000001 00000000 00000011 00000001 00000001 00000004 61626364'
+    """
+    parts = [_head(len(values), _BYTEA)]
+    for one in values:
+        parts += (len(one).to_bytes(4), one)
+    return Packed(b"".join(parts))
+
+
+def unpack_bigints(data: bytes) -> list[int]:
+    """The whole numbers of a packed array.
+
+    >>> unpack_bigints(pack_integers([7, -1], 8))
+    [7, -1]
+    """
+    found: list[int] = np.frombuffer(data, _BIGINTS, offset=_HEAD)["value"].tolist()
+    return found
+
+
+def _head(length: int, kind: int) -> bytes:
+    # One dimension, without NULLs, counted from 1.
+    return struct.pack(">5i", 1, 0, kind, length, 1)

@@ -19,8 +19,7 @@ from belated.exceptions import (
     MissingExtra,
     UnsupportedFormat,
 )
-from belated.journals.postgres.arrays import Packed
-from belated.journals.postgres.queries import VERSION, numbered, query
+from belated.journals.postgres.queries import VERSION, Packed, numbered, query
 
 if TYPE_CHECKING:
     import psycopg
@@ -48,11 +47,6 @@ def check_settings(row: tuple[Any, ...], place: str) -> None:
         if value in unsafe:
             message = f"then acknowledged events can be lost: set {name} = on"
             raise JournalError(f"{place} has {name} = {value}, and {message}")
-
-
-def is_pooled(connection: psycopg.Connection[Any]) -> bool:
-    """Whether another process answers than the one that was named when it was connected."""
-    return _process(connection) != connection.pgconn.backend_pid
 
 
 def check_pooler(
@@ -113,7 +107,7 @@ class Talk:
         cursor = self._connection.execute(query(name), values or None, binary=True)
         return cursor.fetchall() if cursor.description else []
 
-    def run_registered(self, name: str, rows: int = 1, /, **values: object) -> list[Row]:
+    def run_registered(self, name: str, rows: int, /, **values: object) -> list[Row]:
         """Run a query that finds this many rows, unless the bandit's registration was lost."""
         found = self.run_query(name, **values)
         if len(found) != rows:
@@ -155,10 +149,6 @@ class PostgresSession:
     def run_query(self, name: str, /, **values: object) -> list[Row]:
         """Run one query, which is a transaction of its own and may be repeated."""
         return self._run(lambda connection: Talk(connection).run_query(name, **values))
-
-    def run_registered(self, name: str, /, **values: object) -> list[Row]:
-        """Run one query that finds a row, unless the bandit's registration was lost."""
-        return self._run(lambda connection: Talk(connection).run_registered(name, 1, **values))
 
     def call(self, name: str, values: Sequence[bytes | None]) -> bytes | None:
         """Run one query whose values are packed, and that has one value; it may be repeated.
@@ -254,20 +244,23 @@ class PostgresSession:
         settings = ours | self._given | {"client_encoding": "utf8"}
         connection = Connection.connect(make_conninfo("", **settings), autocommit=True)
         try:
-            connection.patience = self._wait + _GRACE
-            connection.prepared = set()
-            talk = Talk(connection)
-            check_settings(talk.run_query("settings")[0], self.place)
-            if is_pooled(connection):
-                with Connection.connect(make_conninfo("", **settings), autocommit=True) as other:
-                    other.patience = connection.patience
-                    check_pooler(connection, other, self.place)
-            lock, statement = self._wait, self._wait + _GRACE / 2
-            talk.run_query("session", lock=_milliseconds(lock), statement=_milliseconds(statement))
+            connection.patience, connection.prepared = self._wait + _GRACE, set()
+            self._set_up(connection, settings)
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def _set_up(self, connection: Connection, settings: dict[str, Any]) -> None:
+        """Refuse a server that does not keep what is promised; bound its time."""
+        talk = Talk(connection)
+        check_settings(talk.run_query("settings")[0], self.place)
+        if _process(connection) != connection.pgconn.backend_pid:  # another one answers
+            with Connection.connect(make_conninfo("", **settings), autocommit=True) as other:
+                other.patience = connection.patience
+                check_pooler(connection, other, self.place)
+        lock, statement = self._wait, self._wait + _GRACE / 2
+        talk.run_query("session", lock=_milliseconds(lock), statement=_milliseconds(statement))
 
     def _disconnect(self) -> None:
         if self._connection is not None:
@@ -291,7 +284,7 @@ class PostgresSession:
             raise self._translation(error, repeat) from error
 
     def _translation(self, error: psycopg.Error, repeat: bool) -> Exception:
-        what = str(error).strip().partition("\n")[0] or type(error).__name__
+        what = _first_line(error)
         if isinstance(error, psycopg.OperationalError | psycopg.errors.ReadOnlySqlTransaction):
             doubt = (
                 "nothing was acknowledged, and trying again is safe"
@@ -341,6 +334,20 @@ class BorrowedSession(PostgresSession):
     def _run(self, work: Callable[[Connection], T], *, repeat: bool = True) -> T:
         self.check_open()
         return self._lender._run(work, repeat=repeat)
+
+
+class PostgresLook(PostgresSession):
+    """A connection that takes a server as it is, to find out what is wrong with it."""
+
+    def _set_up(self, connection: Connection, settings: dict[str, Any]) -> None:
+        """Refuse nothing."""
+
+    def _translation(self, error: psycopg.Error, repeat: bool) -> Exception:
+        return JournalUnavailable(f"{self.place}: {_first_line(error)}")
+
+
+def _first_line(error: psycopg.Error) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def _advice(error: psycopg.Error, what: str) -> str:

@@ -13,13 +13,13 @@ from belated.journals.arrivals import append_first, gather, of_kept, route
 from belated.journals.bandits import Registration
 from belated.journals.log import Appended
 from belated.journals.postgres import open_session
-from belated.journals.postgres.arrays import unpack_bigints
 from belated.journals.postgres.cells import PostgresCells
 from belated.journals.postgres.log import Arrivals, PostgresJournal
+from belated.journals.postgres.queries import unpack_bigints
 from belated.journals.store import Batch, Store, StoreSession
 
 if TYPE_CHECKING:
-    from belated.journals.postgres.look import PostgresLook
+    from belated.journals.postgres.session import PostgresLook
 
 
 class PostgresStoreSession(StoreSession):
@@ -162,9 +162,11 @@ class PostgresStore(Store):
 
     def look(self) -> PostgresLook:
         """Connect whatever the server's settings are, to say what is wrong with it."""
-        from belated.journals.postgres.look import PostgresLook  # needs psycopg
+        from belated.journals.postgres.session import PostgresLook  # needs psycopg
 
-        return PostgresLook(self._dsn)
+        look = PostgresLook(self._dsn, wait=5.0)
+        look.run_query("clock")
+        return look
 
     def create_tables(self) -> None:
         """Create the tables, or migrate those of an older release."""

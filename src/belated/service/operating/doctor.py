@@ -28,7 +28,7 @@ from belated.service.serving.served_bandit import MAX_MODEL_AGE
 from belated.service.serving.spools import SpoolFolder, Unreadable
 
 if TYPE_CHECKING:  # it needs psycopg
-    from belated.journals.postgres.look import PostgresLook
+    from belated.journals.postgres.session import PostgresLook
 
 #: Files that a process may have open at least: a connection is one.
 FILES = 4096
