@@ -15,7 +15,7 @@ from unittest import mock
 
 from belated.exceptions import BelatedWarning
 from belated.fold import columns as learner_columns
-from belated.journals import columns as journal_columns
+from belated.journals import pages as journal_pages
 from tests.simulator.checks import PAGES
 from tests.simulator.embedded import Cluster
 from tests.simulator.faults import FAULTS, SHARED_FAULTS
@@ -68,7 +68,7 @@ def run(
     with (
         # Compiled kernels arrive at any time, and a run is to be its seed.
         mock.patch.object(learner_columns, "page_kernels", kernels),
-        mock.patch.object(journal_columns, "page_kernels", kernels),
+        mock.patch.object(journal_pages, "page_kernels", kernels),
         warnings.catch_warnings(),
     ):
         # Discarded snapshots are counted, and the faults are bound to raise advice.

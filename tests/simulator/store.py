@@ -21,11 +21,10 @@ from belated.exceptions import CorruptEvent, JournalClosed, JournalUnavailable, 
 from belated.journals import MemoryJournal, Snapshot
 from belated.journals.arrivals import (
     Clock,
-    append_first,
+    FirstDecisions,
     check_partition,
     check_range,
     check_requests,
-    of_kept,
     route,
     stamps_for,
     to_overwrite,
@@ -393,14 +392,9 @@ class SimulatedJournal(PassedOn):
             if store.is_contested(ids):  # a real journal would wait here for a while
                 self._faults.see("contested id")
                 raise JournalUnavailable("another decision is being made under this id")
-            return append_first(
-                events,
-                ids,
-                store.records_of(list(ids)),
-                lambda free: self.append(
-                    [events[n] for n in free], requests=of_kept(requests, free)
-                ),
-            )
+            first = FirstDecisions(events, ids, store.records_of(list(ids)))
+            requests = first.requests(requests)
+            return first.appended(self.append(first.events, requests=requests))
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
         """Return the records after a position; see :meth:`Journal.read`."""

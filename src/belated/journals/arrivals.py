@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from hashlib import blake2b
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from belated.core.events import (
     Configured,
@@ -26,6 +26,7 @@ from belated.core.ids import ERASED_KEY_BYTES, erased_key_of, key_of, partition_
 from belated.exceptions import InvalidInput
 from belated.journals.log import Appended, Requests, Tail
 
+T = TypeVar("T")
 #: Gives the time in microseconds since 1970.
 Clock = Callable[[], int]
 
@@ -271,49 +272,69 @@ def first_of_each(records: Iterable[Record], limit: int | None) -> list[Record]:
     return found
 
 
-def of_kept(requests: Requests | None, kept: Sequence[int]) -> Requests | None:
-    """The requests of the events that are kept, by their places among these."""
-    if not requests:
-        return None
-    return {place: requests[n] for place, n in enumerate(kept) if n in requests}
+class FirstDecisions:
+    """Which events are to be appended: all but a second decision under an id that may have one.
 
-
-def append_first(
-    events: Sequence[Event],
-    ids: Collection[str],
-    records: Iterable[Record],
-    append: Callable[[list[int]], list[int]],
-) -> Appended:
-    """Append events but for decisions under ids that have one; nobody else may append meanwhile.
+    Nobody else may append from the time that the records were read to the time of the append.
 
     Args:
-        events: to append.
-        ids: that may have one decision each.
-        records: all records of these ids, in the order of their positions.
-        append: appends the events at these places in ``events``; returns their positions.
+        events: That were given.
+        ids: That may have one decision each.
+        records: All records of these ids, in the order of their positions.
+
+    Attributes:
+        events: That are to be appended.
+
+    >>> first = FirstDecisions([Void("a", 0), Void("b", 0)], {"a"})
+    >>> first.appended([7, 8])
+    Appended(positions=[7, 8], standing={})
     """
-    known = _first_decisions(records)
-    first: dict[str, int] = {}  # the place of the first decision under an id
-    kept: list[int] = []
-    stands: dict[str, Decision] = {}
-    for n, event in enumerate(events):
-        if isinstance(event, Decision) and event.id in ids:
-            if event.id in known:
-                stands[event.id] = known[event.id][0]
-                continue
-            if first.setdefault(event.id, n) != n:
-                stands[event.id] = events[first[event.id]]  # type: ignore[assignment]
-                continue
-        kept.append(n)
-    found = dict(zip(kept, append(kept), strict=True))
-    positions = []
-    for n, event in enumerate(events):
-        if n not in found:
-            id = event.id  # type: ignore[union-attr]
-            positions.append(known[id][1] if id in known else found[first[id]])
-        else:
-            positions.append(found[n])
-    return Appended(positions, stands)
+
+    def __init__(
+        self, events: Sequence[Event], ids: Collection[str], records: Iterable[Record] = ()
+    ) -> None:
+        self.events = self._given = events
+        #: The places of the events that are to be appended; None if all are.
+        self._places: list[int] | None = None
+        if ids:
+            self._known = _first_decisions(records)
+            self._first: dict[str, tuple[Decision, int]] = {}  # and its place, by id
+            self._places = [n for n, event in enumerate(events) if self._is_first(n, event, ids)]
+            self.events = [events[n] for n in self._places]
+
+    def _is_first(self, place: int, event: Event, ids: Collection[str]) -> bool:
+        if not isinstance(event, Decision) or event.id not in ids:
+            return True
+        return (
+            event.id not in self._known
+            and self._first.setdefault(event.id, (event, place))[1] == place
+        )
+
+    def of_kept(self, given: Sequence[T]) -> Sequence[T]:
+        """Return what is given for each event, of those that are to be appended."""
+        return given if self._places is None else [given[n] for n in self._places]
+
+    def requests(self, requests: Requests | None) -> Requests:
+        """Return requests of events that are to be appended, by their places among these."""
+        if not requests or self._places is None:
+            return requests or {}
+        return {place: requests[n] for place, n in enumerate(self._places) if n in requests}
+
+    def appended(self, positions: list[int]) -> Appended:
+        """Return what became of all events, given the positions of those that were appended."""
+        if self._places is None:
+            return Appended(positions, {})
+        found = dict(zip(self._places, positions, strict=True))
+        standing: dict[str, Decision] = {}
+        for n, event in enumerate(self._given):
+            if n not in found:
+                assert isinstance(event, Decision)
+                if event.id in self._known:
+                    standing[event.id], found[n] = self._known[event.id]
+                else:
+                    standing[event.id], place = self._first[event.id]
+                    found[n] = found[place]
+        return Appended([found[n] for n in range(len(self._given))], standing)
 
 
 def _first_decisions(records: Iterable[Record]) -> dict[str, tuple[Decision, int]]:

@@ -27,13 +27,12 @@ from belated.journals.acts import ACTS, CellActs
 from belated.journals.arrivals import (
     LAST_SETTLEMENTS,
     Clock,
-    append_first,
+    FirstDecisions,
     arrange,
     arrange_imported,
     check_partition,
     check_requests,
     first_of_each,
-    of_kept,
     route,
     stamps_for,
     standing,
@@ -181,14 +180,11 @@ class IndexedJournal(CellActs, NamedJournal):
         requests: Requests | None,
     ) -> Appended:
         """Append in the turn of a writer that appends for other bandits, too."""
-
-        def append(kept: list[int]) -> list[int]:
-            given = [events[n] for n in kept], [data[n] for n in kept] if data else data
-            found = self._append(handle, *given, None, of_kept(requests, kept))
-            return [record.position for record in found]
-
         known = self._of(handle, {erased_key_of(id) for id in ids}, 0) if ids else []
-        return append_first(events, ids, known, append)
+        first = FirstDecisions(events, ids, known)
+        kept = first.of_kept(data) if data else data
+        found = self._append(handle, first.events, kept, None, first.requests(requests))
+        return first.appended([record.position for record in found])
 
     def import_records(
         self, records: Iterable[Record], *, requests: Requests | None = None

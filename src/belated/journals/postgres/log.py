@@ -26,14 +26,13 @@ from belated.journals.acts import ACTS, act_cell, has_acts, packed
 from belated.journals.arrivals import (
     LAST_SETTLEMENTS,
     Clock,
-    append_first,
+    FirstDecisions,
     arrange_imported,
     check_partition,
     check_range,
     check_requests,
     erased_key_in,
     index_key,
-    of_kept,
     route,
     stamps_for,
     subject_of,
@@ -203,10 +202,6 @@ _NUMBERS = 1 << 31
 _RECENT = 2_000
 
 
-class _Contested(Exception):
-    """One of the ids has a decision, or shares half its key with one that has."""
-
-
 class PostgresJournal(StoredJournal):
     """Keeps events in a database of PostgreSQL, each append on stable storage when it returns.
 
@@ -354,8 +349,7 @@ class PostgresJournal(StoredJournal):
         An event whose very bytes are in its partition is not written again: it has the position of
         the first.
         """
-        arrivals = self._arrivals(events, recorded)
-        arrivals.keep(events, requests)
+        arrivals = self._arrivals(events, recorded, requests)
         self._session.check_open()
         if not events:
             return []
@@ -388,8 +382,7 @@ class PostgresJournal(StoredJournal):
         self, events: Sequence[Event], last: Record, *, requests: Requests | None = None
     ) -> AppendedAfter:
         """Keep events, and give their records; see :meth:`FollowedLog.append_after`."""
-        arrivals = self._arrivals(events)
-        arrivals.keep(events, requests)
+        arrivals = self._arrivals(events, requests=requests)
         arrivals.follow(last)
         self._session.check_open()
         if not events:
@@ -411,24 +404,15 @@ class PostgresJournal(StoredJournal):
         """Keep events, and no second decision; see :meth:`UniqueLog.append_unique`."""
         if not ids:
             return Appended(self.append(events, requests=requests), {})
-
-        def append(kept: list[int]) -> list[int]:
-            if has_acts(events):
-                raise _Contested
-            arrivals = self._arrivals_of(events, kept, requests)
+        self._session.check_open()
+        if not has_acts(events):
+            first = FirstDecisions(events, ids)
+            arrivals = self._arrivals(first.events, requests=first.requests(requests))
             arrivals.refuse_second([(self.registration, id) for id in ids])
             found = self._session.call("append", list(arrivals.values.values()))
-            if found is None:
-                raise _Contested
-            return self._taken(arrivals, unpack_bigints(found))
-
-        self._session.check_open()
-        try:
-            return append_first(events, ids, [], append)
-        except _Contested:
-            return self._session.transact(
-                lambda talk: self._append_rest(talk, events, ids, requests)
-            )
+            if found is not None:
+                return first.appended(self._taken(arrivals, unpack_bigints(found)))
+        return self._session.transact(lambda talk: self._append_rest(talk, events, ids, requests))
 
     def _append_rest(
         self,
@@ -439,30 +423,26 @@ class PostgresJournal(StoredJournal):
     ) -> Appended:
         """Some id may have a decision: find out, and append the others."""
         self._lock_partitions(talk, {route(event, self._partitions) for event in events})
-
-        def append(kept: list[int]) -> list[int]:
-            if not kept:
-                return []
-            arrivals = self._arrivals_of(events, kept, requests)
-            return self._append_within(talk, [events[n] for n in kept], arrivals)
-
         known = self._of(talk, {erased_key_of(id) for id in ids}, 0)
-        return append_first(events, ids, known, append)
+        first = FirstDecisions(events, ids, known)
+        if not first.events:
+            return first.appended([])
+        arrivals = self._arrivals(first.events, requests=first.requests(requests))
+        return first.appended(self._append_within(talk, first.events, arrivals))
 
-    def _arrivals_of(
-        self, events: Sequence[Event], kept: Sequence[int], requests: Requests | None
+    def _arrivals(
+        self,
+        events: Sequence[Event],
+        recorded: Sequence[int] | None = None,
+        requests: Requests | None = None,
     ) -> Arrivals:
-        some = [events[n] for n in kept]
-        arrivals = self._arrivals(some)
-        arrivals.keep(some, of_kept(requests, kept))
-        return arrivals
-
-    def _arrivals(self, events: Sequence[Event], recorded: Sequence[int] | None = None) -> Arrivals:
         partitions = [route(event, self._partitions) for event in events]
         stamps = None
         if recorded is not None or self._clock is not None:
             stamps = stamps_for(events, recorded, self._clock or (lambda: 0))
-        return Arrivals([self.registration] * len(events), partitions, events, stamps)
+        arrivals = Arrivals([self.registration] * len(events), partitions, events, stamps)
+        arrivals.keep(events, requests)
+        return arrivals
 
     def _taken(self, arrivals: Arrivals, found: list[int]) -> list[int]:
         positions = arrivals.of_all(found)

@@ -7,10 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from belated.core.events import Event
 from belated.journals.acts import has_acts
-from belated.journals.arrivals import append_first, gather, of_kept, route
-from belated.journals.bandits import Registration
+from belated.journals.arrivals import FirstDecisions, gather, route
 from belated.journals.log import Appended
 from belated.journals.postgres import open_session
 from belated.journals.postgres.cells import PostgresCells
@@ -47,15 +45,21 @@ class PostgresStoreSession(StoreSession):
         """Append batches in one statement, which is one commit."""
         if len(batches) == 1 or any(has_acts(batch.events) for batch in batches):
             return [batch.append() for batch in batches]
-        parts = [_Part(batch) for batch in batches]
-        events, requests = gather((one.events, one.requests) for one in parts)
-        arrivals = Arrivals(
-            [one.journal.registration for one in parts for _ in one.events],
-            [route(event, one.journal.partitions) for one in parts for event in one.events],
-            events,
+        parts = [FirstDecisions(batch.events, batch.ids) for batch in batches]
+        journals = [_journal_of(batch) for batch in batches]
+        bandits = [journal.registration for journal in journals]
+        events, requests = gather(
+            (part.events, part.requests(batch.requests))
+            for part, batch in zip(parts, batches, strict=True)
         )
+        owners = [bandit for bandit, part in zip(bandits, parts, strict=True) for _ in part.events]
+        homes = [
+            route(event, owner.partitions) for event, owner in zip(events, owners, strict=True)
+        ]
+        arrivals = Arrivals(owners, homes, events)
         arrivals.keep(events, requests)
-        if ids := [named for one in parts for named in one.named]:
+        ids = [(bandit, id) for bandit, one in zip(bandits, batches, strict=True) for id in one.ids]
+        if ids:
             arrivals.refuse_second(ids)
         found = self._session.call("append", list(arrivals.values.values()))
         if found is None:  # an id has a decision, or shares half its key with one that has
@@ -63,10 +67,10 @@ class PostgresStoreSession(StoreSession):
         answer = unpack_bigints(found)
         positions, appended, start = arrivals.of_all(answer), [], 0
         known = arrivals.known(answer) if arrivals.duplicates else []
-        for one in parts:
-            end = start + len(one.events)
-            appended.append(one.appended(positions[start:end]))
-            one.journal.duplicates += sum(known[start:end])
+        for journal, part in zip(journals, parts, strict=True):
+            end = start + len(part.events)
+            appended.append(part.appended(positions[start:end]))
+            journal.duplicates += sum(known[start:end])
             start = end
         return appended
 
@@ -90,33 +94,9 @@ class PostgresStoreSession(StoreSession):
         self._session.close()
 
 
-class _Part:
-    """What one batch adds to a commit: of two decisions under one id the first."""
-
-    def __init__(self, batch: Batch) -> None:
-        assert isinstance(batch.journal, PostgresJournal)
-        self.journal = batch.journal
-        self._batch = batch
-        self.events: Sequence[Event] = batch.events
-        self.requests = batch.requests
-        self.named: list[tuple[Registration, str]] = []
-        if batch.ids:
-            kept: list[int] = []
-
-            def note(some: list[int]) -> list[int]:
-                kept.extend(some)
-                return some
-
-            append_first(batch.events, batch.ids, [], note)
-            self.events = [batch.events[n] for n in kept]
-            self.requests = of_kept(batch.requests, kept) or {}
-            self.named = [(self.journal.registration, id) for id in batch.ids]
-
-    def appended(self, positions: list[int]) -> Appended:
-        """What became of all its events, given the positions of those that were written."""
-        if not self._batch.ids:
-            return Appended(positions, {})
-        return append_first(self._batch.events, self._batch.ids, [], lambda _: positions)
+def _journal_of(batch: Batch) -> PostgresJournal:
+    assert isinstance(batch.journal, PostgresJournal)
+    return batch.journal
 
 
 class PostgresStore(Store):
