@@ -94,8 +94,9 @@ class Sizes:
         find = (
             "SELECT sum(pgsize) FROM dbstat WHERE name IN ('record', 'record_by_mark', 'request')"
         )
-        with self._store.journal("offers") as journal, journal._file.reading() as connection:
-            records = connection.execute(find).fetchone()[0] / 1e6
+        with self._store.journal("offers") as journal:
+            (size,) = journal._read(lambda connection: connection.execute(find).fetchone())
+        records = size / 1e6
         return records, self._store.path.stat().st_size / 1e6 - records
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 from urllib.parse import quote
@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 import numpy as np
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
 )
@@ -172,13 +172,16 @@ def test_a_transaction_that_fails_leaves_nothing(opened: KafkaJournal) -> None:
     class Broken(Exception):
         pass
 
-    def fail(delivery: object) -> None:
+    deliver = opened._writer._deliver
+
+    def fail(producer: Producer, values: Sequence[tuple[int, bytes]]) -> list[int]:
+        deliver(producer, values)
         raise Broken
 
-    opened._writer._delivered = fail  # type: ignore[method-assign, assignment]
+    opened._writer._deliver = fail  # type: ignore[method-assign]
     with pytest.raises(Broken):
         opened.import_records([Record(0, n, 5, Settled(n, 1)) for n in range(4)])
-    del opened._writer._delivered
+    del opened._writer._deliver
     for partition in range(4):
         assert opened.read(partition, 0, 9) == []
         assert opened.end(partition) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -126,10 +127,14 @@ def test_a_commit_that_is_undone_is_not_noted(tmp_path: Path) -> None:
     path = tmp_path / "offers.db"
     with SQLiteJournal(path, bandit="offers") as journal:
         journal.append([Void("a", 5)])
-        with suppress(RuntimeError), journal._file.writing() as connection:
+
+        def fail(connection: sqlite3.Connection) -> None:
             lost = [Void("b", 5)]
             journal._append(connection, lost, [encode(lost[0])], None, None)
-            raise RuntimeError
+            raise BelatedError
+
+        with suppress(BelatedError):
+            journal._write(fail)
         journal.identify({"what": "else"})  # a commit without records
         with SQLiteJournal(crashed(path, tmp_path / "copy"), bandit="offers") as copy:
             assert copy.end(0) == 1

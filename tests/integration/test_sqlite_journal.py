@@ -74,11 +74,13 @@ def test_everything_survives_closing(path: Path) -> None:
 
 def test_the_settings_are_those_that_keep_the_promise(path: Path) -> None:
     """A write-ahead log, synced at every commit, checkpointed only under the lock of writers."""
-    with SQLiteJournal(path, bandit="offers") as journal, journal._file.reading() as connection:
-        settings = {
-            name: connection.execute(f"PRAGMA {name}").fetchone()[0]
-            for name in ("journal_mode", "synchronous", "wal_autocheckpoint", "busy_timeout")
-        }
+    names = ("journal_mode", "synchronous", "wal_autocheckpoint", "busy_timeout")
+    with SQLiteJournal(path, bandit="offers") as journal:
+        settings = journal._file.read(
+            lambda connection: {
+                name: connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names
+            }
+        )
     assert settings == {
         "journal_mode": "wal",
         "synchronous": 2,
@@ -262,8 +264,8 @@ def test_a_damaged_page_is_noticed(path: Path) -> None:
 def test_an_event_that_is_none_is_noticed(path: Path) -> None:
     """Bytes with a right check that are no event: written by something that is not this library."""
     with SQLiteJournal(path, bandit="offers") as journal:
-        with journal._file.writing() as connection:
-            journal._insert(connection, [Record(0, 1, 5, Void("a", 1))], [b"\x02\x93"], None)
+        records = [Record(0, 1, 5, Void("a", 1))]
+        journal._write(lambda handle: journal._insert(handle, records, [b"\x02\x93"], None))
         with pytest.raises(CorruptEvent, match="partition 0, position 1"):
             journal.read(0, 0, 10)
 
@@ -303,13 +305,11 @@ def test_a_full_disk_is_said_and_leaves_nothing(path: Path) -> None:
     filled(path)
     batch: list[Event] = [Void("x" * 100, n) for n in range(1000)]
     with SQLiteJournal(path, bandit="offers") as journal:
-        with journal._file.reading() as connection:
-            connection.execute("PRAGMA max_page_count = 12")
+        journal._read(lambda connection: connection.execute("PRAGMA max_page_count = 12"))
         with pytest.raises(JournalUnavailable, match="full"):
             journal.append(batch)
         assert journal.end(0) == 3
-        with journal._file.reading() as connection:
-            connection.execute("PRAGMA max_page_count = 100000")
+        journal._read(lambda connection: connection.execute("PRAGMA max_page_count = 100000"))
         assert journal.append(batch)[-1] == 1003
 
 

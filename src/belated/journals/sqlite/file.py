@@ -69,7 +69,7 @@ def translated(
         return CorruptJournal(message)
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_NOTADB:
-        return NotAJournal(f"{str(path)!r} is no database of SQLite: choose another file")
+        return _not_a_journal(path)
     if code == sqlite3.SQLITE_CORRUPT:
         message = (
             f"{str(path)!r} is damaged ({error}): restore a backup, or save what can be read "
@@ -211,22 +211,6 @@ class SQLiteFile:
             self._connect()
         _open_files.add(self)
 
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for single statements that read."""
-        with self._lock, self._statements() as connection:
-            yield connection
-
-    @contextmanager
-    def writing(self, size: int = 0) -> Iterator[sqlite3.Connection]:
-        """The connection within a transaction: durable at the end, undone by an error.
-
-        Args:
-            size: about how many bytes will be written.
-        """
-        with self._lock, self._transaction(size) as connection:
-            yield connection
-
     def read(self, act: Callable[[sqlite3.Connection], T]) -> T:
         """Run single statements that read; safe against interrupts, as :meth:`write` is."""
         return self._run(act, self._statements())
@@ -235,8 +219,8 @@ class SQLiteFile:
         """Run statements in a transaction: durable at the end, undone by an error.
 
         An exception may be raised between any two instructions (``KeyboardInterrupt``, a time-out):
-        it leaves neither the lock held nor a transaction open. :meth:`writing` cannot promise this:
-        Python may raise it on entering ``__exit__``, before anything is released.
+        it leaves neither the lock held nor a transaction open. A context manager could not promise
+        this: Python may raise it on entering ``__exit__``, before anything is released.
 
         Args:
             act: runs the statements.
@@ -291,7 +275,7 @@ class SQLiteFile:
             self._checkpoint_if_due(connection, size)
 
     def note_last(self, last: LastRecord) -> None:
-        """Say, within :meth:`writing`, which record is the last: it is looked for when opened."""
+        """Note, within :meth:`write`, which record is the last: it is looked for when opened."""
         self._last = last
 
     def check_open(self) -> None:
@@ -410,20 +394,6 @@ class BorrowedFile(SQLiteFile):
         self._lender = lender
         self._closed = False
 
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for single statements that read."""
-        self.check_open()
-        with self._lender.reading() as connection:
-            yield connection
-
-    @contextmanager
-    def writing(self, size: int = 0) -> Iterator[sqlite3.Connection]:
-        """The connection within a transaction."""
-        self.check_open()
-        with self._lender.writing(size) as connection:
-            yield connection
-
     def read(self, act: Callable[[sqlite3.Connection], T]) -> T:
         """Run single statements that read."""
         self.check_open()
@@ -435,7 +405,7 @@ class BorrowedFile(SQLiteFile):
         return self._lender.write(act, size)
 
     def note_last(self, last: LastRecord) -> None:
-        """Say, within :meth:`writing`, which record is the last."""
+        """Note, within :meth:`write`, which record is the last."""
         self._lender.note_last(last)
 
     def empty_log(self) -> None:
@@ -532,16 +502,24 @@ def _is_fresh(connection: sqlite3.Connection, path: Path) -> bool:
     ).fetchone()
     if application == 0 and version == 0 and tables == 0:
         return True
+    check_format(application, version, path)
+    return False
+
+
+def check_format(application: int, version: int, path: Path) -> None:
+    """Refuse a file that is no journal, or that a newer release has made."""
     if application != APPLICATION_ID:
-        message = f"{str(path)!r} is a database of something else: choose another file"
-        raise NotAJournal(message)
+        raise _not_a_journal(path)
     if version > FORMAT:
         message = (
             f"{str(path)!r} has format {version}, and this release knows {FORMAT} at most: "
             "upgrade belated"
         )
         raise UnsupportedFormat(message)
-    return False
+
+
+def _not_a_journal(path: Path) -> NotAJournal:
+    return NotAJournal(f"{str(path)!r} is no journal of belated: choose another file")
 
 
 def _create(connection: sqlite3.Connection, path: Path) -> None:

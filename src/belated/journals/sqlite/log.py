@@ -82,8 +82,9 @@ def check_of(place: int, recorded: int, mark: int, data: bytes) -> int:
     return zlib.crc32(data, (whole ^ whole >> 32) & 0xFFFFFFFF)
 
 
-def is_intact(place: int, recorded: int, mark: int, check: int, data: bytes) -> bool:
+def is_intact(row: _Row) -> bool:
     """Whether a row is as it was written."""
+    place, recorded, mark, check, _, data = row
     try:
         return check == check_of(place, recorded, mark, data)
     except TypeError:  # a changed bit can change the type of a value too
@@ -98,20 +99,69 @@ def is_sound(page: ColumnPage, marks: NDArray[np.int64], checks: NDArray[np.int6
 
 
 _COLUMNS = 'place, recorded, mark, "check", CAST(digest AS BLOB), CAST(event AS BLOB)'
-#: About how many bytes an event takes.
-EVENT_BYTES = 256
 _Row = tuple[int, int, int, int, bytes, bytes]
-#: The partition of an event, the event, and its bytes.
-_Arrival = tuple[int, Event, bytes]
 
 
-class SQLiteLog(StoredJournal):
-    """What is appended, and read back by position or by id; see :class:`SQLiteJournal`."""
+class SQLiteJournal(StoredJournal):
+    """Keeps events in a file of SQLite, each append on stable storage when it returns.
 
-    _file: SQLiteFile
-    _number: int
-    _secret: bytes
-    _clock: Clock
+    Any number of threads and processes of one machine may have the file open and append at the same
+    time; they take turns. One file can hold several bandits, which then take turns too: a file for
+    each is faster. The file must lie on a local disk. Positions have no gaps, so a record that is
+    missing is noticed, and so is one that was changed.
+
+    Args:
+        path: the file; made if it is not there.
+        bandit: the name of the bandit within the file.
+        partitions: a power of two, fixed when the bandit is first opened; None for as many as there
+            are, and 1 in a new one.
+        clock: gives the time in microseconds since 1970; None for the system's.
+        wait: how many seconds to wait for other processes before :class:`JournalUnavailable`.
+
+    >>> import tempfile
+    >>> from belated.core.events import Reward
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = f"{folder.name}/offers.db"
+    >>> with SQLiteJournal(path, bandit="offers") as journal:
+    ...     journal.append([Reward("a", 5, 1.0), Reward("b", 6, 0.0)])
+    [1, 2]
+    >>> with SQLiteJournal(path, bandit="offers") as journal:
+    ...     [record.event.value for record in journal.read(partition=0, after=0, limit=10)]
+    [1.0, 0.0]
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | SQLiteFile,
+        *,
+        bandit: str,
+        partitions: int | None = None,
+        clock: Clock | None = None,
+        wait: float = 10.0,
+    ) -> None:
+        self._bandit = check_id(bandit, "the bandit's name")
+        self._clock = clock or system_clock
+        self._file = open_file(path, wait)
+        self._place = repr(str(self._file.path))
+        self._open_shelf(SQLiteCells(self._file, clock=clock))
+        try:
+            found = open_bandit(self.cells, bandit, partitions, self._place, self._check_room)
+        except BaseException:
+            self._file.close()
+            raise
+        self._number, self._partitions = found.number, found.partitions
+        self._secret = found.secret
+
+    def close(self) -> None:
+        """Close the file; any later call raises :class:`JournalClosed`."""
+        self.cells.close()
+        self._file.close()
+
+    def _check_room(self, number: int) -> None:
+        if number >= BANDITS:
+            message = f"{self._place} already holds {BANDITS - 1} bandits"
+            raise JournalError(f"{message}: put this one into another file")
 
     def _write(self, act: Callable[[sqlite3.Connection], T], size: int = 0) -> T:
         return self._file.write(act, size)
@@ -139,10 +189,7 @@ class SQLiteLog(StoredJournal):
             CorruptEvent: a record was changed after it was written.
         """
         base, rows = self._page(partition, after, limit)
-        found = (
-            (place - base, recorded, is_intact(place, recorded, mark, check, data), digest, data)
-            for place, recorded, mark, check, digest, data in rows
-        )
+        found = ((row[0] - base, row[1], is_intact(row), row[4], row[5]) for row in rows)
         return self._records(partition, after, found)
 
     def read_columns(self, partition: int, after: int, limit: int) -> ColumnPage:
@@ -261,10 +308,8 @@ class SQLiteLog(StoredJournal):
 
     def _found(self, row: _Row) -> Record:
         """A record that was not looked up by its position."""
-        place, recorded, mark, check, digest, data = row
-        partition, position = split_place(place)
-        intact = is_intact(place, recorded, mark, check, data)
-        found = [(position, recorded, intact, digest, data)]
+        partition, position = split_place(row[0])
+        found = [(position, row[1], is_intact(row), row[4], row[5])]
         return self._records(partition, position - 1, found)[0]
 
     def _tail(self, connection: sqlite3.Connection, partition: int) -> Tail:
@@ -288,13 +333,13 @@ class SQLiteLog(StoredJournal):
         if rows and base < rows[0][0] < base + POSITIONS:
             last = rows.pop(0)
             tail = Tail(last[0] - base, last[1])
-            if not _is_whole(last):
+            if not is_intact(last):
                 before = "SELECT max(place) FROM record WHERE place < ?"
                 (place,) = connection.execute(before, (last[0],)).fetchone()
                 expected = max(place or base, base) + 1
                 if expected != last[0]:
                     raise self._hidden(partition, expected - base)
-        if rows and (rows[0][0] < base + POSITIONS or not _is_whole(rows[0])):
+        if rows and (rows[0][0] < base + POSITIONS or not is_intact(rows[0])):
             raise self._hidden(partition, tail.position + 1)
         return tail
 
@@ -336,71 +381,3 @@ class SQLiteLog(StoredJournal):
             puts = {act_cell(self._bandit, act): packed(act) for act in acts}
             put_cells(connection, puts, self._clock())
         return written
-
-
-def _is_whole(row: _Row) -> bool:
-    """Whether a row is as it was written."""
-    place, recorded, mark, check, _, data = row
-    return is_intact(place, recorded, mark, check, data)
-
-
-class SQLiteJournal(SQLiteLog):
-    """Keeps events in a file of SQLite, each append on stable storage when it returns.
-
-    Any number of threads and processes of one machine may have the file open and append at the same
-    time; they take turns. One file can hold several bandits, which then take turns too: a file for
-    each is faster. The file must lie on a local disk. Positions have no gaps, so a record that is
-    missing is noticed, and so is one that was changed.
-
-    Args:
-        path: the file; made if it is not there.
-        bandit: the name of the bandit within the file.
-        partitions: a power of two, fixed when the bandit is first opened; None for as many as there
-            are, and 1 in a new one.
-        clock: gives the time in microseconds since 1970; None for the system's.
-        wait: how many seconds to wait for other processes before :class:`JournalUnavailable`.
-
-    >>> import tempfile
-    >>> from belated.core.events import Reward
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> path = f"{folder.name}/offers.db"
-    >>> with SQLiteJournal(path, bandit="offers") as journal:
-    ...     journal.append([Reward("a", 5, 1.0), Reward("b", 6, 0.0)])
-    [1, 2]
-    >>> with SQLiteJournal(path, bandit="offers") as journal:
-    ...     [record.event.value for record in journal.read(partition=0, after=0, limit=10)]
-    [1.0, 0.0]
-    >>> folder.cleanup()
-    """
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str] | SQLiteFile,
-        *,
-        bandit: str,
-        partitions: int | None = None,
-        clock: Clock | None = None,
-        wait: float = 10.0,
-    ) -> None:
-        self._bandit = check_id(bandit, "the bandit's name")
-        self._clock = clock or system_clock
-        self._file = open_file(path, wait)
-        self._place = repr(str(self._file.path))
-        self._open_shelf(SQLiteCells(self._file, clock=clock))
-        try:
-            found = open_bandit(self.cells, bandit, partitions, self._place, self._check_room)
-        except BaseException:
-            self._file.close()
-            raise
-        self._number, self._partitions = found.number, found.partitions
-        self._secret = found.secret
-
-    def close(self) -> None:
-        """Close the file; any later call raises :class:`JournalClosed`."""
-        self.cells.close()
-        self._file.close()
-
-    def _check_room(self, number: int) -> None:
-        if number >= BANDITS:
-            message = f"{self._place} already holds {BANDITS - 1} bandits"
-            raise JournalError(f"{message}: put this one into another file")

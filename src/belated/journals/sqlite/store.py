@@ -12,16 +12,15 @@ from pathlib import Path
 from urllib.parse import quote
 
 from belated.core.events import encode
-from belated.exceptions import InvalidInput, JournalUnavailable, NotAJournal, UnsupportedFormat
+from belated.exceptions import InvalidInput, JournalUnavailable, NotAJournal
 from belated.journals.arrivals import Clock
 from belated.journals.log import Appended
 from belated.journals.sqlite.cells import SQLiteCells, scan
 from belated.journals.sqlite.file import (
-    APPLICATION_ID,
-    FORMAT,
     POSITIONS,
     EndFile,
     SQLiteFile,
+    check_format,
     translated,
 )
 from belated.journals.sqlite.log import SQLiteJournal
@@ -35,7 +34,8 @@ def looking_into(path: Path) -> Iterator[sqlite3.Connection]:
     Raises:
         InvalidInput: there is no such file.
         NotAJournal: it is no journal, or cannot be read as one.
-        CorruptJournal: its schema is damaged.
+        CorruptJournal: it is damaged.
+        JournalUnavailable: it cannot be read now.
         UnsupportedFormat: a newer release has made it.
     """
     if not path.is_file():
@@ -44,22 +44,15 @@ def looking_into(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         uri = f"{path.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True)) as connection:
-            application, version = connection.execute(
-                "SELECT application_id, user_version "
-                "FROM pragma_application_id, pragma_user_version"
-            ).fetchone()
-            if application != APPLICATION_ID:
-                raise NotAJournal(f"{path}: this is no journal of belated")
-            if version > FORMAT:
-                message = f"it has format {version}, and this release knows {FORMAT} at most"
-                raise UnsupportedFormat(f"{path}: {message}: upgrade belated")
+            header = "application_id, user_version FROM pragma_application_id, pragma_user_version"
+            application, version = connection.execute(f"SELECT {header}").fetchone()
+            check_format(application, version, path)
             yield connection
-    except UnicodeDecodeError as error:
-        raise translated(error, "read", path) from None
-    except sqlite3.DatabaseError as error:
-        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
-            raise NotAJournal(f"{path}: this is no journal of belated") from None
-        raise NotAJournal(f"{path}: this cannot be read as a journal ({error})") from None
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        found = translated(error, "read", path)
+        if found is error:
+            found = NotAJournal(f"{path}: this cannot be read as a journal ({error})")
+        raise found from None
 
 
 def bandits_in(path: Path) -> list[StoredBandit]:
@@ -99,17 +92,21 @@ class SQLiteSession(StoreSession):
         encoded = [[encode(event) for event in batch.events] for batch in batches]
         size = sum(map(len, chain.from_iterable(encoded)))
         size += sum(len(data) for one in batches for data in one.requests.values())
-        with self._file.writing(size) as connection:
-            return [
+        return self._file.write(
+            lambda connection: [
                 journal.append_within(connection, one.events, data, one.ids, one.requests)
                 for journal, one, data in zip(journals, batches, encoded, strict=True)
-            ]
+            ],
+            size,
+        )
 
     def ends(self, bandits: Iterable[str]) -> dict[str, tuple[int, ...]]:
         """Return where the partitions of each bandit end, where its journal exists."""
         select = "SELECT max(place) FROM record WHERE place > ? AND place < ?"
-        journals, ends = self._existing(bandits), {}
-        with self._file.reading() as connection:
+        journals = self._existing(bandits)
+
+        def read(connection: sqlite3.Connection) -> dict[str, tuple[int, ...]]:
+            ends = {}
             for name, journal in journals.items():
                 assert isinstance(journal, SQLiteJournal)
                 places = (
@@ -117,7 +114,9 @@ class SQLiteSession(StoreSession):
                     for base in map(journal.place, range(journal.partitions))
                 )
                 ends[name] = tuple((place or 0) % POSITIONS for place in places)
-        return ends
+            return ends
+
+        return self._file.read(read)
 
     def close(self) -> None:
         """Close the file; any later call of what was opened raises :class:`JournalClosed`."""
