@@ -11,9 +11,8 @@ import pytest
 
 from belated.exceptions import InvalidInput, JournalError
 from belated.journals import Claim
-from belated.journals.kafka.client import Cluster
+from belated.journals.kafka.client import Cluster, Topics, new_name
 from belated.journals.kafka.group import WorkerGroup
-from belated.journals.kafka.topic import Topics, new_name
 from tests.integration.kafka_server import KafkaCluster
 from tests.waiting import eventually
 

@@ -7,7 +7,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Re
 
 from belated.exceptions import JournalError, JournalMismatch
 from belated.journals import KafkaJournal, PostgresJournal
-from belated.journals.kafka.topic import MAX_BYTES, Topics
+from belated.journals.kafka.client import MAX_BYTES, Topics
 from tests.integration.kafka_journals import change, open_kafka
 from tests.integration.kafka_server import KafkaCluster
 

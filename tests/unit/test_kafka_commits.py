@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from belated.exceptions import CorruptJournal, InvalidInput
 from belated.journals import open_store
-from belated.journals.kafka import reader as offsets
+from belated.journals.kafka import records as offsets
 from belated.journals.kafka.client import Cluster, KafkaError, KafkaException
 from belated.journals.kafka.commits import MAX_EVENTS, Place, pack, unpack
-from belated.journals.kafka.reader import Offsets, Reader
+from belated.journals.kafka.records import Offsets, Reader
 
 from confluent_kafka import TopicPartition  # isort: skip
 

@@ -1,8 +1,9 @@
-"""A log in Kafka with PostgreSQL as its shelf: needs the extras ``kafka`` and ``postgres``.
+"""A log in Kafka with cells in PostgreSQL or SQLite: needs the extras ``kafka`` and ``postgres``.
 
+* ``client``: the brokers, and the settings without which a topic is refused.
 * ``commits``: what one record of Kafka holds.
-* ``topic``: the topic of a bandit, and the settings without which it is refused.
-* ``writer``, ``reader``, ``offsets``: the producer, the consumer, and where partitions end.
-* ``group``, ``coordination``: how workers share the partitions.
-* ``log``, ``journal``, ``store``: what the library uses.
+* ``records``: the producer, the consumers, and where partitions end.
+* ``group``: how workers share the partitions.
+* ``piece_files``: pieces of snapshots as files.
+* ``log``, ``store``: what the library uses.
 """

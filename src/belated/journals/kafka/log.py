@@ -34,12 +34,10 @@ from belated.journals.arrivals import (
 )
 from belated.journals.bandits import Registration, check_wanted, find_bandit, register_as
 from belated.journals.journal import NamedJournal
-from belated.journals.kafka.client import Cluster
+from belated.journals.kafka.client import Cluster, Topics, new_name
 from belated.journals.kafka.commits import MAX_EVENTS, Commit, Place, pack
 from belated.journals.kafka.piece_files import PieceFiles
-from belated.journals.kafka.reader import Finder, Offsets, Reader
-from belated.journals.kafka.topic import Topics, new_name
-from belated.journals.kafka.writer import Writer
+from belated.journals.kafka.records import Finder, Offsets, Reader, Writer
 from belated.journals.log import Appended, Requests, Tail
 from belated.journals.pages import ColumnPage
 from belated.model.kernels.pages import PADDING
@@ -198,7 +196,7 @@ class KafkaJournal(CellActs, NamedJournal):
             How many records of Kafka were dropped.
         """
         start = self.start(partition).position
-        span = self._finder.span(partition)
+        span = self._offsets.span(partition)
         offset = Place.behind(start - 1).offset
         if not start or offset < span.first:
             return 0
@@ -369,7 +367,7 @@ class KafkaJournal(CellActs, NamedJournal):
         check_range(partition, after, limit, self._partitions)
         self._check_open()
         offset, index = Place.behind(after)
-        span = reader.span(partition)
+        span = self._offsets.span(partition)
         if offset < span.first:
             self._check_trimmed(partition, after, span.first)
             offset, index = span.first, 0
@@ -409,7 +407,7 @@ class KafkaJournal(CellActs, NamedJournal):
         check_partition(partition, self._partitions)
         self._check_open()
         wanted = set(positions)
-        span = self._finder.span(partition)
+        span = self._offsets.span(partition)
         found: dict[int, bytes] = {}
         offsets = sorted({Place.behind(one - 1).offset for one in wanted})
         for first, last in _runs([one for one in offsets if span.first <= one < span.end]):
@@ -429,7 +427,7 @@ class KafkaJournal(CellActs, NamedJournal):
     def _tail(self, partition: int) -> Tail:
         check_partition(partition, self._partitions)
         self._check_open()
-        span = self._finder.span(partition)
+        span = self._offsets.span(partition)
         # The last offsets may be ends of transactions, which readers do not see.
         back = 1
         while span.end > span.first:
