@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_right
+from collections.abc import Sequence
 from operator import attrgetter
 
 from belated.core.events import Record
@@ -29,12 +30,14 @@ class GappyJournal(MemoryJournal):
         start = bisect_right(self._streams[partition], after, key=_position)
         return self._streams[partition][start : start + limit]
 
-    def _keep(self, records: list[Record], requests: Requests | None = None) -> list[int]:
-        spread = []
+    def _insert(
+        self, handle: None, records: list[Record], data: Sequence[bytes], requests: Requests | None
+    ) -> list[Record]:
+        spread: list[Record] = []
         for n, one in enumerate(records):
             kept = {0: requests[n]} if requests and n in requests else None
             step = self._steps.choice((1, 2, 7, 1000))
             position = self._tail(None, one.partition).position + step
             record = Record(one.partition, position, one.recorded, one.event)
-            spread += super()._keep([record], kept)
+            spread += super()._insert(handle, [record], data, kept)
         return spread

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from belated.journals import open_journal
-from belated.journals.archive.archive import Archive
+from belated.journals.archive import Archive
 from belated.journals.folders import open_folder
 from tests.faults import archivers
 from tests.integration.archived import assert_same, begin, fill, live, rebuilt

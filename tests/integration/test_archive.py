@@ -19,8 +19,7 @@ from belated.evaluation import read_journal
 from belated.exceptions import CorruptJournal, InvalidInput
 from belated.fold.rules import State
 from belated.journals import Journal, Store, open_journal
-from belated.journals.archive import Archive, WholeJournal
-from belated.journals.archive.days import name_of_day
+from belated.journals.archive import Archive, WholeJournal, name_of_day
 from belated.journals.folders import open_folder
 from tests.integration.archived import (
     DAY,

@@ -178,16 +178,18 @@ class Store(MemoryJournal):
                 held = max(stamp, self.last_stamp(transaction.partition))
                 record = Record(transaction.partition, position, held, event)
                 kept = transaction.requests.get(position)
-                self._keep([record], None if kept is None else {0: kept})
+                self._insert(None, [record], [], None if kept is None else {0: kept})
 
-    def _keep(self, records: list[Record], requests: Requests | None = None) -> list[int]:
+    def _insert(
+        self, handle: None, records: list[Record], data: Sequence[bytes], requests: Requests | None
+    ) -> list[Record]:
         for record in records:
             self._next[record.partition] = max(self._next[record.partition], record.position + 1)
-        positions = super()._keep(records, requests)
+        found = super()._insert(handle, records, data, requests)
         self._note_standing(
             [record.event.id for record in records if isinstance(record.event, Decision)]
         )
-        return positions
+        return found
 
     def _note_standing(self, ids: Sequence[str]) -> None:
         for id, standing in self.decisions(ids).items():

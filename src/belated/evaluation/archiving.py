@@ -24,13 +24,13 @@ from belated.fold.requests import KeptRequest
 from belated.fold.undone import Undone
 from belated.journals import Journal
 from belated.journals.archive import (
+    DAY,
     Archive,
     ArchivedDay,
     ArchivedDecision,
     Manifest,
     StoredRecord,
 )
-from belated.journals.archive.days import DAY
 from belated.journals.log import EMPTY
 from belated.journals.pages import pages
 

@@ -7,7 +7,7 @@ others, are in cells as well, as they stand in the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -76,9 +76,11 @@ class CellActs(CellShelf):
             f"{self._bandit!r} in {self._place}"
         )
 
-    def _keep_acts(self, acts: Sequence[Record]) -> None:
-        """Write acts to their cells, but for those that are there, or older than what is there."""
-        for act in acts:
+    def _keep_acts(self, records: Iterable[Record]) -> None:
+        """Write acts among records to their cells, unless those have them, or later ones."""
+        for act in records:
+            if subject_of(act.event) not in ACTS:
+                continue
             name = act_cell(self._bandit, act)
             while (name, act.position) not in self._acts_known:
                 before = self.cells.get([name]).get(name)

@@ -23,7 +23,7 @@ from belated.exceptions import (
     HistoryTrimmed,
     InvalidInput,
 )
-from belated.journals.acts import ACTS, CellActs
+from belated.journals.acts import CellActs
 from belated.journals.arrivals import (
     LAST_SETTLEMENTS,
     Clock,
@@ -36,7 +36,6 @@ from belated.journals.arrivals import (
     route,
     stamps_for,
     standing,
-    subject_of,
     to_overwrite,
 )
 from belated.journals.journal import NamedJournal
@@ -105,7 +104,7 @@ class IndexedJournal(CellActs, NamedJournal):
 
     def _index_acts(self, records: Sequence[Record]) -> None:
         """Write acts of operators to their cells, unless that was done together with them."""
-        self._keep_acts([record for record in records if subject_of(record.event) in ACTS])
+        self._keep_acts(records)
 
     def _encoded(self, events: Sequence[Event | Opaque]) -> list[bytes]:
         """Return the bytes of events, before anything is locked."""

@@ -13,7 +13,6 @@ import msgspec
 from belated.core.events import Decision, Event, Opaque, Overwritten, Record
 from belated.core.ids import check_id, check_partitions, partition_of
 from belated.exceptions import HistoryTrimmed, JournalClosed
-from belated.journals.acts import ACTS
 from belated.journals.arrivals import (
     LAST_SETTLEMENTS,
     Clock,
@@ -223,11 +222,20 @@ class MemoryJournal(IndexedJournal):
     def _insert(
         self, handle: None, records: list[Record], data: Sequence[bytes], requests: Requests | None
     ) -> list[Record]:
-        positions = self._keep(records, requests)
-        return [
-            one if one.position == position else msgspec.structs.replace(one, position=position)
-            for one, position in zip(records, positions, strict=True)
-        ]
+        """Store records; an exception at any point leaves a partition with all of its, or none."""
+        facts = self._facts
+        arrived: dict[int, tuple[list[Record], dict[tuple[int, int], bytes]]] = {}
+        for place, record in enumerate(records):
+            stream, kept = arrived.setdefault(record.partition, ([], {}))
+            stream.append(record)
+            if requests and place in requests:
+                kept[record.partition, record.position] = requests[place]
+        for partition, (stream, kept) in arrived.items():
+            # No call may come between these: Python raises interrupts when one has returned.
+            facts.requests |= kept
+            facts.streams[partition] += stream
+        self._keep_acts(records)
+        return records
 
     def append_after(
         self, events: Sequence[Event], last: Record, *, requests: Requests | None = None
@@ -317,23 +325,6 @@ class MemoryJournal(IndexedJournal):
         self._open_shelf(facts.cells.share())
         self._closed = False
 
-    def _keep(self, records: list[Record], requests: Requests | None = None) -> list[int]:
-        """Store records; an exception at any point leaves a partition with all of its, or none."""
-        streams, facts = self._streams, self._facts
-        arrived: dict[int, tuple[list[Record], dict[tuple[int, int], bytes]]] = {}
-        for place, record in enumerate(records):
-            stream, kept = arrived.setdefault(record.partition, ([], {}))
-            stream.append(record)
-            if requests and place in requests:
-                kept[record.partition, record.position] = requests[place]
-        positions = [record.position for record in records]
-        for partition, (stream, kept) in arrived.items():
-            # No call may come between these: Python raises interrupts when one has returned.
-            facts.requests |= kept
-            streams[partition] += stream
-        self._keep_acts([record for record in records if subject_of(record.event) in ACTS])
-        return positions
-
     def _tail(self, handle: None, partition: int) -> Tail:
         stream = self._streams[partition]
         if not stream:
@@ -343,11 +334,8 @@ class MemoryJournal(IndexedJournal):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise _closed()
-
-
-def _closed() -> JournalClosed:
-    return JournalClosed("this journal was closed: open it again, or make a new MemoryJournal")
+            message = "this journal was closed: open it again, or make a new MemoryJournal"
+            raise JournalClosed(message)
 
 
 class MemoryStore(Store):

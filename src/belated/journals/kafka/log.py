@@ -30,6 +30,7 @@ from belated.journals.arrivals import (
     check_range,
     check_requests,
     route,
+    stamps_for,
     subject_of,
 )
 from belated.journals.bandits import Registration, check_wanted, find_bandit, register_as
@@ -149,23 +150,17 @@ class KafkaJournal(CellActs, NamedJournal):
         self, events: Sequence[Event], ids: Collection[str], requests: Requests | None = None
     ) -> Appended:
         """Append events if no id among them is a caller's own; refuse a look-up."""
-        self._check_open()
-        if ids:
-            raise self._not_indexed(min(ids))
+        self._refuse_ids(ids)
         return Appended(self.append(events, requests=requests), {})
 
     def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
         """Refuse: the owner of a partition knows its decisions."""
-        self._check_open()
-        if ids:
-            raise self._not_indexed(ids[0])
+        self._refuse_ids(ids)
         return {}
 
     def records_of(self, ids: Sequence[str], limit: int | None = None) -> list[Record]:
         """Refuse: the owner of a partition knows its records."""
-        self._check_open()
-        if ids:
-            raise self._not_indexed(ids[0])
+        self._refuse_ids(ids)
         return []
 
     def settlements(self, partition: int) -> list[Record]:
@@ -182,8 +177,10 @@ class KafkaJournal(CellActs, NamedJournal):
             raise JournalError(f"{message}, and its bytes go when the partition is trimmed")
         return 0
 
-    def _not_indexed(self, id: str) -> NotIndexed:
-        return NotIndexed(f"{self._place} finds nothing by the id {id!r}: {_ASK_OWNER}")
+    def _refuse_ids(self, ids: Collection[str]) -> None:
+        self._check_open()
+        for id in ids:
+            raise NotIndexed(f"{self._place} finds nothing by the id {id!r}: {_ASK_OWNER}")
 
     # --- old records -----------------------------------------------------------------------------
 
@@ -263,14 +260,10 @@ class KafkaJournal(CellActs, NamedJournal):
         self, events: Sequence[Event], homes: Sequence[int], recorded: Sequence[int] | None
     ) -> list[int] | None:
         """Stamps that go with the events; None where the broker's are used."""
-        if recorded is None:
-            if self._clock is None:
-                return None
-            recorded = [self._clock()] * len(events)
-        elif len(recorded) != len(events):
-            message = f"{len(recorded)} times were given for {len(events)} events"
-            raise InvalidInput(f"{message}: one each is needed", recorded)
-        arrivals = zip(homes, recorded, events, strict=True)
+        if recorded is None and self._clock is None:
+            return None
+        stamps = stamps_for(events, recorded, self._clock or self.now)
+        arrivals = zip(homes, stamps, events, strict=True)
         return [one.recorded for one in arrange(arrivals, self._tail)]
 
     def import_records(
@@ -317,7 +310,7 @@ class KafkaJournal(CellActs, NamedJournal):
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
         """Return the records beyond a position; see :meth:`Log.read`."""
         records = self._records(self._reader, partition, after, limit)
-        self._keep_acts([one for one in records if subject_of(one.event) in ACTS])
+        self._keep_acts(records)
         return records
 
     def _records(self, reader: Reader, partition: int, after: int, limit: int) -> list[Record]:
@@ -357,8 +350,7 @@ class KafkaJournal(CellActs, NamedJournal):
         # The third byte of an event is its kind; those of operators are rare.
         starts = np.concatenate([[0], page.ends[:-1]])[: len(page)]
         odd = np.flatnonzero(page.data[starts + 2] > _LAST_OF_DECISIONS)
-        found = [page.record(int(n), partition) for n in odd]
-        self._keep_acts([one for one in found if subject_of(one.event) in ACTS])
+        self._keep_acts(page.record(int(n), partition) for n in odd)
 
     def _read(
         self, reader: Reader, partition: int, after: int, limit: int
