@@ -36,7 +36,7 @@ from belated.fold.undone import Undone
 from belated.fold.unmatched import UnmatchedEvents
 from belated.journals import CoordinationStore, Journal, Snapshot, arrivals, coordination
 from belated.journals.log import Appended, Requests, Tail
-from belated.journals.snapshots import CellShelf
+from belated.journals.shelf import CellShelf
 from belated.model.kernels import pages
 from belated.model.statistics import FrozenSums, RunningSums
 from belated.service.learning.learning_service import LearningService

@@ -35,7 +35,8 @@ from belated.journals.journal import PassedOn, T
 from belated.journals.log import EMPTY, Appended, Requests, Tail
 from belated.journals.memory import MemoryCells
 from belated.journals.pages import ColumnPage
-from belated.journals.snapshots import CellShelf, damage
+from belated.journals.shelf import CellShelf
+from belated.journals.snapshots import damage
 from tests.simulator.faults import Faults, Killed
 
 _position = attrgetter("position")

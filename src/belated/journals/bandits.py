@@ -10,7 +10,7 @@ import msgspec
 
 from belated.core.ids import check_id, check_partitions
 from belated.exceptions import InvalidInput, JournalError, JournalMismatch
-from belated.journals.cells import NO_VERSIONS, Cell, Cells, cell_name
+from belated.journals.cells import NO_CELL, NO_VERSIONS, Cell, Cells, cell_name
 
 #: Its version counts the bandits that were ever registered.
 _COUNTER = "bandits"
@@ -66,7 +66,7 @@ def open_bandit(
     bandit: str,
     partitions: int | None,
     place: str,
-    draft: Callable[[int], None] = lambda number: None,
+    check: Callable[[int], None] = lambda number: None,
 ) -> Registration:
     """Return a bandit as it is registered; register it if it is new.
 
@@ -75,32 +75,18 @@ def open_bandit(
         bandit: Name of the bandit.
         partitions: A power of two; None for as many as there are, and 1 for a new one.
         place: Where the store is, for messages.
-        draft: Checks the number that a new one gets.
+        check: Checks the number that a new one gets.
     """
     check_id(bandit, "the bandit's name")
     wanted = None if partitions is None else check_partitions(partitions)
-
-    def new(number: int) -> Registration:
-        draft(number)
-        return Registration(bandit, number, wanted or 1)
-
-    found = find_bandit(cells, bandit)[1] or register(cells, new)
+    _, found = find_bandit(cells, bandit)
+    while found is None:
+        count = cells.get([_COUNTER]).get(_COUNTER, NO_CELL).version
+        check(count + 1)
+        new = Registration(bandit, count + 1, wanted or 1)
+        found = register_as(cells, new, {_COUNTER: count}, {_COUNTER: b""})
     check_wanted(bandit, place, wanted, found.partitions)
     return found
-
-
-def register(cells: Cells, draft: Callable[[int], Registration]) -> Registration:
-    """Return a bandit as it is registered; register it if it is new.
-
-    Args:
-        cells: Cells of its store.
-        draft: Makes what a new one is, given a number that no other has.
-    """
-    while True:
-        count = cells.get([_COUNTER]).get(_COUNTER, Cell(0, 0, b"")).version
-        found = register_as(cells, draft(count + 1), {_COUNTER: count}, {_COUNTER: b""})
-        if found is not None:
-            return found
 
 
 def register_as(

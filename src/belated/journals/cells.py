@@ -28,6 +28,10 @@ class Cell(NamedTuple):
     value: bytes
 
 
+#: Stands for a cell that does not exist.
+NO_CELL = Cell(0, 0, b"")
+
+
 class Outcome(NamedTuple):
     """What became of a transaction.
 

@@ -14,14 +14,13 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from belated.exceptions import InvalidInput, OwnerFenced
-from belated.journals.cells import Cell, Cells, cell_name
+from belated.journals.cells import NO_CELL, Cell, Cells, cell_name
 
 #: Why several learners cannot share a bandit in other stores.
 ONLY_KAFKA = (
     'learners = "many" is for Kafka, whose brokers assign partitions to learners: one learner '
     'folds more than one database takes, so write learners = "one"'
 )
-_NONE = Cell(0, 0, b"")
 
 
 class Leader(msgspec.Struct, frozen=True):
@@ -105,14 +104,14 @@ class CoordinationStore:
         """
         mine = _heartbeat(holder)
         while True:
-            lease = self.cells.get([self._lease]).get(self._lease, _NONE)
+            lease = self.cells.get([self._lease]).get(self._lease, NO_CELL)
             last = lease.value.decode()
             expected, puts = {self._lease: lease.version}, {mine: _duration(seconds)}
             if last != holder:
                 puts[self._lease] = holder.encode()
                 if last:
                     theirs = _heartbeat(last)
-                    beat = self.cells.get([theirs]).get(theirs, _NONE)
+                    beat = self.cells.get([theirs]).get(theirs, NO_CELL)
                     if _time_left(beat, self.cells.transact({}, {}).now) > 0:
                         return None
                     expected[theirs] = beat.version
@@ -127,7 +126,7 @@ class CoordinationStore:
             is_last: Whether it holds no other: then its heartbeat is removed, too.
         """
         while True:
-            lease = self.cells.get([self._lease]).get(self._lease, _NONE)
+            lease = self.cells.get([self._lease]).get(self._lease, NO_CELL)
             if lease.value.decode() != holder:
                 return
             ended = [_heartbeat(holder)] if is_last else []
@@ -237,7 +236,7 @@ def leaders(cells: Cells, bandits: Iterable[str]) -> dict[str, Leader]:
     now = cells.transact({}, {}).now
     found = {}
     for bandit, lease in leases.items():
-        left = _time_left(beats.get(_heartbeat(holders[bandit]), _NONE), now)
+        left = _time_left(beats.get(_heartbeat(holders[bandit]), NO_CELL), now)
         if left > 0:
             found[bandit] = Leader(holders[bandit], lease.version, left / 1e6)
     return found

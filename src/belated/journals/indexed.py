@@ -23,7 +23,6 @@ from belated.exceptions import (
     HistoryTrimmed,
     InvalidInput,
 )
-from belated.journals.acts import CellActs
 from belated.journals.arrivals import (
     LAST_SETTLEMENTS,
     Clock,
@@ -40,11 +39,12 @@ from belated.journals.arrivals import (
 )
 from belated.journals.journal import NamedJournal
 from belated.journals.log import Appended, AppendedAfter, Requests, Tail
+from belated.journals.shelf import CellShelf
 
 T = TypeVar("T")
 
 
-class IndexedJournal(CellActs, NamedJournal):
+class IndexedJournal(CellShelf, NamedJournal):
     """A journal that finds records by id, given a few methods that say where records are.
 
     A *handle* is whatever these need, such as a connection; it is given to what :meth:`_write` and

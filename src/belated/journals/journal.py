@@ -25,7 +25,7 @@ class Journal(UniqueLog, Protocol):
     """The events of one bandit, what it is, and its owners, snapshots and bases.
 
     All but the log is written once for all stores, in
-    :class:`~belated.journals.snapshots.CellShelf`. :class:`belated.testing.JournalContract` has
+    :class:`~belated.journals.shelf.CellShelf`. :class:`belated.testing.JournalContract` has
     the tests of both.
     """
 

@@ -13,7 +13,15 @@ from belated.journals.cells import Cell, Cells
 _CELL = "keys"
 
 
-class LiveKey(msgspec.Struct, frozen=True):
+class _Key(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    bandits: tuple[str, ...]
+    scopes: tuple[str, ...]
+    rate: float | None
+
+
+class LiveKey(_Key, frozen=True):
     """What a service knows of a key that works.
 
     Attributes:
@@ -25,15 +33,10 @@ class LiveKey(msgspec.Struct, frozen=True):
         hash: SHA-256 of the whole key.
     """
 
-    id: str
-    name: str
-    bandits: tuple[str, ...]
-    scopes: tuple[str, ...]
-    rate: float | None
     hash: bytes
 
 
-class KeyHistory(msgspec.Struct, frozen=True):
+class KeyHistory(_Key, frozen=True):
     """What people are told of a key.
 
     Attributes:
@@ -46,11 +49,6 @@ class KeyHistory(msgspec.Struct, frozen=True):
         revoked: When it was revoked; None if it works.
     """
 
-    id: str
-    name: str
-    bandits: tuple[str, ...]
-    scopes: tuple[str, ...]
-    rate: float | None
     created: datetime
     revoked: datetime | None
 

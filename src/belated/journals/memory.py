@@ -22,7 +22,7 @@ from belated.journals.arrivals import (
     erased_key_in,
     subject_of,
 )
-from belated.journals.bandits import Registration, open_bandit, register
+from belated.journals.bandits import open_bandit
 from belated.journals.cells import NO_VERSIONS, Cell, Outcome
 from belated.journals.indexed import IndexedJournal, T
 from belated.journals.log import AppendedAfter, Requests, Tail
@@ -190,7 +190,7 @@ class MemoryJournal(IndexedJournal):
         self._bandit = check_id(bandit, "the bandit's name")
         self._clock = clock or system_clock
         self._share(Facts(partitions, MemoryCells(self._clock)))
-        register(self.cells, lambda number: Registration(bandit, number, partitions))
+        open_bandit(self.cells, bandit, partitions, self._place)
 
     @classmethod
     def sharing(cls, facts: Facts, bandit: str, clock: Clock) -> Self:

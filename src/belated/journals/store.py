@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from belated.core.events import Event, ModeChanged
-from belated.journals.acts import modes
 from belated.journals.bandits import all_bandits, check_there, renaming
 from belated.journals.cells import Cell, Cells, cell_name
 from belated.journals.coordination import CoordinationStore, published
 from belated.journals.journal import Journal
 from belated.journals.keys import KeyStore
 from belated.journals.log import Appended, Requests, UniqueLog
+from belated.journals.shelf import modes
 from belated.journals.snapshots import read_contents
 
 

@@ -20,7 +20,6 @@ from belated.exceptions import (
     JournalMismatch,
     NotIndexed,
 )
-from belated.journals.acts import ACTS, CellActs
 from belated.journals.addresses import open_store
 from belated.journals.arrivals import (
     Clock,
@@ -41,6 +40,7 @@ from belated.journals.kafka.piece_files import PieceFiles
 from belated.journals.kafka.records import Finder, Offsets, Reader, Writer
 from belated.journals.log import Appended, Requests, Tail
 from belated.journals.pages import ColumnPage
+from belated.journals.shelf import ACTS, CellShelf
 from belated.model.kernels.pages import PADDING
 
 _LAST_OF_DECISIONS = 5
@@ -52,7 +52,7 @@ _ASK_OWNER = (
 )
 
 
-class KafkaJournal(CellActs, NamedJournal):
+class KafkaJournal(CellShelf, NamedJournal):
     """Keeps events in a topic of Kafka, each append at enough brokers when it returns.
 
     Any number of threads, processes and machines may append at the same time. Events of one call

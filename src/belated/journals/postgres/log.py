@@ -22,7 +22,6 @@ from belated.core.events import (
 )
 from belated.core.ids import check_id, check_partitions, erased_key_of, partition_of
 from belated.exceptions import JournalMismatch
-from belated.journals.acts import ACTS, act_cell, has_acts, packed
 from belated.journals.arrivals import (
     LAST_SETTLEMENTS,
     Clock,
@@ -50,6 +49,7 @@ from belated.journals.postgres.queries import (
     pack_integers,
     unpack_bigints,
 )
+from belated.journals.shelf import ACTS, act_cell, has_acts, packed
 from belated.model.kernels.pages import PADDING
 
 if TYPE_CHECKING:

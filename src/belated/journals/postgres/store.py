@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from belated.journals.acts import has_acts
 from belated.journals.arrivals import FirstDecisions, gather, route
 from belated.journals.log import Appended
 from belated.journals.postgres import open_session
 from belated.journals.postgres.cells import PostgresCells
 from belated.journals.postgres.log import Arrivals, PostgresJournal
 from belated.journals.postgres.queries import unpack_bigints
+from belated.journals.shelf import has_acts
 from belated.journals.store import Batch, Store, StoreSession
 
 if TYPE_CHECKING:

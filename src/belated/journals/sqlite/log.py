@@ -24,7 +24,6 @@ from belated.core.events import (
 )
 from belated.core.ids import check_id, partition_of
 from belated.exceptions import CorruptJournal, JournalError
-from belated.journals.acts import ACTS, act_cell, packed
 from belated.journals.arrivals import (
     LAST_SETTLEMENTS,
     Clock,
@@ -38,6 +37,7 @@ from belated.journals.bandits import open_bandit
 from belated.journals.indexed import StoredJournal, T
 from belated.journals.log import EMPTY, Requests, Tail
 from belated.journals.pages import ColumnPage
+from belated.journals.shelf import ACTS, act_cell, packed
 from belated.journals.sqlite.cells import SQLiteCells, put_cells
 from belated.journals.sqlite.file import (
     BANDITS,
