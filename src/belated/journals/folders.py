@@ -76,10 +76,10 @@ class LocalFolder:
         part = parts / uuid4().hex
         try:
             yield part
-            _sync(part)
+            sync(part)
             part.replace(target)
             for folder in (target.parent, *target.parent.parents):  # all that may be new
-                _sync(folder)
+                sync(folder)
                 if folder == self._path:
                     break
         finally:
@@ -99,7 +99,8 @@ def _remove_stale(parts: Path) -> None:
             continue
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Have a file, or the names in a folder, on stable storage."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -238,14 +238,6 @@ class IndexedJournal(CellShelf, NamedJournal):
         start = self.start(partition).position
         return self._write(lambda handle: self._drop(handle, partition, start, limit))
 
-    def end(self, partition: int) -> int:
-        """Return the position of the last record, 0 if there is none."""
-        return self._tail_of(partition).position
-
-    def last_stamp(self, partition: int) -> int:
-        """Return the stamp of the last record, 0 if there is none."""
-        return self._tail_of(partition).stamp
-
     def _tail_of(self, partition: int) -> Tail:
         check_partition(partition, self._partitions)
         return self._read(lambda handle: self._tail(handle, partition))

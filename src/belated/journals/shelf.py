@@ -91,9 +91,17 @@ class CellShelf:
         """Append events; see :meth:`Log.append`."""
         raise NotImplementedError
 
+    def _tail_of(self, partition: int) -> Tail:
+        """Return the last record of a partition."""
+        raise NotImplementedError
+
     def end(self, partition: int) -> int:
         """Return the position of the last record, 0 if there is none."""
-        raise NotImplementedError
+        return self._tail_of(partition).position
+
+    def last_stamp(self, partition: int) -> int:
+        """Return the stamp of the last record, 0 if there is none."""
+        return self._tail_of(partition).stamp
 
     def now(self) -> int:
         """Return the time of the store's clock, in microseconds since 1970."""

@@ -257,13 +257,8 @@ class StoreSession:
         wanted = list(bandits)
         new = {cell_name("bandit", name): name for name in wanted if name not in self._looked}
         for name in self.cells.get(new) if new else ():
-            self._journal_of(new[name])
+            self._looked[new[name]] = self.journal(new[name])
         return {name: self._looked[name] for name in wanted if name in self._looked}
-
-    def _journal_of(self, bandit: str) -> Journal:
-        if bandit not in self._looked:
-            self._looked[bandit] = self.journal(bandit)
-        return self._looked[bandit]
 
 
 def stored_bandits(

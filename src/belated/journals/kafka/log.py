@@ -264,7 +264,7 @@ class KafkaJournal(CellShelf, NamedJournal):
             return None
         stamps = stamps_for(events, recorded, self._clock or self.now)
         arrivals = zip(homes, stamps, events, strict=True)
-        return [one.recorded for one in arrange(arrivals, self._tail)]
+        return [one.recorded for one in arrange(arrivals, self._tail_of)]
 
     def import_records(
         self, records: Iterable[Record], *, requests: Requests | None = None
@@ -274,7 +274,7 @@ class KafkaJournal(CellShelf, NamedJournal):
         What fits into one record of Kafka is sent as such, anything else in a transaction.
         """
         self._check_open()
-        arranged = arrange_imported(records, self._partitions, self._tail)
+        arranged = arrange_imported(records, self._partitions, self._tail_of)
         check_requests([record.event for record in arranged], requests)
         by_home = sorted(range(len(arranged)), key=lambda n: arranged[n].partition)
         commits: list[tuple[list[int], int, bytes]] = []
@@ -408,15 +408,7 @@ class KafkaJournal(CellShelf, NamedJournal):
                 found |= {Place(commit.offset, index).position: one for index, one in kept}
         return {position: one for position, one in found.items() if position in wanted}
 
-    def end(self, partition: int) -> int:
-        """Return the position of the last record, 0 if there is none."""
-        return self._tail(partition).position
-
-    def last_stamp(self, partition: int) -> int:
-        """Return the stamp of the last record, 0 if there is none."""
-        return self._tail(partition).stamp
-
-    def _tail(self, partition: int) -> Tail:
+    def _tail_of(self, partition: int) -> Tail:
         check_partition(partition, self._partitions)
         self._check_open()
         span = self._offsets.span(partition)

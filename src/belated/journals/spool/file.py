@@ -30,6 +30,7 @@ from belated.exceptions import (
     SpoolNotPermitted,
     UnsupportedFormat,
 )
+from belated.journals.folders import sync
 
 try:
     import fcntl
@@ -320,7 +321,8 @@ class DiskStore:
         try:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._sync_folder()
+            # A file whose name was not synced is lost with the power, whatever it holds.
+            sync(self._path.absolute().parent)
         except OSError as error:
             self.close()
             raise self._failure(error) from error
@@ -376,14 +378,6 @@ class DiskStore:
             return SpoolNotPermitted(f"{what}; {message}")
         message = "see that its folder is there, and that folder and file may be written to"
         return JournalUnavailable(f"{what}; {message}")
-
-    def _sync_folder(self) -> None:
-        """A file whose name was not synced is lost with the power, whatever it holds."""
-        folder = os.open(self._path.absolute().parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 # A fork would hold the lock too, even when the process that took it is long gone.

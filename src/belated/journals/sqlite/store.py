@@ -14,6 +14,7 @@ from urllib.parse import quote
 from belated.core.events import encode
 from belated.exceptions import InvalidInput, JournalUnavailable, NotAJournal
 from belated.journals.arrivals import Clock
+from belated.journals.folders import sync
 from belated.journals.log import Appended
 from belated.journals.sqlite.cells import SQLiteCells, scan
 from belated.journals.sqlite.file import (
@@ -187,18 +188,9 @@ class SQLiteStore(Store):
                 raise JournalUnavailable(f"{path} could not be closed: is the disk full?")
             EndFile(path).remove()  # of a file that was here before
             os.replace(built, path)
-        _sync_folder(path.parent)
+        with suppress(OSError):  # not every system can do that
+            sync(path.parent)
 
     def describe(self) -> list[StoredBandit]:
         """Return what is stored of each bandit, by name; changes nothing."""
         return bandits_in(self.path) if self.path.exists() else []
-
-
-def _sync_folder(folder: Path) -> None:
-    """Have the name of a new file on stable storage too, where the system can do that."""
-    with suppress(OSError):
-        opened = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)
