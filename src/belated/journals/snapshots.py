@@ -218,7 +218,7 @@ class Pieces:
         fresh = {checksums[name]: data for name, data in snapshot.pieces.items()}
         name = self.cell(partition)
         note = cell_name(f"{self._kind}-unlisted", self._bandit, partition)
-        unlisted = self._cells.get([note]).get(note, Cell(0, 0, b""))
+        unlisted = self._cells.get([note]).get(note, NO_CELL)
         expected = {**expected, name: version, note: unlisted.version}
         known.update(unlisted.value[at : at + 16] for at in range(0, len(unlisted.value), 16))
         if not self.in_files and sum(map(len, fresh.values())) > BATCH:
