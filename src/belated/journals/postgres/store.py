@@ -76,17 +76,12 @@ class PostgresStoreSession(StoreSession):
 
     def ends(self, bandits: Iterable[str]) -> dict[str, tuple[int, ...]]:
         """Return where the partitions of each bandit end, where its journal exists."""
-        names = self._numbers(bandits)
-        rows = self._session.run_query("ends", numbers=list(names))
-        return {names[number]: tuple(ends) for number, ends in rows}
-
-    def _numbers(self, bandits: Iterable[str]) -> dict[int, str]:
-        """Return the names of those bandits that have a journal, by number."""
-        found = {}
+        names = {}
         for name, journal in self._existing(bandits).items():
             assert isinstance(journal, PostgresJournal)
-            found[journal.number] = name
-        return found
+            names[journal.number] = name
+        rows = self._session.run_query("ends", numbers=list(names))
+        return {names[number]: tuple(ends) for number, ends in rows}
 
     def close(self) -> None:
         """Close the connection; any later call of what was opened raises :class:`JournalClosed`."""

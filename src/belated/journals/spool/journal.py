@@ -285,7 +285,7 @@ class SpoolJournal(PassedOn):
 
         Returns:
             The position of each event, or 0 for each: then they wait in the file. A call that is
-            given positions says that nothing waits any longer.
+            given positions says that nothing waits any more.
 
         Raises:
             JournalUnavailable: the journal is down, and the file is full or cannot be written to.
@@ -378,7 +378,7 @@ class SpoolJournal(PassedOn):
         with self._lock:
             self._file.close()
 
-    # --- who does it ---------------------------------------------------------------------------
+    # --- the journal behind -------------------------------------------------------------------
 
     @property
     def behind(self) -> Journal:
@@ -432,7 +432,7 @@ class SpoolJournal(PassedOn):
         return total
 
     def forward_page(self) -> int:
-        """Hand over the first page; if nothing waits, see whether the journal is back."""
+        """Forward the first page; if nothing waits, see whether the journal is back."""
         try:
             with self._lock:
                 page = self._file.page(PAGE)
