@@ -285,6 +285,7 @@ class FirstDecisions:
     Attributes:
         events: That are to be appended.
 
+    >>> from belated.core.events import Void
     >>> first = FirstDecisions([Void("a", 0), Void("b", 0)], {"a"})
     >>> first.appended([7, 8])
     Appended(positions=[7, 8], standing={})
