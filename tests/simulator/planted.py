@@ -21,7 +21,7 @@ from belated.core.events import Event, Reward, Settled
 from belated.core.inputs import Vector
 from belated.core.rewards import Rewards
 from belated.decider import Decider
-from belated.decider.unapplied import UnappliedDecisions
+from belated.decider.decider import UnappliedDecisions
 from belated.exceptions import JournalError
 from belated.fold import ledger, rules, trimming, unmatched
 from belated.fold.adapter import LearnerAdapter
@@ -40,7 +40,7 @@ from belated.journals.snapshots import CellShelf
 from belated.model.kernels import pages
 from belated.model.statistics import FrozenSums, RunningSums
 from belated.service.learning.learning_service import LearningService
-from belated.service.learning.partition_worker import PartitionWorker
+from belated.service.learning.shared_learner import PartitionWorker
 from belated.service.serving import group_commit, request_batcher
 from belated.service.serving.group_commit import Append, GroupCommit
 from belated.service.serving.request_batcher import RequestBatcher

@@ -71,8 +71,8 @@ class Refold:
         self.due = max(self.due, self._monotonic() + self._pause)
         return found
 
-    def start_anew(self) -> None:
-        """Begin with the first record again: the learner has."""
+    def restart(self) -> None:
+        """Start again with the first record, as the learner has."""
         self._ledger = None
         self._partition = 0
 

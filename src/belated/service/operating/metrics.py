@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,6 +18,7 @@ from belated.advice import CHECKS
 from belated.decider import MODES
 from belated.exceptions import MissingExtra
 from belated.fold.fold import Fold
+from belated.fold.partitioned import Merging
 from belated.fold.weighting import HalfLife
 from belated.service.access.authorizer import Authorizer
 from belated.service.access.tokens import RewardTokens
@@ -25,7 +26,7 @@ from belated.service.console.reports import BanditReport, Reports
 from belated.service.histogram import Histogram
 from belated.service.learning.learners import Learners, Learning
 from belated.service.learning.learning_service import LearningService
-from belated.service.learning.shared_learner import SharedLearner
+from belated.service.learning.shared_learner import PartitionWorker, SharedLearner
 from belated.service.runtime import dead_workers
 from belated.service.runtime import failures as worker_failures
 from belated.service.serving.group_commit import GroupCommit
@@ -231,44 +232,53 @@ def _age(now: int, since: int | None) -> float:
     return 0.0 if since is None else max(0.0, (now - since) / 1e6)
 
 
-def of_learner(learner: LearningService) -> dict[str, Value]:
-    """Return the values of the one learner of a bandit."""
-    fold, leads = learner.fold, learner.leads()
-    values: dict[str, Value] = {
-        "belated_learner_is_leader": leads,
-        "belated_fold_lag_seconds": learner.lags,
-        "belated_fit_seconds": learner.fits,
-        "belated_history_changes": learner.history_changes.count,
-        "belated_refold_disagreements": learner.refold.disagreements,
-        "belated_refolds": learner.refold.compared,
-        "belated_reward_delay_seconds": learner.delays,
-    }
-    if fold is not None:
-        values["belated_learner_decisions"] = fold.counts
-        values["belated_pending_decisions"] = fold.model.pending
-        values |= half_life_of(fold)
-        counters: Counter[str] = Counter()
-        for ledger in fold.ledgers.values():
-            counters.update(dict(ledger.counters))  # a copy: it is counted on meanwhile
-        values |= _events(counters, leads)
-    if leads:
+def of_learner(learner: Learning) -> dict[str, Value]:
+    """Return the values of a learner; counts of the whole journal are those of the leader."""
+    leads = learner.leads()
+    values: dict[str, Value] = {"belated_learner_is_leader": leads}
+    folding: LearningService | PartitionWorker
+    state: Fold | Merging | None
+    if isinstance(learner, SharedLearner):
+        folding, folds, merging = learner.worker, bool(learner.worker.owned), learner.merging
+        state, pending, oldest = merging, None, None
+        if merging is not None:
+            pending, oldest = merging.counts.get("pending"), merging.oldest
+    else:
+        folding, folds, fold = learner, leads, learner.fold
+        state, pending, oldest = fold, None, learner.oldest
+        if fold is not None:
+            pending = fold.model.pending
+            values |= half_life_of(fold)
         dependence = learner.adviser.dependence
         values |= {
-            "belated_learner_lag_seconds": learner.lag,
-            "belated_journal_head_info": {learner.head: 1} if learner.head else None,
+            "belated_fit_seconds": learner.fits,
+            "belated_refold_disagreements": learner.refold.disagreements,
+            "belated_refolds": learner.refold.compared,
+            "belated_reward_delay_seconds": learner.delays,
+            "belated_delay_dependence": dependence.ratio if leads and dependence else None,
+        }
+    values |= {
+        "belated_fold_lag_seconds": folding.lags,
+        "belated_history_changes": folding.history_changes.count,
+    }
+    if folds:
+        values |= {
+            "belated_learner_lag_seconds": folding.lag,
             "belated_journal_clock_ahead_seconds": learner.clock.ahead(),
             "belated_journal_clock_offset_seconds": learner.clock.offset,
-            "belated_pending_oldest_seconds": learner.oldest_age(),
-            "belated_delay_dependence": None if dependence is None else dependence.ratio,
+        }
+    if state is not None:
+        counters = dict(state.counters)
+        values |= {
+            # Unmatched events leave again, so that they are no counter.
+            "belated_unmatched_events": counters.pop("unmatched", 0),
+            "belated_learner_events": counters,
+            "belated_learner_decisions": state.counts,
+            "belated_pending_decisions": pending,
+            "belated_pending_oldest_seconds": _age(learner.clock.now(), oldest),
+            "belated_journal_head_info": {learner.head: 1} if learner.head else None,
         }
     return values
-
-
-def _events(counters: Mapping[str, int], leads: bool) -> dict[str, Value]:
-    """Events by status. Those that are unmatched leave again, so that they are no counter."""
-    final = {status: count for status, count in counters.items() if status != "unmatched"}
-    unmatched = counters.get("unmatched", 0) if leads else None
-    return {"belated_learner_events": final, "belated_unmatched_events": unmatched}
 
 
 def half_life_of(fold: Fold) -> dict[str, Value]:
@@ -281,26 +291,6 @@ def half_life_of(fold: Fold) -> dict[str, Value]:
         half_life = math.inf if weighting.half_life is None else weighting.half_life / 1e6
         since = weighting.since / 1e6
     return {"belated_half_life_seconds": half_life, "belated_half_life_since_seconds": since}
-
-
-def of_shared_learner(learner: SharedLearner) -> dict[str, Value]:
-    """Return the values of one of several learners of a bandit; the leader has those of all."""
-    worker, merger, leads = learner.worker, learner.merger, learner.leads()
-    values: dict[str, Value] = {
-        "belated_learner_is_leader": leads,
-        "belated_learner_lag_seconds": worker.lag if worker.owned else None,
-        "belated_fold_lag_seconds": worker.lags,
-        "belated_journal_head_info": {merger.head: 1} if merger.head else None,
-        "belated_history_changes": worker.history_changes.count,
-        "belated_journal_clock_ahead_seconds": worker.clock.ahead(),
-        "belated_journal_clock_offset_seconds": worker.clock.offset,
-    }
-    if (merging := merger.merging) is not None:
-        values |= _events(merging.counters, leads)
-        values["belated_learner_decisions"] = merging.counts
-        values["belated_pending_decisions"] = merging.counts.get("pending") if leads else None
-        values["belated_pending_oldest_seconds"] = _age(worker.clock.now(), merging.oldest)
-    return values
 
 
 def of_leader(learner: Learning, report: BanditReport | None) -> dict[str, Value]:
@@ -385,10 +375,7 @@ class Metrics:
         if self.reports is not None:
             self.reports.watch(led)
         for name, learner in learners.items():
-            if isinstance(learner, SharedLearner):
-                add(name, of_shared_learner(learner))
-            else:
-                add(name, of_learner(learner))
+            add(name, of_learner(learner))
         for name, learner in led.items():
             add(name, of_leader(learner, None if self.reports is None else self.reports[name]))
         values |= self._of_process()
