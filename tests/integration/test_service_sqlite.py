@@ -173,7 +173,7 @@ def test_without_a_spool_a_file_that_is_held_is_503(
     """Nothing is acknowledged, and it goes on as soon as the lock is free."""
     app = Service([OFFERS], store)
     with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
-        log = app.bandits["offers"].commits._log
+        log = app.bandits["offers"].commits.log
         monkeypatch.setattr(log._file, "_wait", 0.3)  # type: ignore[attr-defined]
         log._file._connection.execute("PRAGMA busy_timeout = 300")  # type: ignore[attr-defined]
         other = sqlite3.connect(path, isolation_level=None)

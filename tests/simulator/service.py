@@ -419,7 +419,7 @@ class DeciderServer(Server):
                 min_reward=min_reward,
                 max_reward=max_reward,
             )
-            bandit.report([reward], respond)
+            bandit.append_rewards([reward], respond)
         else:
             bandit.append_event(what, respond)
 

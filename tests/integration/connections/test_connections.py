@@ -11,8 +11,8 @@ import pytest
 
 from belated.journals import Store
 from belated.service import Service
-from belated.service.access.limits import Limits
 from belated.service.http.connection import Connection
+from belated.service.operating.config import Limits
 from tests.integration.connections.offers import LIMIT, NAME, OFFERS, SHOP, chunked, slow_down
 from tests.integration.keyrings import Made, known
 from tests.integration.listening import listening

@@ -22,10 +22,10 @@ from typing import NoReturn
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from belated.service.access.limits import Limits
 from belated.service.http.app import Service
 from belated.service.http.problems import ProblemError, problem_of
 from belated.service.http.routes import Exchange, encode
+from belated.service.operating.config import Limits
 
 #: Bytes of the request line and the headers together, and how many headers there may be.
 MAX_HEAD_BYTES, MAX_HEADERS = 64 << 10, 100
@@ -217,7 +217,7 @@ class Connection(asyncio.Protocol):
         self._mixed = False
         # Those that are complete; the first one is being answered.
         self._queue: deque[Exchange] = deque()
-        self._asking = False
+        self._dispatched = False
         # Whether the other side does not read, and whether this one does.
         self._stalled, self._reading = False, True
         self._half_closed = self._stopping = self._ended = False
@@ -456,7 +456,7 @@ class Connection(asyncio.Protocol):
 
     def refuse(self, exchange: Exchange, error: Exception) -> None:
         """Send a problem in place of the response."""
-        problem, headers = self.service.refused(exchange.route, error)
+        problem, headers = self.service.problem_for(exchange.route, error)
         more = {**headers, **(exchange.more or {})}
         self._send(exchange, problem.status, PROBLEM, encode(problem), more)
 
@@ -469,7 +469,7 @@ class Connection(asyncio.Protocol):
         more: dict[str, str] | None,
     ) -> None:
         """Send a response, all in one piece; then it is the next one's turn."""
-        self._asking = False
+        self._dispatched = False
         queue, transport = self._queue, self._transport
         if not queue or transport.is_closing():
             return
@@ -506,11 +506,11 @@ class Connection(asyncio.Protocol):
             self._set_reading()
 
     def _advance(self) -> None:
-        if self._queue and not self._asking and not self._stalled:
-            self._asking = True
-            self._ask(self._queue[0])
+        if self._queue and not self._dispatched and not self._stalled:
+            self._dispatched = True
+            self._dispatch(self._queue[0])
 
-    def _ask(self, exchange: Exchange) -> None:
+    def _dispatch(self, exchange: Exchange) -> None:
         """Dispatch the request; the response may be sent later."""
         if exchange.error is not None:
             # Raised here it would keep this frame, and that the error: and all that was received,
@@ -519,7 +519,7 @@ class Connection(asyncio.Protocol):
             return
         body, exchange.body = exchange.body, b""  # need not be kept while a commit is awaited
         try:
-            self.service.ask(exchange, body)
+            self.service.dispatch(exchange, body)
         except Exception as error:
             self.refuse(exchange, error)
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from belated import __version__
 from belated.service.http.routes import Route
+from belated.wire import messages
 from belated.wire.keys import SCOPES
 from belated.wire.messages import Id, ManyDecided, Problem
 
 _REF = "#/components/schemas/{name}"
-#: By status, what kind of problem it is and why it is answered.
+#: By status, the name of a problem in the document, and what it means.
 _PROBLEMS = {
     400: ("Malformed", "The request is no JSON, or holds text that is not UTF-8."),
     401: ("Unauthorized", "There is no key, or it does not work."),
@@ -43,7 +44,7 @@ _PARAMETERS = {
     "id": "Of the decision; what is not a letter, a digit or one of -._~ is percent-encoded.",
     "at": "When it happened; now if it is not given.",
 }
-#: What may stand in a path.
+#: Parameters of a path.
 _PARTS = {"bandit": {"type": "string", "minLength": 1}, "id": msgspec.json.schema(Id)}
 
 
@@ -59,9 +60,8 @@ def describe(routes: Sequence[Route], *, keys: bool, tokens: bool) -> dict[str, 
     for route in routes:
         types += [one for one in (route.body, route.answer, *route.also.values()) if one]
     _, components = msgspec.json.schema_components(types, ref_template=_REF)
-    for kind in _structs(types):
-        if kind.__name__ in components:
-            _explain(components[kind.__name__], kind)
+    for name, schema in components.items():
+        _explain(schema, getattr(messages, name))
     paths: dict[str, dict[str, Any]] = {}
     refusals: set[int] = set()  # of all routes
     for route in routes:
@@ -104,7 +104,7 @@ def describe(routes: Sequence[Route], *, keys: bool, tokens: bool) -> dict[str, 
 
 
 def _refusals(route: Route, keys: bool) -> set[int]:
-    """The statuses of the problems that can come of asking for this."""
+    """Return the statuses of the problems that a route can answer with."""
     found: set[int] = set()
     if "{bandit}" in route.path:
         takes = route.body is not None or "{id}" in route.path
@@ -158,7 +158,7 @@ def _operation(route: Route, routes: Sequence[Route], refused: set[int]) -> dict
 
 
 def _links(route: Route, routes: Sequence[Route]) -> dict[str, Any]:
-    """What can be asked next of the decision that an answer names."""
+    """Link the decision in a response to the routes that take its id."""
     place = _place_of_id(route.answer)
     if place is None:
         return {}
@@ -171,7 +171,7 @@ def _links(route: Route, routes: Sequence[Route]) -> dict[str, Any]:
 
 
 def _place_of_id(kind: Any) -> str | None:
-    """Where an answer names a decision, or the first of many, as a JSON pointer."""
+    """Return where a response has the id of a decision, or of the first, as a JSON pointer."""
     if kind is ManyDecided:
         return "/decisions/0/id"
     return "/id" if "id" in kind.__struct_fields__ else None
@@ -190,26 +190,8 @@ def _schema(kind: Any) -> dict[str, str]:
     return {"$ref": _REF.format(name=kind.__name__)}
 
 
-def _structs(types: Iterable[Any]) -> set[Any]:
-    """These types, and those of their fields."""
-    found: set[Any] = set()
-
-    def visit(one: Any) -> None:
-        if isinstance(one, msgspec.inspect.StructType) and one.cls not in found:
-            found.add(one.cls)
-            for field in one.fields:
-                visit(field.type)
-        visit_all = [getattr(one, "item_type", None), *getattr(one, "types", ())]
-        for inner in filter(None, visit_all):
-            visit(inner)
-
-    for one in types:
-        visit(msgspec.inspect.type_info(one))
-    return found
-
-
 def _explain(schema: dict[str, Any], kind: type) -> None:
-    """Move what docstrings say of each field to that field."""
+    """Describe a type and its fields by the docstring of the type."""
     for one in reversed(kind.__mro__):  # those of its parents are its own too
         about, _, attributes = (inspect.getdoc(one) or "").partition("\n\nAttributes:\n")
         schema["description"] = " ".join(about.split())

@@ -1,4 +1,4 @@
-"""A process that serves, until it is told to stop and not before."""
+"""The server process: it runs until SIGTERM or SIGINT, then drains and stops."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from belated.exceptions import MissingExtra
-from belated.service.access.limits import Limits
 from belated.service.http.app import Service
+from belated.service.operating.config import Limits
 
 try:
     from belated.service.http.connection import Connection, Connections
@@ -72,6 +72,7 @@ def collect_rarely() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
+@dataclass(eq=False)
 class Server:
     """Serves on a socket, in the thread that calls :meth:`run`.
 
@@ -80,27 +81,21 @@ class Server:
         listening: where.
         drain: as of :func:`serve`.
         limits: of the connections.
+
+    Attributes:
+        started: is set once requests are accepted.
     """
 
-    def __init__(
-        self,
-        app: Service,
-        listening: socket.socket,
-        *,
-        drain: float = 0.0,
-        limits: Limits | None = None,
-    ) -> None:
-        self._app = app
-        self._listening = listening
-        self._drain = drain
-        self._limits = _affordable(limits or Limits())
-        self._told = threading.Event()
-        #: Is set once requests are taken.
-        self.started = threading.Event()
+    app: Service
+    listening: socket.socket
+    drain: float = 0.0
+    limits: Limits | None = None
+    started: threading.Event = field(default_factory=threading.Event, init=False)
+    _stopped: threading.Event = field(default_factory=threading.Event, init=False)
 
     def stop(self) -> None:
-        """Have it stop; from any thread, and from a signal."""
-        self._told.set()
+        """Have it stop; from any thread, and from a signal handler."""
+        self._stopped.set()
 
     def run(self) -> int:
         """Serve until it is told to stop; returns the exit code."""
@@ -108,31 +103,31 @@ class Server:
             return runner.run(self._serve())
 
     async def _serve(self) -> int:
-        app = self._app
+        app = self.app
         loop = asyncio.get_running_loop()
         try:
             app.start(loop)
         except Exception:
             log.exception("the service cannot start")
             await asyncio.to_thread(app.close)
-            self._listening.close()
+            self.listening.close()
             return 2
-        connections = Connections(app, loop, self._limits)
+        connections = Connections(app, loop, _affordable(self.limits or Limits()))
         server = await loop.create_server(
-            lambda: Connection(connections), sock=self._listening, backlog=BACKLOG
+            lambda: Connection(connections), sock=self.listening, backlog=BACKLOG
         )
-        host, port = self._listening.getsockname()[:2]
+        host, port = self.listening.getsockname()[:2]
         log.info("serving", extra={"host": host, "port": port, "bandits": list(app.bandits)})
         self.started.set()
-        while not self._told.is_set():
+        while not self._stopped.is_set():
             await asyncio.sleep(0.1)
-        if self._drain > 0.0:
+        if self.drain > 0.0:
             app.draining = True
-            log.info("draining: no longer ready", extra={"seconds": self._drain})
-            await asyncio.sleep(self._drain)
+            log.info("draining: no longer ready", extra={"seconds": self.drain})
+            await asyncio.sleep(self.drain)
         log.info("stopping: what is under way is answered first")
         app.draining = True  # every answer closes its connection
-        backlog = self._listening.dup()
+        backlog = self.listening.dup()
         server.close()
         await _accept_all(backlog, connections)
         await connections.close(IDLE_SECONDS, GRACE)

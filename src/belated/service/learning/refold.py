@@ -9,6 +9,7 @@ sooner or later: a journal that grows faster than the slices is never read to it
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from belated.model.kernels.pages import CONFLICT, FORGOTTEN, LATE
 SLICE, PAUSE, REST = 256, 0.1, 3600.0
 
 
+@dataclass(eq=False)
 class Refold:
     """Folds again what a learner has folded, and says where they disagree.
 
@@ -38,13 +40,12 @@ class Refold:
         compared: partitions that were compared so far.
     """
 
-    def __init__(
-        self, journal: Journal, monotonic: Callable[[], float], pause: float = PAUSE
-    ) -> None:
-        self._journal = journal
-        self._monotonic = monotonic
-        self._pause = pause
-        self.due = monotonic() + pause
+    journal: Journal
+    monotonic: Callable[[], float]
+    pause: float = PAUSE
+
+    def __post_init__(self) -> None:
+        self.due = self.monotonic() + self.pause
         self._partition = 0
         self._ledger: Ledger | None = None
         self._chain = Chain()
@@ -53,7 +54,7 @@ class Refold:
 
     def step(self, live: Fold) -> str:
         """Fold one slice, if it is time to; returns what disagrees, nothing if nothing does."""
-        if self._monotonic() < self.due:
+        if self.monotonic() < self.due:
             return ""
         try:
             if self._ledger is None:
@@ -68,7 +69,7 @@ class Refold:
             found = str(error)
             self._next()
         self.disagreements += bool(found)
-        self.due = max(self.due, self._monotonic() + self._pause)
+        self.due = max(self.due, self.monotonic() + self.pause)
         return found
 
     def restart(self) -> None:
@@ -78,7 +79,7 @@ class Refold:
 
     def _begin(self, live: Fold) -> tuple[Chain, Ledger]:
         """Begin with the first record, or behind those that were trimmed."""
-        ledger, base = _empty(live, self._partition), self._journal.base(self._partition)
+        ledger, base = _empty(live, self._partition), self.journal.base(self._partition)
         if base is not None:
             unpack(ledger, base.pieces)
         return chain_behind(base, live.tuning.link), ledger
@@ -86,7 +87,7 @@ class Refold:
     def _step(self, live: Fold, ledger: Ledger) -> str:
         partition, chain = self._partition, self._chain
         end = live.positions[partition]
-        page = self._journal.read(partition, chain.position, SLICE)
+        page = self.journal.read(partition, chain.position, SLICE)
         page = [record for record in page if record.position <= end]
         for record in page:
             ledger.fold(record)
@@ -103,9 +104,9 @@ class Refold:
 
     def _next(self) -> None:
         self._ledger = None
-        self._partition = (self._partition + 1) % self._journal.partitions
+        self._partition = (self._partition + 1) % self.journal.partitions
         if self._partition == 0:
-            self.due = self._monotonic() + REST
+            self.due = self.monotonic() + REST
 
 
 def _empty(live: Fold, partition: int) -> Ledger:

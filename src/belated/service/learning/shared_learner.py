@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from belated.exceptions import (
@@ -47,23 +48,28 @@ PAGE, MANY = 2_000, 10_000
 log = logging.getLogger("belated.service")
 
 
+@dataclass(eq=False)
 class Owned:
-    """A partition in the hands of a worker.
+    """A partition that a worker owns.
 
     Attributes:
         fold: what is known of it.
         epoch: in which it is owned.
+        save_at: when its next snapshot is due.
+        sent: version, and number of the center, of the sums that were last sent.
+        sent_at: when they were sent.
+        is_behind: whether the last page was full.
     """
 
-    def __init__(self, fold: PartitionFold, epoch: int, save_at: float) -> None:
-        self.fold = fold
-        self.epoch = epoch
-        self.save_at = save_at
-        self.sent: tuple[int, int] | None = None  # version and number of the center
-        self.sent_at = -math.inf
-        self.is_behind = True  # the last page was full
+    fold: PartitionFold
+    epoch: int
+    save_at: float
+    sent: tuple[int, int] | None = None
+    sent_at: float = -math.inf
+    is_behind: bool = True
 
 
+@dataclass(eq=False)
 class PartitionWorker:
     """Folds, settles, saves and sends the sums of the partitions that it owns.
 
@@ -86,33 +92,26 @@ class PartitionWorker:
         lost: how often a partition was another's before it was given back.
     """
 
-    def __init__(
-        self,
-        journal: Journal,
-        coordination: CoordinationStore,
-        fold: Callable[[int], PartitionFold],
-        *,
-        name: str,
-        session: float,
-        shelf: Journal,
-        clock: JournalClock,
-        runtime: Runtime,
-    ) -> None:
-        self.journal, self.shelf = journal, shelf
-        self.coordination = coordination
-        self.name = name
-        self.membership = coordination.join_group(session)
-        self.clock = clock
+    journal: Journal
+    coordination: CoordinationStore
+    fold: Callable[[int], PartitionFold]
+    name: str
+    session: float
+    shelf: Journal
+    clock: JournalClock
+    runtime: Runtime
+
+    def __post_init__(self) -> None:
+        self.membership = self.coordination.join_group(self.session)
         self.owned: dict[int, Owned] = {}
         self.lost = 0
-        self.history_changes = HistoryChanges(bandit=journal.bandit, worker=name)
+        self.history_changes = HistoryChanges(bandit=self.journal.bandit, worker=self.name)
         #: How long ago the last record that was folded had been committed, in seconds; and of each
         #: page the first.
         self.lag = self._lag = 0.0
         self.lags = Histogram(SECONDS)
-        self._make_fold = fold
-        self._monotonic = runtime.monotonic
-        self._saving = BackgroundSave(journal, shelf, runtime)
+        self._monotonic = self.runtime.monotonic
+        self._saving = BackgroundSave(self.journal, self.shelf, self.runtime)
         self._model: PublishedModel | None = None
         self._model_number = 0
         self._look_at = self._send_at = -math.inf
@@ -190,7 +189,7 @@ class PartitionWorker:
     def _take_over(self, partition: int) -> None:
         """Fence the previous owner, then start from its last snapshot."""
         epoch = self.shelf.acquire(partition)
-        fold = self._make_fold(partition)
+        fold = self.fold(partition)
         self.history_changes.note_loaded(fold.load(self.shelf))
         if self._model is not None:
             fold.load_model(self._model)

@@ -309,7 +309,7 @@ class ServedBandit:
 
     # --- rewards, activations, voids -------------------------------------------------------------
 
-    def report(self, rewards: Sequence[Reward], done: Done[Sequence[int]]) -> None:
+    def append_rewards(self, rewards: Sequence[Reward], done: Done[Sequence[int]]) -> None:
         """Append rewards: one commit for all.
 
         Rewards of known decisions are always accepted. Others wait for their decision, and are

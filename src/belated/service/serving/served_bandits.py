@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 
 from belated.core.tuning import USUAL, Tuning
@@ -116,6 +117,7 @@ class ServedBandits(dict[str, ServedBandit]):
         self.polling.close()
 
 
+@dataclass(eq=False)
 class ModelPoll:
     """Looks for the models and modes of all bandits; the less often, the less comes.
 
@@ -126,18 +128,13 @@ class ModelPoll:
         runtime: time and threads.
     """
 
-    def __init__(
-        self,
-        session: StoreSession,
-        bandits: Mapping[str, ServedBandit],
-        loop: asyncio.AbstractEventLoop,
-        runtime: Runtime,
-    ) -> None:
-        self._session = session
-        self._bandits = bandits
-        self._loop = loop
-        self._runtime = runtime
-        self._monotonic = runtime.monotonic
+    session: StoreSession
+    bandits: Mapping[str, ServedBandit]
+    loop: asyncio.AbstractEventLoop
+    runtime: Runtime
+
+    def __post_init__(self) -> None:
+        self._monotonic = self.runtime.monotonic
         self._numbers: dict[str, int] = {}
         self._model_due = self._mode_due = 0.0
         self._pause = POLL_SECONDS
@@ -151,11 +148,11 @@ class ModelPoll:
         Raises:
             JournalError: it cannot be had.
         """
-        self._numbers = dict.fromkeys(self._bandits, 0)
+        self._numbers = dict.fromkeys(self.bandits, 0)
         for call in (*self._look_for_modes(), *self._look_for_models()):
             call()
         self._mode_due = self._monotonic() + MODE_SECONDS
-        self._worker = self._runtime.start_worker("belated models", self._step)
+        self._worker = self.runtime.start_worker("belated models", self._step)
 
     def stop(self) -> None:
         """Look no more."""
@@ -182,11 +179,11 @@ class ModelPoll:
             self.replaced = False
         except JournalError as error:  # it is unavailable: go on with what there is
             self.replaced = isinstance(error, JournalReplaced)
-            for one in self._bandits.values():
+            for one in self.bandits.values():
                 one.note("board", error)
             return RETRY_SECONDS
         if calls:
-            self._loop.call_soon_threadsafe(self._tell, calls)
+            self.loop.call_soon_threadsafe(self._tell, calls)
         return self._pause
 
     def _tell(self, calls: list[Callable[[], None]]) -> None:
@@ -197,13 +194,13 @@ class ModelPoll:
         self._model_due = now + (now - start) / MAX_LOADING
 
     def _look_for_modes(self) -> list[Callable[[], None]]:
-        modes = self._session.modes(list(self._bandits))
-        return [partial(self._bandits[name].take_mode, event) for name, event in modes.items()]
+        modes = self.session.modes(list(self.bandits))
+        return [partial(self.bandits[name].take_mode, event) for name, event in modes.items()]
 
     def _look_for_models(self) -> list[Callable[[], None]]:
         calls: list[Callable[[], None]] = []
-        for name, (number, data) in self._session.published(self._numbers).items():
-            bandit, self._numbers[name] = self._bandits[name], number
+        for name, (number, data) in self.session.published(self._numbers).items():
+            bandit, self._numbers[name] = self.bandits[name], number
             try:
                 model = PublishedModel.read(data)
             except (UnsupportedFormat, CorruptJournal) as error:  # one may come that can be read

@@ -190,6 +190,7 @@ class OpensJournals(Protocol):
         """Open the journal of a bandit."""
 
 
+@dataclass(eq=False)
 class SpoolRecovery:
     """Delivers the spool files of some bandits that no process holds.
 
@@ -199,10 +200,11 @@ class SpoolRecovery:
         bandits: names of the bandits.
     """
 
-    def __init__(self, folder: SpoolFolder, store: OpensJournals, bandits: Sequence[str]) -> None:
-        self._folder = folder
-        self._store = store
-        self._bandits = bandits
+    folder: SpoolFolder
+    store: OpensJournals
+    bandits: Sequence[str]
+
+    def __post_init__(self) -> None:
         self._noted: dict[Path, str] = {}
         self._left: dict[str, dict[Path, int | Unreadable]] = {}
         self._folder_fails = False
@@ -228,13 +230,13 @@ class SpoolRecovery:
     def step(self) -> float:
         """Try each file once; returns when to look again. It never raises: it must live on."""
         try:
-            left = {bandit: self._folder.left(bandit) for bandit in self._bandits}
+            left = {bandit: self.folder.left(bandit) for bandit in self.bandits}
         except Exception as error:  # of the folder; what is known of its files stays
             self._folder_fails = True
-            self._note(self._folder.path, str(error))
+            self._note(self.folder.path, str(error))
             return SWEEP
         self._folder_fails = False
-        self._noted.pop(self._folder.path, None)
+        self._noted.pop(self.folder.path, None)
         self._left = left
         for bandit, files in left.items():
             for path in list(files):
@@ -247,9 +249,9 @@ class SpoolRecovery:
         return SWEEP
 
     def _deliver(self, bandit: str, path: Path) -> None:
-        journal = self._store.journal(bandit)
+        journal = self.store.journal(bandit)
         try:  # without a thread: nobody waits for this one
-            spool = SpoolJournal(journal, path, limit=self._folder.limit, wait=None)
+            spool = SpoolJournal(journal, path, limit=self.folder.limit, wait=None)
         except BaseException:
             journal.close()
             raise
