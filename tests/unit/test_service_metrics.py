@@ -27,7 +27,7 @@ from belated.service.learning.learning_service import SAMPLED, LearningService
 from belated.service.learning.refold import Refold
 from belated.service.operating.metrics import FAMILIES, Metrics
 from belated.service.runtime import ThreadRuntime
-from belated.service.serving.served_bandit import RequestStats
+from belated.service.serving.served_bandits import RequestStats
 from belated.service.serving.spools import LeftSpools
 from tests.ports import free_port
 

@@ -49,8 +49,7 @@ from belated.service.learning.learners import learners_of
 from belated.service.learning.lease import SECONDS
 from belated.service.runtime import ThreadRuntime, dead_workers
 from belated.service.serving.definition import Definition
-from belated.service.serving.served_bandit import MAX_MODEL_AGE, ServedBandit
-from belated.service.serving.served_bandits import ServedBandits
+from belated.service.serving.served_bandits import MAX_MODEL_AGE, ServedBandit, ServedBandits
 from belated.service.serving.spools import Spools
 from belated.wire.keys import ALL, Key
 from belated.wire.messages import (

@@ -32,7 +32,7 @@ from belated.service.access.tokens import RewardTokens
 from belated.service.http.problems import ProblemError
 from belated.service.serving.definition import Definition
 from belated.service.serving.request_batcher import Rows
-from belated.service.serving.served_bandit import ServedBandit
+from belated.service.serving.served_bandits import ServedBandit
 from belated.wire.keys import Key, KeyScope
 from belated.wire.messages import (
     MAX_ACTIONS,

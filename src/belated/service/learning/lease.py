@@ -8,6 +8,7 @@ import secrets
 import socket
 import threading
 from contextlib import suppress
+from dataclasses import dataclass
 
 from belated.exceptions import JournalError
 from belated.journals import CoordinationStore
@@ -109,6 +110,7 @@ class Lease:
         return asked + self.seconds * (1.0 - DRIFT)
 
 
+@dataclass(eq=False)
 class LeaseRenewal:
     """Renews all leases of a process at once, before they end.
 
@@ -121,11 +123,12 @@ class LeaseRenewal:
         runtime: time and threads.
     """
 
-    def __init__(self, cells: Cells, seconds: float, runtime: Runtime) -> None:
-        self._cells = cells
-        self.seconds = seconds
-        self._runtime = runtime
-        self.clock = runtime.monotonic
+    cells: Cells
+    seconds: float
+    runtime: Runtime
+
+    def __post_init__(self) -> None:
+        self.clock = self.runtime.monotonic
         #: Held while the store is asked: what was removed is not renewed afterwards.
         self._lock = threading.Lock()
         self._leases: dict[Lease, None] = {}
@@ -138,7 +141,7 @@ class LeaseRenewal:
         with self._lock:
             self._leases[lease] = None
         if self._worker is None:
-            self._worker = self._runtime.start_worker("belated lease", self._keep)
+            self._worker = self.runtime.start_worker("belated lease", self._keep)
 
     def remove(self, lease: Lease) -> bool:
         """Stop renewing it; returns whether it was the last one of its holder."""
@@ -166,7 +169,7 @@ class LeaseRenewal:
                 asked = self.clock()
                 with suppress(JournalError):  # they are still held until they end
                     held = {bandit: one for bandit, (_, one) in due.items()}
-                    kept = renew_leases(self._cells, held, self.seconds)
+                    kept = renew_leases(self.cells, held, self.seconds)
                     for bandit, (lease, (_, epoch)) in due.items():
                         lease.renewed(asked, epoch, bandit in kept)
         return self.seconds / 3

@@ -434,13 +434,13 @@ class TomlTable:
         path: the names that lead to it.
         values: what it holds.
 
-    >>> mistakes = ConfigErrors("shop.toml", "[till]\ncoins = 3\n")
-    >>> table = TomlTable(mistakes, ("till",), {"coins": 3})
-    >>> table.take("coin", str, "")
-    ''
+    >>> mistakes = ConfigErrors("shop.toml", "[server]\nports = 80\n")
+    >>> table = TomlTable(mistakes, ("server",), {"ports": 80})
+    >>> table.take("port", int, 8080)
+    8080
     >>> table.finish()
     >>> mistakes.found
-    ['shop.toml, line 2: till.coins: there is no such key, but coin']
+    ['shop.toml, line 2: server.ports: there is no such key, but port']
     """
 
     def __init__(self, mistakes: ConfigErrors, path: tuple[str, ...], values: Any) -> None:

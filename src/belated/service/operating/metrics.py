@@ -30,7 +30,7 @@ from belated.service.learning.shared_learner import PartitionWorker, SharedLearn
 from belated.service.runtime import dead_workers
 from belated.service.runtime import failures as worker_failures
 from belated.service.serving.group_commit import GroupCommit
-from belated.service.serving.served_bandit import ServedBandit
+from belated.service.serving.served_bandits import ServedBandit
 from belated.service.serving.spools import Unreadable
 
 try:
