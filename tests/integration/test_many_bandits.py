@@ -13,7 +13,7 @@ import pytest
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.journals import Store, open_store
 from belated.service import Definition, Service
-from belated.service.serving import spools
+from belated.service.serving import served_bandits, spools
 from belated.service.serving.spools import SpoolFolder
 from tests.integration.keyrings import make
 from tests.integration.postgres_server import PostgresServer, require_programs

@@ -359,7 +359,7 @@ def answer_before_the_commit(patch: pytest.MonkeyPatch) -> None:
 
     def eager(self: GroupCommit, taken: list[Append]) -> None:
         positions = Appended([0] * sum(len(one.events) for one in taken), {})
-        self.loop.call_soon_threadsafe(group_commit._tell, [(taken, positions)])
+        self.loop.call_soon_threadsafe(group_commit._answer_all, [(taken, positions)])
         commit(self, taken)
 
     patch.setattr(GroupCommit, "_commit", eager)

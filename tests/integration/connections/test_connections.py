@@ -170,7 +170,7 @@ def test_an_error_inside_is_told_as_such(
     def fail(*arguments: object) -> None:
         raise ZeroDivisionError("inside")
 
-    monkeypatch.setattr(Service, "ask", fail)
+    monkeypatch.setattr(Service, "dispatch", fail)
     with Raw(serving.port) as raw:
         raw.send(request(OFFER, "Connection: close"))
         (answer,) = raw.answers()

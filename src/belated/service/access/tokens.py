@@ -26,7 +26,7 @@ from belated.wire.messages import RewardBody
 
 #: What is done with tokens: none are made; they are counted; they are required.
 TokenMode = Literal["off", "report", "enforce"]
-#: How long a token is good for where nothing says how late a reward may come, in microseconds.
+#: Lifetime of a token if rewards have neither window nor retention, in microseconds.
 LIFETIME = 30 * 86_400_000_000
 #: Rewards that a token alone may report within so many seconds, per process; and the number of
 #: tokens that are counted: if there are more, all counts restart at 0.
@@ -92,7 +92,7 @@ class RewardTokens:
         keys: that sign and verify.
         bandit: its name.
         mode: what is done about rewards without a good token.
-        guarded: whether the service asks for keys; then one stands for a token.
+        guarded: whether the service needs keys; then a key replaces a token.
         lifetime: of a token, in microseconds since the decision.
         least: the least reward that can be reported.
         most: the greatest.

@@ -381,7 +381,7 @@ def _text(part: str) -> str:
 
 
 def _check_content(headers: Mapping[bytes, bytes], *, json: bool) -> None:
-    """Refuse a body that is compressed, or not said to be JSON.
+    """Refuse a body that is compressed, or not declared as JSON.
 
     The size of a compressed body is not known before it is decompressed. And any page can have a
     browser send other content types, but this one only if the service allows it.
@@ -406,7 +406,7 @@ def _check_content(headers: Mapping[bytes, bytes], *, json: bool) -> None:
 def _tokens_of(
     definition: Definition, keys: TokenSecrets | None, guarded: bool, clock: Callable[[], int]
 ) -> RewardTokens:
-    """Return what makes and checks the tokens of a bandit, as its definition says."""
+    """Return the object that makes and checks the reward tokens of a bandit."""
     if keys is None:
         message = f"{definition.name} makes tokens, and there are no keys to sign them with"
         raise InvalidInput(f"{message}: add secrets_env under [tokens]", definition.name)

@@ -19,7 +19,7 @@ _REF = "#/components/schemas/{name}"
 #: By status, the name of a problem in the document, and what it means.
 _PROBLEMS = {
     400: ("Malformed", "The request is no JSON, or holds text that is not UTF-8."),
-    401: ("Unauthorized", "There is no key, or it does not work."),
+    401: ("Unauthorized", "There is no key, or it is not valid."),
     403: (
         "Forbidden",
         "The key is not for this, the token is not for this reward, or a browser sends it for a "
@@ -27,15 +27,15 @@ _PROBLEMS = {
     ),
     404: ("NotFound", "There is no such bandit."),
     413: ("TooLarge", "The body is too large."),
-    415: ("Unsupported", "The body is compressed, or not said to be application/json."),
-    422: ("Invalid", "Something in the request is wrong: the detail says what. Nothing was taken."),
+    415: ("Unsupported", "The body is compressed, or not declared as application/json."),
+    422: ("Invalid", "Something in the request is wrong: see the detail. Nothing was stored."),
     429: (
         "TooOften",
-        "The key or the token is used more often than it may be, or the decision is unknown and "
-        "too many events wait for unknown decisions; try again later.",
+        "The key or the token has exceeded its rate, or the decision is unknown and "
+        "too many events wait for unknown decisions. Retry later.",
     ),
     500: ("Failed", "Something went wrong in the service."),
-    503: ("Away", "The journal cannot be reached now. It is safe to try again, after a second."),
+    503: ("Away", "The journal is unavailable. Retry after a second."),
 }
 _OF_KEYS = frozenset({401, 429})
 _ATTRIBUTE = re.compile(r"^    (\w+): (.+\n?(?:     .*\n?)*)", re.MULTILINE)
@@ -53,7 +53,7 @@ def describe(routes: Sequence[Route], *, keys: bool, tokens: bool) -> dict[str, 
 
     Args:
         routes: to be described.
-        keys: whether the service asks for keys.
+        keys: whether the service needs keys.
         tokens: whether it makes tokens of rewards.
     """
     types = [Problem]
@@ -76,8 +76,8 @@ def describe(routes: Sequence[Route], *, keys: bool, tokens: bool) -> dict[str, 
         "info": {
             "title": "belated",
             "summary": "Contextual bandits for rewards that come late.",
-            "description": "Whatever is sent again is safe: a retry changes nothing. "
-            "Of a key that stands twice in an object the last counts.",
+            "description": "Every request is safe to retry. "
+            "If a JSON key is repeated, the last value wins.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             "version": __version__,
         },
@@ -195,6 +195,6 @@ def _explain(schema: dict[str, Any], kind: type) -> None:
     for one in reversed(kind.__mro__):  # those of its parents are its own too
         about, _, attributes = (inspect.getdoc(one) or "").partition("\n\nAttributes:\n")
         schema["description"] = " ".join(about.split())
-        for name, said in _ATTRIBUTE.findall(attributes):
+        for name, text in _ATTRIBUTE.findall(attributes):
             if name in schema.get("properties", {}):
-                schema["properties"][name]["description"] = " ".join(said.split())
+                schema["properties"][name]["description"] = " ".join(text.split())

@@ -265,7 +265,7 @@ def parse_rewards(
 
 
 def event_time(at: datetime | int, now: int) -> int:
-    """When something happened, as the caller says, in microseconds since 1970.
+    """Return the time of an event as reported, in microseconds since 1970.
 
     Raises:
         InvalidInput: it was before the year 2000; or more than a day ahead, by which a caller's
@@ -427,7 +427,7 @@ def _at(call: Exchange) -> int:
     if not given:
         return call.bandit.now()
     if len(given["at"]) > 1:
-        raise InvalidInput("at stands in the query more than once")
+        raise InvalidInput("at occurs in the query more than once")
     (text,) = given["at"]
     try:
         at = _read_at(text.encode() if _NUMBER.fullmatch(text) else msgspec.json.encode(text))
@@ -479,15 +479,15 @@ BANDIT_ROUTES = (
         query=_AT, scope="decide", render=_accepted,
     ),
     Route(
-        "GET", f"{_DECISIONS}/{{id}}", _story, "Tell all of one decision", DecisionDetails,
+        "GET", f"{_DECISIONS}/{{id}}", _story, "Return all records of a decision", DecisionDetails,
         scope="read", render=lambda call, history: DecisionDetails.of(history),
     ),
     Route(
-        "GET", "/v1/{bandit}", _state, "Tell how a bandit stands", BanditState,
+        "GET", "/v1/{bandit}", _state, "Return the state of a bandit", BanditState,
         scope="read",
     ),
     Route(
-        "GET", "/v1/{bandit}/report", _report, "Tell what a bandit earns",
+        "GET", "/v1/{bandit}/report", _report, "Return the report of a bandit",
         ReportPage, scope="read",
     ),
     Route(

@@ -22,12 +22,12 @@ try:
 except ModuleNotFoundError:
     raise MissingExtra("belated serve", "service") from None
 
-#: Seconds in which requests under way may end, once it is told to stop.
+#: Seconds in which requests in flight may end after a signal to stop.
 GRACE = 10.0
 #: Seconds for which an idle connection may send another request after that: one that is under way
 #: when the connection is closed would not be answered.
 IDLE_SECONDS = 1.0
-#: Connections that may wait to be taken.
+#: Connections that may wait to be accepted.
 BACKLOG = 2048
 #: Open files besides connections: of the store, the spool, the log.
 SPARE_FILES = 128
@@ -38,19 +38,19 @@ log = logging.getLogger("belated.service")
 def serve(
     app: Service, host: str, port: int, *, drain: float = 0.0, limits: Limits | None = None
 ) -> int:
-    """Serve until SIGTERM or SIGINT, then answer what is under way; returns the exit code.
+    """Serve until SIGTERM or SIGINT, then answer requests in flight; returns the exit code.
 
     Args:
         app: what is served.
         host: the address to listen on.
         port: 0 for any that is free.
-        drain: for how many seconds it goes on when it is told to stop: it says that it is not
-            ready, so that balancers send nothing more, and has every connection closed after its
-            next answer.
+        drain: seconds for which it serves on after the signal: it reports that it is not ready, so
+            that load balancers send nothing more, and closes each connection after its next
+            response.
         limits: of the connections.
 
     Raises:
-        OSError: the address cannot be had.
+        OSError: the address is not available.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
@@ -62,10 +62,10 @@ def serve(
 
 
 def collect_rarely() -> None:
-    """Have the collector of cycles look at new objects only, and at many at a time.
+    """Make the garbage collector look at new objects only, and less often.
 
-    A process that serves makes hardly any cycles, and at each turn of the event loop a few thousand
-    objects that soon go by themselves.
+    A server creates hardly any reference cycles, and in each turn of the event loop a few thousand
+    objects that reference counting frees.
     """
     gc.collect()
     gc.freeze()
@@ -98,7 +98,7 @@ class Server:
         self._stopped.set()
 
     def run(self) -> int:
-        """Serve until it is told to stop; returns the exit code."""
+        """Serve until :meth:`stop` is called; returns the exit code."""
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(self._serve())
 
@@ -158,7 +158,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _affordable(limits: Limits) -> Limits:
-    """As many connections as the system allows open files; it is asked for more first."""
+    """Raise the limit of open files if needed, or else lower that of connections."""
     if sys.platform == "win32":
         return limits
     import resource

@@ -1,9 +1,9 @@
-"""A second fold of the journal, slowly and from its start: what is live must equal it (law H).
+"""A second fold of the journal, slowly and from its start: the live one must equal it (law H).
 
-It begins behind what was trimmed, goes through one partition after the other, a slice of records at
-a time, and holds the entries of one partition only. When it has come as far as the learner, chains
-and entries are compared. So also an old record that was changed under a running learner is found,
-sooner or later: a journal that grows faster than the slices is never read to its end.
+It starts behind what was trimmed, reads one partition after the other, a slice of records at a
+time, and holds the entries of one partition only. When it has caught up with the learner, chains
+and entries are compared. So a change of an old record under a running learner is found eventually,
+unless the journal grows faster than the slices.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SLICE, PAUSE, REST = 256, 0.1, 3600.0
 
 @dataclass(eq=False)
 class Refold:
-    """Folds again what a learner has folded, and says where they disagree.
+    """Folds the records of a learner again, and compares.
 
     Args:
         journal: of the bandit.
@@ -53,7 +53,7 @@ class Refold:
         self.compared = 0
 
     def step(self, live: Fold) -> str:
-        """Fold one slice, if it is time to; returns what disagrees, nothing if nothing does."""
+        """Fold one slice if it is due; returns what disagrees, empty if nothing does."""
         if self.monotonic() < self.due:
             return ""
         try:
@@ -65,7 +65,7 @@ class Refold:
         except HistoryTrimmed:  # begin with its base
             self._ledger = None
             found = ""
-        except BelatedError as error:  # an old record is damaged, and the learner stands beyond it
+        except BelatedError as error:  # an old record is damaged, behind the learner
             found = str(error)
             self._next()
         self.disagreements += bool(found)
@@ -110,7 +110,7 @@ class Refold:
 
 
 def _empty(live: Fold, partition: int) -> Ledger:
-    """A ledger by the same rules, which teaches no one."""
+    """Return an empty ledger with the same rules and no listener."""
     ledger = Ledger(
         live.rewards,
         NullListener(),

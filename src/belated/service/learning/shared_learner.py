@@ -166,7 +166,7 @@ class PartitionWorker:
     # --- what is owned ---------------------------------------------------------------------------
 
     def _hold_claimed(self) -> tuple[int, BelatedError | None]:
-        """Own what is claimed, and no more; returns how much there is to do, and what failed."""
+        """Follow the claim; returns how many partitions it adds, and an error if one failed."""
         claim = self.membership.claim()
         for partition in self.owned.keys() - claim.partitions:
             self._lose(partition)
@@ -197,7 +197,7 @@ class PartitionWorker:
         self._log(logging.INFO, "this worker owns a partition", partition, epoch=epoch)
 
     def _give_back(self, partitions: Collection[int]) -> None:
-        """In good order: what is known is saved first."""
+        """Save and drop these partitions."""
         self._end_saving()  # which may find that one of them is another's by now
         for partition in [one for one in partitions if one in self.owned]:
             with suppress(OwnerFenced):

@@ -44,9 +44,9 @@ D = TypeVar("D")
 _OFF: TokenMode = "off"
 _AUTO: Keep = "auto"
 _ONE: LearnerCount = "one"
-#: What can name a bandit: it stands in addresses as it is.
+#: Names of bandits: they are part of URLs, unescaped.
 _NAME = re.compile(r"[A-Za-z0-9._~-]{1,128}")
-#: A name as it stands in ``Host``, without its port.
+#: A name in the ``Host`` header, without its port.
 _HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 #: Connections at the same time, in all and from one address.
 MAX_CONNECTIONS, MAX_PER_ADDRESS = 4096, 1024
@@ -319,7 +319,7 @@ def _holdout(table: TomlTable) -> Holdout | None:
 def _expected(
     what: str, holds: Callable[[Any], bool], made: Callable[[Any], T] = lambda value: value
 ) -> Callable[[Any], T]:
-    """Return what reads a value, or says what was expected."""
+    """Return a function that reads a value, or raises with what was expected."""
 
     def read(value: Any) -> T:
         if not holds(value):

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-#: How much is said.
+#: Log levels.
 LEVELS = ("debug", "info", "warning", "error")
 
 #: What every record of :mod:`logging` has; the rest are fields that were given as ``extra``.

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: counted where things happen, put into its format when it asks.
+"""Metrics for Prometheus: counted where things happen, rendered when they are scraped.
 
 Names, units and what to do about each are in the how-to on metrics. Labels are names of bandits,
 paths of routes, and words from short lists: never an id.
@@ -55,7 +55,7 @@ Value = float | Histogram | Mapping[Any, Any] | None
 
 
 class Family(NamedTuple):
-    """What a metric is, but for its name.
+    """The type, help and labels of a metric.
 
     Attributes:
         kind: of the metric.
@@ -79,7 +79,7 @@ _histogram = partial(_family, HistogramMetricFamily)
 
 #: By name, without ``_total``.
 FAMILIES: dict[str, Family] = {
-    # What every process that decides can tell.
+    # Of every process that decides.
     "belated_decisions": _counter("Decisions made here."),
     "belated_rewards": _counter("Rewards accepted by this process."),
     "belated_activations_voids": _counter("Activations and voids accepted here."),
@@ -104,7 +104,7 @@ FAMILIES: dict[str, Family] = {
         "Decisions by the baseline because the model could not choose, by the reason.", "reason"
     ),
     "belated_journal_unavailable": _gauge(
-        "1 while the database is away and events wait on the local disk, else 0."
+        "1 while the store is unavailable and events wait on the local disk, else 0."
     ),
     "belated_spool_events": _gauge("Events that wait on the local disk."),
     "belated_spool_bytes": _gauge("Bytes they take."),
@@ -117,7 +117,7 @@ FAMILIES: dict[str, Family] = {
     "belated_internal_errors": _counter(
         "Failures behind the requests: of a commit, or of loading a model (board, model).", "kind"
     ),
-    # What a process that learns can tell.
+    # Of a process that learns.
     "belated_learner_is_leader": _gauge("1 if this process learns the bandit, 0 if it stands by."),
     "belated_learner_lag_seconds": _gauge(
         "From the commit of a record to its folding, of the last one."
@@ -125,7 +125,7 @@ FAMILIES: dict[str, Family] = {
     "belated_fold_lag_seconds": _histogram(
         "From the commit of a record to its folding, of the oldest of those read together."
     ),
-    "belated_fit_seconds": _histogram("Duration of a fit of all rewards, beside the folding."),
+    "belated_fit_seconds": _histogram("Duration of a fit of all rewards, concurrent with folding."),
     "belated_journal_head_info": _gauge(
         "1 for the head of the journal, taken once an hour: `journal verify --expect` checks it.",
         "head",
@@ -162,15 +162,15 @@ FAMILIES: dict[str, Family] = {
     "belated_delay_dependence": _gauge(
         "How far rewards depend on their delay, over what chance may reach: above 1 they do."
     ),
-    "belated_learner_restarts": _counter("Learners that failed and were made anew."),
-    # What the process that leads a bandit can tell, most of it from reports.
+    "belated_learner_restarts": _counter("Learners that failed and were restarted."),
+    # Of the process that leads a bandit, most of it from reports.
     "belated_advice": _gauge("1 while a check finds what may hurt users, else 0.", "warning"),
     "belated_report_age_seconds": _gauge("Since the last report was made."),
     "belated_reward_per_decision": _gauge("What a decision earns.", "group"),
     "belated_lift_ratio": _gauge("How much more the bandit earns than its holdout.", "bound"),
     "belated_action_share": _gauge("Of the decisions of the last period.", "action"),
     "belated_predicted_ratio": _gauge("Predicted rewards over those that came."),
-    # What a process can tell.
+    # Of any process.
     "belated_reward_tokens": _counter("Rewards by what their token was.", "token"),
     "belated_commit_seconds": Family(HistogramMetricFamily, "Duration of a commit.", ()),
     "belated_commit_events": Family(
@@ -315,7 +315,7 @@ def of_leader(learner: Learning, report: BanditReport | None) -> dict[str, Value
 
 @dataclass(eq=False)
 class Metrics:
-    """A registry of its own, which looks at what is there when it is asked.
+    """A registry that collects its values when it is scraped.
 
     Attributes:
         bandits: by the name of the bandit.
@@ -361,7 +361,7 @@ class Metrics:
         return stop
 
     def collect(self) -> Iterator[Metric]:
-        """What the registry asks for."""
+        """Yield all metrics; called by the registry."""
         values: dict[str, dict[Any, Value]] = defaultdict(dict)
 
         def add(bandit: str, found: dict[str, Value]) -> None:

@@ -103,12 +103,12 @@ class GroupCommit:
 
     @property
     def commits(self) -> int:
-        """How many there were."""
+        """Number of commits."""
         return self.sizes.cumulative[-1]
 
     @property
     def events(self) -> int:
-        """How many they had in all."""
+        """Number of events in all commits."""
         return int(self.sizes.total)
 
     def append(
@@ -122,7 +122,7 @@ class GroupCommit:
         self.append_all([Append(journal, events, counted, done, _NOTHING_KEPT, ())])
 
     def append_all(self, appends: Sequence[Append]) -> None:
-        """Append for several callers at once, each of whom is told by itself."""
+        """Append for several callers at once, each with its own callbacks."""
         with self._lock:
             closing = self._closing
             before = len(self._waiting)
@@ -132,7 +132,7 @@ class GroupCommit:
                 self._waiting += appends
         if closing:
             error = JournalClosed("the service is stopping: retry elsewhere")
-            tell_all(partial(one.failed, error) for one in appends)
+            call_all(partial(one.failed, error) for one in appends)
         elif before < ENOUGH <= before + len(appends):
             self._worker.wake()
         elif not self._noticed:  # wake the worker once for all that comes in this turn of the loop
@@ -150,7 +150,7 @@ class GroupCommit:
         return self._answering and len(self._waiting) < ENOUGH
 
     def close(self) -> None:
-        """Commit all that waits; nothing more is taken."""
+        """Commit all that waits; further events are refused."""
         with self._lock:
             self._closing = True
         self._worker.stop()
@@ -192,23 +192,26 @@ class GroupCommit:
         if any(isinstance(one, Appended) for one in found):
             self.seconds.add(self._monotonic() - start)
             self.sizes.add(sum(len(batch.events) for batch in batches))
-        told = list(zip(groups.values(), found, strict=True))
-        large = [some for some, one in told if isinstance(one, CommitTooLarge) and len(some) > 1]
+        outcomes = list(zip(groups.values(), found, strict=True))
+        large = [
+            some for some, one in outcomes if isinstance(one, CommitTooLarge) and len(some) > 1
+        ]
         self._answering = True
-        self.loop.call_soon_threadsafe(self._answer, [one for one in told if one[0] not in large])
+        answers = [outcome for outcome in outcomes if outcome[0] not in large]
+        self.loop.call_soon_threadsafe(self._answer, answers)
         for some in large:  # what each of them sent may well fit
             half = len(some) // 2
             self._commit(some[:half])
             self._commit(some[half:])
 
-    def _answer(self, told: Iterable[tuple[Sequence[Append], Appended | Exception]]) -> None:
+    def _answer(self, outcomes: Iterable[tuple[Sequence[Append], Appended | Exception]]) -> None:
         try:
-            _tell(told)
+            _answer_all(outcomes)
         finally:
             self._gather(0, QUIET_TURNS)
 
     def _gather(self, count: int, turns: int) -> None:
-        """Have the next commit begin once nothing new has come for some turns of the loop."""
+        """Start the next commit after `turns` idle turns of the event loop."""
         if len(self._waiting) > count:
             turns = QUIET_TURNS
         if turns and len(self._waiting) < ENOUGH:
@@ -220,7 +223,7 @@ class GroupCommit:
     def _append(self, batches: list[Batch]) -> list[Appended | Exception]:
         try:
             return [*self.log.append_all(batches)]
-        except Exception as error:  # whatever it is, each caller hears of it, and the worker lives
+        except Exception as error:  # each caller gets it, and the worker goes on
             if len(batches) > 1 and not isinstance(error, JournalUnavailable):
                 # One bandit that is refused must not keep the others from being committed.
                 return [one for batch in batches for one in self._append([batch])]
@@ -236,9 +239,9 @@ def _batch(appends: Sequence[Append]) -> Batch:
     return Batch(appends[0].journal, events, named, kept)
 
 
-def _tell(told: Iterable[tuple[Sequence[Append], Appended | Exception]]) -> None:
+def _answer_all(outcomes: Iterable[tuple[Sequence[Append], Appended | Exception]]) -> None:
     calls: list[Callable[[], None]] = []
-    for appends, found in told:
+    for appends, found in outcomes:
         if isinstance(found, Exception):
             calls += (partial(one.failed, found) for one in appends)
             continue
@@ -247,11 +250,11 @@ def _tell(told: Iterable[tuple[Sequence[Append], Appended | Exception]]) -> None
             end = start + len(one.events)
             calls.append(partial(one.durable, found.positions[start:end], found.standing))
             start = end
-    tell_all(calls)
+    call_all(calls)
 
 
-def tell_all(calls: Iterable[Callable[[], None]]) -> None:
-    """Tell every caller, also behind one that raises; that is raised in the end, to be logged."""
+def call_all(calls: Iterable[Callable[[], None]]) -> None:
+    """Call all, even if one raises; its error is raised at the end, to be logged."""
     failure: Exception | None = None
     for call in calls:
         try:
@@ -263,7 +266,7 @@ def tell_all(calls: Iterable[Callable[[], None]]) -> None:
 
 
 def resolve(future: asyncio.Future[T], found: T | Exception) -> None:
-    """Tell a future what was done, unless nobody waits for it any more."""
+    """Set the result of a future, or its exception, unless it was cancelled."""
     if future.done():
         return
     if isinstance(found, Exception):
@@ -273,7 +276,7 @@ def resolve(future: asyncio.Future[T], found: T | Exception) -> None:
 
 
 def pass_on(done: Done[T], found: asyncio.Future[T]) -> None:
-    """The other way round: tell what a future or a task came to."""
+    """Call `done` with the result of a future, or with its exception."""
     if found.cancelled():
         return
     error = found.exception()

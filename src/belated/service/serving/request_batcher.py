@@ -17,7 +17,7 @@ from belated.decider import Decider, Made, ParsedRequest
 from belated.decider.decider import AT_ONCE
 from belated.journals import UniqueLog
 from belated.service.runtime import Runtime
-from belated.service.serving.group_commit import ENOUGH, Append, Done, GroupCommit, tell_all
+from belated.service.serving.group_commit import ENOUGH, Append, Done, GroupCommit, call_all
 
 #: The rows of a request as float32 numbers, row after row; or what makes them when they are used.
 Rows = bytes | Callable[[], bytes]
@@ -65,7 +65,7 @@ class RequestBatcher:
         counted: Callable[[Sequence[Decision]], None],
         done: Done[list[Decision]],
     ) -> None:
-        """Decide; the caller is told once all decisions are durable.
+        """Decide; `done` is called once all decisions are durable.
 
         Under an id of the caller's it is the decision that stands: another one, if another process
         was faster.
@@ -73,8 +73,8 @@ class RequestBatcher:
         Args:
             requests: of one caller.
             rows: of each, float32 numbers row after row.
-            counted: is then told the decisions that were made here.
-            done: is told all of them, or what went wrong.
+            counted: is then called with the decisions that were made here.
+            done: is called with all of them, or with the error.
         """
         self._schedule()
         named = [
@@ -104,7 +104,7 @@ class RequestBatcher:
         refusals = []
         try:
             made = self._decide(parts)
-        except Exception:  # of one of them: each is tried by itself, and hears what is wrong
+        except Exception:  # due to one of them: try each by itself
             refusals = [one for part in parts if (one := self._try(part)) is not None]
         else:
             start = 0
@@ -116,7 +116,7 @@ class RequestBatcher:
         if self._waiting:
             self._schedule()
         if refusals:  # not from within another one's request
-            self.loop.call_soon(tell_all, refusals)
+            self.loop.call_soon(call_all, refusals)
 
     def _next_parts(self) -> list[tuple[_Batch, int]]:
         """Take from the queue what is chosen for in one turn: each batch, and up to which request.
@@ -135,7 +135,7 @@ class RequestBatcher:
         return parts
 
     def _try(self, part: tuple[_Batch, int]) -> Callable[[], None] | None:
-        """Decide for one caller; returns how to tell that it cannot be done, if so."""
+        """Decide for one caller; returns the callback of an error, if there is one."""
         batch, end = part
         try:
             batch.add(self._decide([part]), 0, end)

@@ -148,7 +148,7 @@ class ServedBandit:
             self._spool = shared.spools.open(journal, self._delivered, shared.line)
         self._journal = journal
         self._log: UniqueLog = self._spool or journal
-        #: For rewards: where partitions are dear, they wait for each other on a way of their own.
+        #: On Kafka, rewards are batched separately to keep records large.
         self._reward_log = self._log
         self.reward_commits = shared.reward_commits
         if shared.rewarding is not shared.writing:
@@ -182,7 +182,7 @@ class ServedBandit:
 
         Args:
             parsed: the requests of one caller, who gets all decisions or none, and their rows.
-            done: is told the decisions, or what went wrong.
+            done: is called with the decisions, or with the error.
         """
         self._run(self._decide_parsed(parsed), done)
 
@@ -207,12 +207,12 @@ class ServedBandit:
     def decide(
         self, requests: Sequence[ParsedRequest], rows: Sequence[Rows], done: Done[list[Decision]]
     ) -> None:
-        """Decide, in one commit for all; the caller is told once it is durable.
+        """Decide, in one commit for all; `done` is called once it is durable.
 
         Args:
             requests: of one caller, who gets all decisions or none.
             rows: of each, float32 numbers row after row.
-            done: is told the decisions, or what went wrong.
+            done: is called with the decisions, or with the error.
 
         Raises:
             BanditOff: the bandit is switched off.
@@ -227,9 +227,9 @@ class ServedBandit:
             self._batcher.decide(requests, rows, partial(self._answered, start), done)
 
     def _run(self, work: Coroutine[Any, Any, T], done: Done[T]) -> None:
-        """Do what has to wait for the journal on its way."""
+        """Run a coroutine as a task, and call `done` with its result."""
         task = self._loop.create_task(work)
-        self._tasks.add(task)  # a task that nobody holds may vanish
+        self._tasks.add(task)  # the event loop holds only a weak reference
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(partial(pass_on, done))
 
@@ -241,9 +241,9 @@ class ServedBandit:
         start: float,
     ) -> list[Decision]:
         if len(set(ids)) < len(ids):
-            raise InvalidInput("an id stands twice in this request: ids name one decision each")
-        # Under an id that is sent for the first time there is nothing yet; and if it is sent again
-        # before this is answered, then nobody waits for this answer any more.
+            raise InvalidInput("an id occurs twice in this request: ids name one decision each")
+        # Under an id that is sent for the first time there is no decision yet; and if the client
+        # retries before the first attempt is answered, it no longer waits for that answer.
         retried = [one.id for one in requests if one.id is not None and not one.first_attempt]
         known = await self._known_decisions(retried) if retried else {}
         await self._check_same(requests, rows, known)
@@ -267,7 +267,7 @@ class ServedBandit:
         rows: Sequence[Rows],
         known: Mapping[str, Decision],
     ) -> None:
-        """Refuse what is not a retry: a decision for other rows is of no use to the caller."""
+        """Refuse an id that was used for other rows: it is no retry."""
         turn = self._runtime.monotonic()
         for one, data in zip(requests, rows, strict=True):
             if one.id is not None and one.id in known:
@@ -327,7 +327,7 @@ class ServedBandit:
     ) -> Sequence[int]:
         """Append events after looking up which of their decisions are unknown."""
         distinct = list(dict.fromkeys(ids))
-        with suppress(JournalReadUnavailable, NotIndexed):  # then nobody knows: accept them
+        with suppress(JournalReadUnavailable, NotIndexed):  # unknown: accept them
             known = await self._known_decisions(distinct)
             if unknown := [id for id in distinct if id not in known]:
                 try:
@@ -373,15 +373,13 @@ class ServedBandit:
         return {id: decision for id, decision in found.items() if decision is not None}
 
     async def _read(self, work: Callable[[Journal], T]) -> T:
-        """Return what the journal says, read beside the event loop.
+        """Read from the journal in a thread.
 
         Raises:
-            JournalReadUnavailable: it says nothing, or not in time if there is a spool.
+            JournalReadUnavailable: it does not answer, or not in time if there is a spool.
         """
         if self._spool is not None and self._spool.status.journal_down:
-            raise JournalReadUnavailable(
-                "the journal is away: what is in it cannot be read until it is back"
-            )
+            raise JournalReadUnavailable("the journal is unavailable: it cannot be read now")
         reading = self._loop.run_in_executor(self._threads, work, self._reader)
         try:
             return await asyncio.wait_for(reading, None if self._spool is None else LOOK_UP_SECONDS)
@@ -390,10 +388,10 @@ class ServedBandit:
                 f"the journal has not answered for {LOOK_UP_SECONDS:g} s"
             ) from None
 
-    # --- how it stands ---------------------------------------------------------------------------
+    # --- state -----------------------------------------------------------------------------------
 
     def details(self, id: str, done: Done[DecisionHistory]) -> None:
-        """Tell all that the journal knows of a decision, by the rules of the ledger."""
+        """Read all records of a decision, judged by the rules of the ledger."""
         self._run(self._read(partial(self._read_history, check_id(id))), done)
 
     def _read_history(self, id: str, reader: Journal) -> DecisionHistory:
@@ -408,7 +406,7 @@ class ServedBandit:
         )
 
     def change_mode(self, mode: Mode, reason: str, actor: str, done: Done[ModeChanged]) -> None:
-        """Decide in another way, at all deciders, within a second; the journal says who and why."""
+        """Change the mode at all deciders within a second; the journal records who and why."""
         event = ModeChanged(self._runtime.clock(), mode, reason, actor)
 
         def append(journal: Journal) -> ModeChanged:
@@ -446,14 +444,14 @@ class ServedBandit:
         if self.decider.mode == "freeze":
             return False
         # While the store is unavailable no decider has a newer one: all go on with what they have.
-        away = self._spool is not None and self._spool.status.journal_down
-        return self.age > seconds and not away
+        unavailable = self._spool is not None and self._spool.status.journal_down
+        return self.age > seconds and not unavailable
 
     @property
     def slot(self) -> int | None:
-        """The slot that new ids should have now, where partitions are dear; else None.
+        """The slot that new ids should have now on Kafka; None for other stores.
 
-        Elsewhere the answer to an id is the same whenever it is asked.
+        There, a retry must get the same response.
         """
         if finds_by_id(self._journal) or self._journal.partitions == 1:
             return None
@@ -483,7 +481,7 @@ class ServedBandit:
     # --- models and modes ------------------------------------------------------------------------
 
     def _delivered(self, events: Sequence[Event], positions: Sequence[int]) -> None:
-        """What waited in the spool has its position now; called by the worker of the spool."""
+        """Note the positions of delivered events; called by the worker of the spool."""
         found = [
             (event.id, position)
             for event, position in zip(events, positions, strict=True)
@@ -497,40 +495,40 @@ class ServedBandit:
             self.decider.unapplied.mark_durable(id, position)
 
     def load(self, published: PublishedModel) -> None:
-        """Choose with this model from now on, if it can be used."""
+        """Load a model, if it can be used."""
         self._room.update(published.unmatched)
         try:
             self._source.load(published, self.decider.unapplied)
-        except Exception as error:  # of another policy, or damaged: go on with the one there is
+        except Exception as error:  # of another policy, or damaged: keep the last one
             self.note("model", error)
             return
         self.model_at = published.at
         self.stats.models += 1
 
     def take_mode(self, event: ModeChanged) -> None:
-        """Decide in this way from now on."""
+        """Switch to this mode."""
         if event == self._switched:
             return
         self._switched = event
         for mode in MODES:
             if mode == event.mode:
                 self.decider.change_mode(mode)
-                # Its reason stands in the journal: nothing that was sent stands in a log.
+                # The reason is in the journal: nothing that a client sent is logged.
                 extra = {"bandit": self.definition.name, "mode": mode}
                 log.info("mode changed", extra=extra)
                 return
         self.note("mode", InvalidInput(f"a newer release knows the mode {event.mode!r}"))
 
     def note(self, what: str, error: Exception) -> None:
-        """Count that there is no new model, and say why, once while it stays the same."""
+        """Count a failure to load a model, and log its reason once."""
         self.stats.failures[what] += 1
-        if str(error) != self.stats.last_error:  # once, while it stays the same
+        if str(error) != self.stats.last_error:
             log.warning("no new model", extra={"bandit": self.definition.name, "why": str(error)})
         self.stats.last_error = str(error)
 
 
 class UnmatchedRoom:
-    """Counts what waits at the learner, and what was accepted here since the learner said so.
+    """Counts unmatched events at the learner, and those accepted here since its last model.
 
     An event that comes before its decision waits at the learner, in memory. To look up the decision
     of every event would be expensive. So while there is ample room, events are accepted without a
@@ -549,7 +547,7 @@ class UnmatchedRoom:
         self._earlier: Counter[str] = Counter()
 
     def update(self, waiting: Mapping[str, int]) -> None:
-        """Take over what a new model says: the number of unknown ids by reporter."""
+        """Load the counts of a new model: unknown ids by reporter."""
         self._waiting = waiting
         self._earlier, self._recent = self._recent, Counter()
 
