@@ -853,7 +853,11 @@ def _serve(bandit: str, policy: Policy, address: str, learn: bool, link: Connect
             while link.recv() is not None:
                 commits = app.metrics.commits
                 assert commits is not None
-                link.send(Used(time.process_time(), commits.commits, commits.events))
+                link.send(
+                    Used(
+                        time.process_time(), commits.sizes.cumulative[-1], int(commits.sizes.total)
+                    )
+                )
     server.stop()
     thread.join(PATIENCE)
 

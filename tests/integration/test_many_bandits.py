@@ -141,7 +141,9 @@ def test_what_comes_at_once_for_many_bandits_is_one_commit(address: str, tmp_pat
             one.join()
         assert app.metrics.commits is not None
         assert (
-            app.metrics.commits.commits < app.metrics.commits.events == sum(map(len, made.values()))
+            app.metrics.commits.sizes.cumulative[-1]
+            < app.metrics.commits.sizes.total
+            == sum(map(len, made.values()))
         )
     for name, ids in made.items():
         with store.journal(name) as journal:

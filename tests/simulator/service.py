@@ -425,7 +425,10 @@ class DeciderServer(Server):
 
     def poll(self) -> None:
         """Read the mode and the model now."""
-        self.bandits.poll.look_now()
+        poll = self.bandits.poll
+        poll._model_due = poll._mode_due = 0.0
+        if poll._worker is not None:
+            poll._worker.wake()
         for worker in self.host.workers:
             worker.wake()
 

@@ -68,9 +68,9 @@ class Family(NamedTuple):
     labels: tuple[str, ...]
 
 
-def _family(kind: Callable[..., Any], help: str, *labels: str) -> Family:
-    """A metric with a value for each bandit, by further labels."""
-    return Family(kind, help, ("bandit", *labels))
+def _family(kind: Callable[..., Any], help: str, *labels: str, of_bandit: bool = True) -> Family:
+    """Return a metric with a value for each bandit, unless it is of the process."""
+    return Family(kind, help, ("bandit", *labels) if of_bandit else labels)
 
 
 _counter = partial(_family, CounterMetricFamily)
@@ -172,23 +172,17 @@ FAMILIES: dict[str, Family] = {
     "belated_predicted_ratio": _gauge("Predicted rewards over those that came."),
     # Of any process.
     "belated_reward_tokens": _counter("Rewards by what their token was.", "token"),
-    "belated_commit_seconds": Family(HistogramMetricFamily, "Duration of a commit.", ()),
-    "belated_commit_events": Family(
-        HistogramMetricFamily, "Events in a commit, of all bandits.", ()
+    "belated_commit_seconds": _histogram("Duration of a commit.", of_bandit=False),
+    "belated_commit_events": _histogram("Events in a commit, of all bandits.", of_bandit=False),
+    "belated_dead_workers": _gauge(
+        "Workers that have ended, or have failed for a minute.", of_bandit=False
     ),
-    "belated_dead_workers": Family(
-        GaugeMetricFamily, "Workers that have ended, or have failed for a minute.", ()
+    "belated_worker_failures": _counter(
+        "Errors of workers; each is retried.", "worker", of_bandit=False
     ),
-    "belated_worker_failures": Family(
-        CounterMetricFamily, "Errors of workers; each is retried.", ("worker",)
-    ),
-    "belated_http_requests": Family(
-        CounterMetricFamily, "Requests.", ("method", "route", "status")
-    ),
-    "belated_active_api_keys": Family(GaugeMetricFamily, "Keys that work.", ()),
-    "belated_keys_age_seconds": Family(
-        GaugeMetricFamily, "Since the keys were last looked at.", ()
-    ),
+    "belated_http_requests": _counter("Requests.", "method", "route", "status", of_bandit=False),
+    "belated_active_api_keys": _gauge("Valid keys.", of_bandit=False),
+    "belated_keys_age_seconds": _gauge("Since the keys were last polled.", of_bandit=False),
 }
 
 

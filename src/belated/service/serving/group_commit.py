@@ -101,16 +101,6 @@ class GroupCommit:
         self.failures: Counter[str] = Counter()
         self._worker = self.runtime.start_worker("belated commits", self._step)
 
-    @property
-    def commits(self) -> int:
-        """Number of commits."""
-        return self.sizes.cumulative[-1]
-
-    @property
-    def events(self) -> int:
-        """Number of events in all commits."""
-        return int(self.sizes.total)
-
     def append(
         self,
         journal: UniqueLog,

@@ -710,12 +710,6 @@ class ModelPoll:
         if self._worker is not None:
             self._worker.stop()
 
-    def look_now(self) -> None:
-        """Poll now instead of when it is due."""
-        self._model_due = self._mode_due = 0.0
-        if self._worker is not None:
-            self._worker.wake()
-
     def _step(self) -> float:
         now = self._monotonic()
         calls: list[Callable[[], None]] = []
