@@ -15,7 +15,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from belated.cli.figures import (
-    DARK,
     LIGHT,
     LINE,
     MARGIN,
@@ -27,6 +26,15 @@ from belated.cli.figures import (
     lines_of,
 )
 
+#: The palette of :data:`LIGHT`, its dark colours lighter.
+DARK = Theme(
+    paper="#0d1117",
+    ink="#e6edf3",
+    grey="#9aa4b0",
+    pale="#4a5360",
+    grid="#262d36",
+    colours=("#56B4E9", "#F08A3C", "#2FC79A", "#E09BC6", "#F0C05A", "#8FB8FF", "#BBBBBB"),
+)
 #: The first is for what is ours.
 COLOURS = LIGHT.colours
 INK, GREY, PAPER = LIGHT.ink, LIGHT.grey, LIGHT.paper

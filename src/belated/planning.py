@@ -30,6 +30,7 @@ from scipy.special import expit, ndtr, ndtri, stdtrit
 from belated.core.inputs import Vector
 from belated.core.results import Result
 from belated.core.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards
+from belated.core.times import lasting
 from belated.delays import NEVER, Constant
 from belated.evaluation import DecisionTable, DelayCurve, JournalEvaluation, delay_curve
 from belated.evaluation.lifts import FIRST, USUAL, earned
@@ -312,18 +313,6 @@ def _regret(
             warnings.simplefilter("ignore", kind)
         trace = simulate(policy, world, delay, horizon=rounds, seed=seed, rewards=rewards)
     return float(trace.regret[-1])
-
-
-def lasting(seconds: float) -> str:
-    """Format a duration in its largest unit.
-
-    >>> lasting(3_600.0), lasting(151_200.0), lasting(90.0)
-    ('1 h', '1.8 d', '1.5 min')
-    """
-    for size, unit in ((DAY, "d"), (HOUR, "h"), (60.0, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.{2 if seconds < 10 * size else 3}g} {unit}"
-    return f"{seconds:.3g} s"
 
 
 # --- holdouts ------------------------------------------------------------------------------------

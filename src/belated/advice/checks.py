@@ -17,6 +17,7 @@ import numpy as np
 
 from belated.advice.evidence import FEW, NONE, Evidence, quantile
 from belated.core.inputs import Matrix, Vector
+from belated.core.times import lasting
 from belated.exceptions import (
     AdviceWarning,
     DelayWarning,
@@ -82,7 +83,7 @@ def alike(seen: Evidence) -> Words | None:
     value, (missing, old) = seen.value[seen.rewarded][0], counts
     return (
         f"all rewards so far are {value:g}, and {missing} of {old} decisions older than"
-        f" {seen.time(seen.patience)} have none",
+        f" {_time(seen.patience)} have none",
         "if only one outcome is reported, nothing is learned about the other. Use"
         " rewards=ConversionsOnly(window), or report both outcomes",
     )
@@ -95,7 +96,7 @@ def missing(seen: Evidence) -> Words | None:
         return None
     return (
         f"{seen.pending} of {seen.decisions} decisions have no reward, including most of those"
-        f" older than {seen.time(seen.patience)}",
+        f" older than {_time(seen.patience)}",
         "pending decisions count as explored. Set a window, as in Explicit(window), after which"
         " they no longer do",
     )
@@ -136,7 +137,7 @@ def silence(seen: Evidence) -> Words | None:
     if not stopped:
         return None
     return (
-        f"no reward has come for {seen.time(length)}",
+        f"no reward has come for {_time(length)}",
         f"about {expected:.0f} should have come since. Check that the process that reports rewards"
         f" is running{_astray(seen)}",
     )
@@ -186,7 +187,7 @@ def outage(seen: Evidence) -> Words | None:
     count = len(seen.overview.outages)
     others = f"; {count} gaps in all" if count > 1 else ""
     return (
-        f"no reward came for {seen.time(length)} from {_day(start)}",
+        f"no reward came for {_time(length)} from {_day(start)}",
         f"rewards have come since{others}",
     )
 
@@ -229,8 +230,8 @@ def clock(seen: Evidence) -> Words | None:
     if seen.rewards < SOME or passed > INSTANT * seen.window:
         return None
     said = (
-        f"{seen.decisions} decisions and {seen.rewards} rewards came within {seen.time(passed)},"
-        f" and the window is {seen.time(seen.window)}"
+        f"{seen.decisions} decisions and {seen.rewards} rewards came within {_time(passed)},"
+        f" and the window is {_time(seen.window)}"
     )
     remedy = "In a test or a simulation let time pass with Bandit(clock=...)"
     if seen.conversions:
@@ -263,8 +264,8 @@ def _long_window(seen: Evidence, window: int) -> Words | None:
     if TOO_LONG * most >= window or SEEN * most > seen.now - int(seen.made.min()):
         return None
     return (
-        f"99% of the conversions came within {seen.time(most)}, and the window is"
-        f" {seen.time(window)}, more than {TOO_LONG:,.0f} times as long",
+        f"99% of the conversions came within {_time(most)}, and the window is"
+        f" {_time(window)}, more than {TOO_LONG:,.0f} times as long",
         "decisions without a conversion stay pending and in memory until it ends. Choose a window"
         " of a few times the longest delay, later conversions are still learned; or check the unit"
         " of your clock",
@@ -293,14 +294,14 @@ def _waiting(seen: Evidence, window: int) -> Words | None:
         else "predictions are too high meanwhile"
     )
     shorter = (
-        f", or a shorter window (99% of the rewards came within {seen.time(most)}): later rewards"
+        f", or a shorter window (99% of the rewards came within {_time(most)}): later rewards"
         " are still learned"
         if most < 0.5 * window
         else ""
     )
     return (
-        f"{QUICK:.0%} of the rewards so far came within {seen.time(quick)}, and the window is"
-        f" {seen.time(window)}",
+        f"{QUICK:.0%} of the rewards so far came within {_time(quick)}, and the window is"
+        f" {_time(window)}",
         f"rewards are learned at once and missing ones only at its end, so {by_how_much}. Use"
         f" rewards=ConversionsOnly(window){shorter}",
     )
@@ -437,7 +438,7 @@ def calibration(seen: Evidence) -> Words | None:
     said = f"predictions are {1.0 + bias:.2g} times what is observed"
     if seen.defaults and seen.on_arrival and seen.window is not None and bias > 0.0:
         return said, (
-            f"rewards are learned at once, and missing ones only after {seen.time(seen.window)}."
+            f"rewards are learned at once, and missing ones only after {_time(seen.window)}."
             " Use rewards=ConversionsOnly(window)"
         )
     return said, "rewards may have changed: set half_life=. Or add features that they depend on"
@@ -526,6 +527,10 @@ _care(
     "they are ignored: their value is outside the range of rewards, or their decision has too many"
     " parts",
 )
+
+
+def _time(microseconds: float) -> str:
+    return lasting(microseconds / 1e6, words=True)
 
 
 def _day(time: int) -> str:

@@ -79,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the command."""
     check_figure(options.figure)
     if options.rounds > MOST_ROUNDS:
@@ -89,7 +89,6 @@ def run(options: argparse.Namespace) -> int:
     if options.figure is not None:
         save(options.figure, report)
     print(msgspec.json.encode(report).decode() if options.json else _text(report))
-    return 0
 
 
 def bounded(options: argparse.Namespace) -> dict[str, Any]:

@@ -30,7 +30,8 @@ from belated.cli.figures import (
     drawn,
 )
 from belated.cli.options import add_json, add_module, add_option, duration
-from belated.cli.text import pairs, percent, several, span, wrapped
+from belated.cli.text import pairs, percent, several, wrapped
+from belated.core.times import largest_unit, lasting
 from belated.evaluation import (
     DelayCurve,
     JournalEvaluation,
@@ -92,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the command."""
     question = "policy" if options.policy else "lift" if options.lift else "delays"
     for name in ("limit", "since", "module", "ahead"):
@@ -105,7 +106,6 @@ def run(options: argparse.Namespace) -> int:
     with evaluation_of(options.address, options.archive) as evaluation:
         found, text = answer(options, evaluation)
     print(msgspec.json.encode(found).decode() if options.json else text)
-    return 0
 
 
 # --- lift ----------------------------------------------------------------------------------------
@@ -207,11 +207,11 @@ def _delays_text(found: dict[str, Any]) -> str:
     curve = found["delays"]
     rows = [("rewards", f"{curve['rewards']:,}, {several(curve['missing'], 'decision')} without")]
     for name, share in (("p50", "half"), ("p90", "9 in 10"), ("p99", "99 in 100")):
-        when = "not known" if curve[name] is None else f"after {span(round(1e6 * curve[name]))}"
+        when = "not known" if curve[name] is None else f"after {lasting(curve[name])}"
         rows.append((f"{share} have come", when))
     if found["forecast"] is not None:
         for one in found["forecast"]["expected"]:
-            within = span(round(1e6 * one["ahead"]))
+            within = lasting(one["ahead"])
             what = f"{one['mean']:,.0f} ({one['low']:,.0f} to {one['high']:,.0f})"
             rows.append((f"to come within {within}", what))
     for on in ("action", "reward"):
@@ -247,32 +247,20 @@ def save_curve(path: str, curve: DelayCurve) -> None:
     """Draw which share of the rewards has come by which age."""
     if not len(curve.delays):
         return
-    unit, name = _unit(float(curve.delays[-1]))
+    unit, name = largest_unit(float(curve.delays[-1]) / 1e6, least=2.0)
     with drawn(path, HEAD + CURVE + FOOT) as figure:
         half = curve.quantile(0.5)
         title = "When rewards come"
         if half is not None:
-            title = f"Half of the rewards come within {span(round(half.total_seconds() * 1e6))}"
+            title = f"Half of the rewards come within {lasting(half.total_seconds())}"
         about = f"{several(curve.rewards, 'reward')}; band: {curve.level:.0%} for each age"
         add_head(figure, title, [about])
         axes = add_axes(figure, 4 * MARGIN, HEAD, WIDTH - 6 * MARGIN, CURVE)
-        age = curve.delays / unit
+        age = curve.delays / (1e6 * unit)
         colour = LIGHT.colours[0]
         axes.fill_between(age, curve.low, curve.high, step="post", color=colour, alpha=0.16, lw=0)
         axes.step(age, curve.share, where="post", lw=1.8, color=colour)
         axes.set_xlim(0.0, float(age[-1]))
         axes.set_ylim(0.0, 1.02)
-        axes.set_xlabel(f"{name} since the decision", fontsize=SMALL, color=LIGHT.grey)
+        axes.set_xlabel(f"{name}s since the decision", fontsize=SMALL, color=LIGHT.grey)
         axes.grid(axis="y", color=LIGHT.grid, lw=0.6)
-
-
-def _unit(longest: float) -> tuple[float, str]:
-    """Microseconds of the unit in which a delay is read best, and its name.
-
-    >>> _unit(3 * 86_400e6)
-    (86400000000.0, 'days')
-    """
-    for size, name in ((86_400e6, "days"), (3_600e6, "hours"), (60e6, "minutes")):
-        if longest >= 2 * size:
-            return size, name
-    return 1e6, "seconds"

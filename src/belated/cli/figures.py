@@ -40,15 +40,6 @@ LIGHT = Theme(
     grid="#dddddd",
     colours=("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555"),
 )
-#: The same palette, its dark colours lighter.
-DARK = Theme(
-    paper="#0d1117",
-    ink="#e6edf3",
-    grey="#9aa4b0",
-    pale="#4a5360",
-    grid="#262d36",
-    colours=("#56B4E9", "#F08A3C", "#2FC79A", "#E09BC6", "#F0C05A", "#8FB8FF", "#BBBBBB"),
-)
 
 #: Inches, but for the sizes of text, which are in points.
 WIDTH, HEAD, FOOT, MARGIN = 8.0, 0.72, 0.5, 0.15
@@ -58,7 +49,7 @@ DPI = 200
 
 
 @contextmanager
-def drawn(path: str, height: float, theme: Theme = LIGHT) -> Iterator[Any]:
+def drawn(path: str, height: float) -> Iterator[Any]:
     """A figure that is written when it is done; the same picture gives the same file."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -68,21 +59,19 @@ def drawn(path: str, height: float, theme: Theme = LIGHT) -> Iterator[Any]:
         yield figure
         metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
         ending = Path(path).suffix.lower()
-        figure.savefig(path, dpi=DPI, metadata=metadata.get(ending), facecolor=theme.paper)
+        figure.savefig(path, dpi=DPI, metadata=metadata.get(ending), facecolor=LIGHT.paper)
 
 
-def add_head(figure: Any, title: str, about: Sequence[str], theme: Theme = LIGHT) -> None:
+def add_head(figure: Any, title: str, about: Sequence[str]) -> None:
     """The title, and lines below it."""
     left, height = MARGIN / WIDTH, figure.get_figheight()
-    figure.text(left, 1 - 0.3 / height, title, fontsize=LARGE, color=theme.ink, weight="bold")
+    figure.text(left, 1 - 0.3 / height, title, fontsize=LARGE, color=LIGHT.ink, weight="bold")
     for number, line in enumerate(about):
         at = 1 - (0.55 + number * SMALL * LINE / 72) / height
-        figure.text(left, at, line, fontsize=SMALL, color=theme.grey, parse_math=False)
+        figure.text(left, at, line, fontsize=SMALL, color=LIGHT.grey, parse_math=False)
 
 
-def add_axes(
-    figure: Any, left: float, top: float, width: float, height: float, theme: Theme = LIGHT
-) -> Any:
+def add_axes(figure: Any, left: float, top: float, width: float, height: float) -> Any:
     """Axes, in inches from the left and from the top, with thin lines and small numbers."""
     from matplotlib.ticker import FuncFormatter
 
@@ -94,10 +83,10 @@ def add_axes(
     axes = figure.add_axes(place)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(plain))
-    axes.set_facecolor(theme.paper)
-    axes.tick_params(labelsize=SMALL, labelcolor=theme.grey, color=theme.grey, length=3)
+    axes.set_facecolor(LIGHT.paper)
+    axes.tick_params(labelsize=SMALL, labelcolor=LIGHT.grey, color=LIGHT.grey, length=3)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(theme.pale)
+    axes.spines[["left", "bottom"]].set_color(LIGHT.pale)
     return axes
 
 
@@ -133,13 +122,11 @@ def height_of(lines: Sequence[str]) -> float:
     return (len(lines) * 1.1 + 0.3) * SMALL * LINE / 72
 
 
-def width_of(lines: Sequence[str], size: float = SMALL, weight: str = "normal") -> float:
+def width_of(lines: Sequence[str]) -> float:
     """Inches of the longest line."""
-    from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import TextPath
 
-    font = FontProperties(weight=weight)
-    paths = [TextPath((0, 0), line, size=size, prop=font) for line in lines]
+    paths = [TextPath((0, 0), line, size=SMALL) for line in lines]
     return max(float(path.get_extents().width) for path in paths) / 72
 
 

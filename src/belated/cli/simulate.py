@@ -38,11 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the command."""
     report = simulated(options)
     print(msgspec.json.encode(report).decode() if options.json else _text(report))
-    return 0
 
 
 def simulated(options: argparse.Namespace) -> dict[str, Any]:

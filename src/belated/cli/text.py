@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Self
 
+from belated.core.times import lasting
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SPANS = ((86_400, "d"), (3_600, "h"), (60, "m"))
 _SIZES = ((1_000_000_000_000, "TB"), (1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB"))
 
 
@@ -26,19 +27,6 @@ def moment(microseconds: int) -> str:
     except OverflowError:  # whatever a caller's clock said
         return f"{microseconds} µs"
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def span(microseconds: int) -> str:
-    """A time span in its greatest unit.
-
-    >>> span(7_300_000_000), span(500_000)
-    ('2.0 h', '0.5 s')
-    """
-    seconds = microseconds / 1e6
-    for size, unit in _SPANS:
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.1f} s"
 
 
 def size(count: int) -> str:
@@ -156,7 +144,7 @@ class Progress:
             if self._total:
                 share = f" of {self._total:,} ({self._done / self._total:.0%})"
                 left = (now - self._start) * (self._total - self._done) / max(self._done, 1)
-                share += f", {span(round(1e6 * left))} left"
+                share += f", {lasting(left)} left"
             line = f"\r{self._verb} {self._done:,}{share}\x1b[K"  # nothing of a longer one is left
             print(line, end="", file=sys.stderr, flush=True)
 

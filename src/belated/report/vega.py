@@ -9,6 +9,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from belated.core.times import largest_unit
+
 Rows = list[dict[str, Any]]
 Spec = dict[str, Any]
 
@@ -205,10 +207,8 @@ def span_of(days: float) -> tuple[float, str]:
     >>> span_of(14.0), span_of(0.01)
     ((1.0, 'days'), (1440.0, 'minutes'))
     """
-    for scale, unit in ((1.0, "days"), (24.0, "hours"), (1440.0, "minutes")):
-        if days * scale >= 3.0:
-            return scale, unit
-    return 86_400.0, "seconds"
+    size, unit = largest_unit(86_400 * days, least=3.0)
+    return 86_400 / size, f"{unit}s"
 
 
 def coloured(part: Any, palette: dict[str, str] | None = None) -> Any:

@@ -20,8 +20,9 @@ from belated.cli.address import (
     starts_of,
 )
 from belated.cli.options import add_json
-from belated.cli.text import Progress, moment, pairs, several, size, span, table, wrapped
+from belated.cli.text import Progress, moment, pairs, several, size, table, wrapped
 from belated.core.events import kind_of
+from belated.core.times import lasting
 from belated.exceptions import CorruptEvent, CorruptJournal
 from belated.journals import Journal, StoredBandit
 from belated.journals.pages import pages
@@ -157,7 +158,7 @@ def _text(one: dict[str, Any]) -> str:
                 str(snapshot["partition"]),
                 f"{snapshot['position']:,}",
                 f"{snapshot['behind']:,}",
-                "-" if snapshot["age"] is None else span(snapshot["age"]),
+                "-" if snapshot["age"] is None else lasting(snapshot["age"] / 1e6),
                 size(snapshot["bytes"]),
             ]
             for snapshot in one["snapshots"]

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reason(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the command."""
     with opened(options.address) as (journal, _):
         now = journal.now()
@@ -50,7 +50,6 @@ def run(options: argparse.Namespace) -> int:
         journal.append([Retracted(partition, *act) for partition in range(journal.partitions)])
         verb = "count again" if options.restore else "count no longer"
         print(f"{several(count, 'reward')} by {options.key} in {journal.bandit} {verb}")
-    return 0
 
 
 def _count(journal: Journal, key: str, start: int, end: int) -> int:
