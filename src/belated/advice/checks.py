@@ -27,6 +27,7 @@ from belated.exceptions import (
     ScaleWarning,
     WindowWarning,
 )
+from belated.model.estimators.laplace import fit_rows
 from belated.model.families import Gaussian
 
 #: What was found, and what to do about it.
@@ -411,14 +412,8 @@ def _needs_constant(seen: Evidence, rows: Matrix, y: Vector) -> bool:
     """The score test of a constant beside the rows, at the fit without it."""
     size = math.sqrt(np.square(rows).sum() / len(rows))
     rows = rows / (size or 1.0)
-    theta = np.zeros(rows.shape[1])
-    little = 1e-2 * np.eye(len(theta))  # where rewards are all alike in some direction
-    steps, longest = (1, math.inf) if isinstance(seen.family, Gaussian) else (6, 2.0)
-    for _ in range(steps):
-        _, mean, slope = seen.family.cumulant_mean_slope(rows @ theta)
-        score = (y - mean) @ rows - little @ theta
-        step = np.linalg.solve((rows.T * slope) @ rows + little, score)
-        theta = theta + step * min(1.0, longest / (np.abs(step).max() or 1.0))
+    little = 1e-2 * np.eye(rows.shape[1])  # where rewards are all alike in some direction
+    theta = fit_rows(rows, y, np.ones(len(y)), seen.family, ridge=little[0, 0])
     _, mean, slope = seen.family.cumulant_mean_slope(rows @ theta)
     across = slope @ rows
     left = slope.sum() - across @ np.linalg.solve((rows.T * slope) @ rows + little, across)
@@ -478,7 +473,17 @@ def fit(seen: Evidence) -> Words | None:
 MANY = 100
 #: Reward messages of a kind that needs a look: at least so many, and so large a share of all.
 LEAST = 10
-CARE = {"conflict": 0.01, "unmatched": 0.05, "expired": 0.05, "invalid": 0.01}
+CARE = {
+    "conflict": (0.01, "contradict an earlier value",
+                 "the first value counts. Report a correction with a higher revision"),
+    "unmatched": (0.05, "name an unknown decision",
+                  "they are not learned. Report rewards under decision.id"),
+    "expired": (0.05, "came after the retention",
+                "they are ignored. Report sooner, or set a longer retention"),
+    "invalid": (0.01, "are invalid",
+                "they are ignored: their value is outside the range of rewards, or their decision"
+                " has too many parts"),
+}  # fmt: skip
 
 
 @check("quality", DuplicateWarning)
@@ -494,39 +499,19 @@ def duplicates(seen: Evidence) -> Words | None:
     )
 
 
-def _care(kind: str, said: str, remedy: str) -> None:
-    """Register the check of a kind of reward messages that needs care."""
+def _care(kind: str) -> Find:
+    share, said, remedy = CARE[kind]
 
     def find(seen: Evidence) -> Words | None:
         count, told = seen.overview.care.get(kind, 0), seen.overview.told
-        if count < LEAST or count <= CARE[kind] * told:
+        if count < LEAST or count <= share * told:
             return None
         return f"{count / told:.0%} of reward messages {said}", remedy
 
-    CHECKS[kind] = Check(find, "quality", None)
+    return find
 
 
-_care(
-    "conflict",
-    "contradict an earlier value",
-    "the first value counts. Report a correction with a higher revision",
-)
-_care(
-    "unmatched",
-    "name an unknown decision",
-    "they are not learned. Report rewards under decision.id",
-)
-_care(
-    "expired",
-    "came after the retention",
-    "they are ignored. Report sooner, or set a longer retention",
-)
-_care(
-    "invalid",
-    "are invalid",
-    "they are ignored: their value is outside the range of rewards, or their decision has too many"
-    " parts",
-)
+CHECKS |= {kind: Check(_care(kind), "quality", None) for kind in CARE}
 
 
 def _time(microseconds: float) -> str:

@@ -80,7 +80,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 def add_expression(
     parser: argparse.ArgumentParser,
-    kind: Kind,
+    kind: Kind[Any],
     about: str,
     *,
     default: str = "",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from belated.core.inputs import Matrix, Vector
+from belated.core.inputs import Vector
 from belated.core.results import Result
 from belated.core.times import Duration
 from belated.evaluation.arrivals import arrival_weights, estimand, final_age, reach_of, within
@@ -20,6 +20,7 @@ from belated.evaluation.requests import Offers
 from belated.evaluation.sequences import betting_interval
 from belated.evaluation.table import DecisionTable, Mask
 from belated.exceptions import NotEvaluable
+from belated.model.estimators.laplace import fit_rows
 from belated.model.families import Family
 
 #: The greatest share of the policy's choices that the log could not have made.
@@ -272,8 +273,6 @@ def _notes(design: float, table: DecisionTable, reach: float) -> tuple[str, ...]
 
 #: Folds: what a decision is predicted with was not fitted to it.
 FOLDS = 5
-#: Steps of Newton's method, the longest step on the linear predictor, and the last.
-STEPS, LONGEST, SHORTEST = 25, 4.0, 1e-8
 
 
 def cross_fitted(
@@ -295,24 +294,7 @@ def cross_fitted(
     row_fold = np.repeat(fold, offers.counts)
     for one in range(FOLDS):
         others = (fold != one) & (weight > 0.0)
-        theta = fitted(chosen[others], outcome[others], weight[others], family)
+        theta = fit_rows(chosen[others], outcome[others], weight[others], family)
         here = row_fold == one
         means[here] = family.mean(offers.rows[here].astype(np.float64) @ theta)
     return means
-
-
-def fitted(
-    rows: Matrix, outcome: Vector, weight: Vector, family: Family, ridge: float = 1.0
-) -> Vector:
-    """Return the coefficients of a weighted fit, with a prior of precision ``ridge``."""
-    theta = np.zeros(rows.shape[1])
-    prior = ridge * np.eye(len(theta))
-    for _ in range(STEPS):
-        _, mean, slope = family.cumulant_mean_slope(rows @ theta)
-        score = rows.T @ (weight * (outcome - mean)) - ridge * theta
-        step = np.linalg.solve((rows.T * (weight * slope)) @ rows + prior, score)
-        moved = float(np.abs(rows @ step).max(initial=0.0)) if family.number else 0.0
-        theta = theta + step * min(1.0, LONGEST / max(moved, LONGEST))
-        if moved < SHORTEST:
-            break
-    return theta

@@ -8,6 +8,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, is_dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,8 +22,7 @@ from belated.features import Category, Features, Flag, Hashed, Number, PerArm, S
 from belated.model import estimators, families
 from belated.model.families import Family
 from belated.policies import Policy
-from belated.simulation import environments
-from belated.simulation.environments import Environment
+from belated.simulation.environments import Environment, arms, ball, digits, fixed, fresh, users
 
 M = TypeVar("M", bound=Callable[..., Policy])
 
@@ -117,21 +117,21 @@ def timedelta(
     return datetime.timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
 
 
-WHOLE_POLICIES = Kind(
+WHOLE_POLICIES = Kind[Policy](
     noun="policy",
     example="DelayedUCB(dim=20, family=Bernoulli())",
     names=POLICY_NAMES,
     parts=by_name(*_FAMILIES, *_ESTIMATORS),
     given={"prior": "it cannot be written as text"},
 )
-FAMILIES = Kind(noun="family of rewards", example="Bernoulli()", names=by_name(*_FAMILIES))
-REWARDS = Kind(
+FAMILIES = Kind[Family](noun="family of rewards", example="Bernoulli()", names=by_name(*_FAMILIES))
+REWARDS = Kind[Rewards](
     noun="value of rewards",
     example="ConversionsOnly('7d')",
     names=by_name(ConversionsOnly, DefaultAfter, Explicit),
     parts={"timedelta": timedelta},
 )
-FEATURES = Kind(
+FEATURES = Kind[Features](
     noun="description of features",
     example="PerArm(['blue', 'red'], context={'age': Number(18, 90)})",
     names=by_name(PerArm, Shared, Hashed),
@@ -145,8 +145,7 @@ def as_whole_policy(text: str) -> Policy:
     >>> as_whole_policy("DelayedUCB(dim=20, family=Bernoulli())").dim
     20
     """
-    policy: Policy = Reader(WHOLE_POLICIES, text).made()
-    return policy
+    return Reader(WHOLE_POLICIES, text).made()
 
 
 def family_in(text: str) -> Family:
@@ -159,8 +158,7 @@ def family_in(text: str) -> Family:
         InvalidInput: it names no family of this library.
     """
     found = re.search(r"\bfamily=(\w+\([^()]*\))", text)
-    family: Family = Reader(FAMILIES, text if found is None else found[1]).made()
-    return family
+    return Reader(FAMILIES, text if found is None else found[1]).made()
 
 
 def as_semantics(text: str) -> Rewards:
@@ -169,8 +167,7 @@ def as_semantics(text: str) -> Rewards:
     >>> as_semantics("ConversionsOnly('12h')").window
     datetime.timedelta(seconds=43200)
     """
-    rewards: Rewards = Reader(REWARDS, text).made()
-    return rewards
+    return Reader(REWARDS, text).made()
 
 
 def as_features(text: str) -> Features:
@@ -179,8 +176,7 @@ def as_features(text: str) -> Features:
     >>> as_features("PerArm(['blue', 'red'], context={'age': Number(18, 90)})").dim
     4
     """
-    features: Features = Reader(FEATURES, text).made()
-    return features
+    return Reader(FEATURES, text).made()
 
 
 def _is_delay(value: Any) -> bool:
@@ -188,13 +184,13 @@ def _is_delay(value: Any) -> bool:
     return is_dataclass(value) and hasattr(value, "sample") and value != delays.ContextDependent
 
 
-DELAYS = Kind(
+DELAYS = Kind[DelayProcess](
     noun="delay",
     example="Geometric(mean=100)",
     names=exported(delays, _is_delay),
     parts={"NEVER": delays.NEVER},
 )
-POLICIES = Kind(
+POLICIES = Kind[Policy](
     noun="policy",
     example="DelayedUCB(alpha=0.5)",
     names=POLICY_NAMES,
@@ -205,18 +201,11 @@ POLICIES = Kind(
         "estimator": "it cannot be written on a command line",
     },
 )
-ENVIRONMENTS = Kind(
+ENVIRONMENTS = Kind[Environment](
     noun="environment",
     example="fixed(dim=5, n_arms=8)",
-    names=by_name(
-        environments.fixed,
-        environments.users,
-        environments.fresh,
-        environments.ball,
-        environments.arms,
-        environments.digits,
-    ),
-    parts=by_name(families.Bernoulli, families.Gaussian, families.Poisson),
+    names=by_name(fixed, users, fresh, ball, arms, digits),
+    parts=by_name(*_FAMILIES),
     given={"seed": "it comes from --seeds"},
 )
 
@@ -237,20 +226,11 @@ class WrittenPolicy:
         """The policy, for rows and rewards of this environment."""
         for make in self.needs:
             register(make)
-        policy: Policy = Reader(POLICIES, self.text, dim=world.dim, family=world.family).made()
-        return policy
+        return Reader(POLICIES, self.text, dim=world.dim, family=world.family).made()
 
 
-@dataclass(frozen=True)
-class WrittenEnvironment:
-    """Makes the problem of a text from a seed."""
-
-    text: str
-
-    def __call__(self, seed: int) -> Environment:
-        """The problem of this seed."""
-        world: Environment = Reader(ENVIRONMENTS, self.text, seed=seed).made()
-        return world
+def _environment(text: str, seed: int) -> Environment:
+    return Reader(ENVIRONMENTS, text, seed=seed).made()
 
 
 def as_delay(text: str) -> DelayProcess:
@@ -259,8 +239,7 @@ def as_delay(text: str) -> DelayProcess:
     >>> as_delay("Mixture(never=0.3, base=Geometric(mean=100))")
     Mixture(never=0.3, base=Geometric(mean=100.0))
     """
-    delay: DelayProcess = Reader(DELAYS, text).made()
-    return delay
+    return Reader(DELAYS, text).made()
 
 
 def as_policy(text: str) -> WrittenPolicy:
@@ -274,7 +253,7 @@ def as_policy(text: str) -> WrittenPolicy:
     return WrittenPolicy(text, tuple(registered(text).values()))
 
 
-def as_environment(text: str) -> WrittenEnvironment:
+def as_environment(text: str) -> Callable[[int], Environment]:
     """A problem, once there is a seed.
 
     >>> as_environment("fixed(dim=5, family=Poisson())")(0).dim
@@ -288,4 +267,4 @@ def as_environment(text: str) -> WrittenEnvironment:
         reader.refuse(f"it offers no rows ({error})")
     if not (rows.size and np.isfinite(rows).all() and np.isfinite(means).all()):
         reader.refuse("it offers no rows of finite numbers")
-    return WrittenEnvironment(text)
+    return partial(_environment, text)

@@ -14,9 +14,11 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, Generic, NoReturn, TypeVar
 
 from belated.exceptions import BelatedError, InvalidInput
+
+T = TypeVar("T")
 
 #: Entries of a list that a label shows.
 SHOWN = 6
@@ -25,7 +27,7 @@ WRONG = (TypeError, ValueError, ArithmeticError, AttributeError, LookupError, Me
 
 
 @dataclass(frozen=True)
-class Kind:
+class Kind(Generic[T]):
     """What a text can stand for.
 
     Args:
@@ -91,7 +93,7 @@ def _parsed(text: str) -> ast.expr:
         return ast.parse(text.strip(), mode="eval").body
 
 
-class Reader:
+class Reader(Generic[T]):
     """Reads one text.
 
     Args:
@@ -105,12 +107,12 @@ class Reader:
     Fraction(3, 4)
     """
 
-    def __init__(self, kind: Kind, text: str, **given: Any) -> None:
+    def __init__(self, kind: Kind[T], text: str, **given: Any) -> None:
         self._kind = kind
         self._text = text
         self._given = given
 
-    def made(self) -> Any:
+    def made(self) -> T:
         """What the text stands for."""
         try:
             tree = _parsed(self._text)
@@ -119,7 +121,8 @@ class Reader:
         if not isinstance(tree, ast.Call | ast.Name):
             self.refuse("a name with its arguments was expected")
         try:
-            return self._called(tree, self._kind.names)
+            made: T = self._called(tree, self._kind.names)
+            return made
         except RecursionError:
             self.refuse("it is nested too deeply")
 

@@ -22,10 +22,10 @@ from belated.evaluation import (
 )
 from belated.evaluation.journal import JournalEvaluation
 from belated.evaluation.table import SOURCES, DecisionTable, Mask, Times
-from belated.evaluation.values import fitted
 from belated.exceptions import NotEvaluable
 from belated.fold.rules import State
 from belated.model.estimators import Estimate
+from belated.model.estimators.laplace import fit_rows
 from belated.model.families import Family
 
 #: Numbers of rows that are held for the audit, at most.
@@ -420,7 +420,7 @@ def audit(
         return None
     used = exposure > 0.0
     rows, exposure, outcome = rows[used], exposure[used], outcome[used]
-    theta = fitted(rows, base + outcome / exposure, exposure, family, RIDGE)
+    theta = fit_rows(rows, base + outcome / exposure, exposure, family, RIDGE)
     _, mean, slope = family.cumulant_mean_slope(rows @ theta)
     residual = np.square(outcome - exposure * (mean - base))
     ridge = RIDGE * np.eye(len(theta))

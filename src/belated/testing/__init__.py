@@ -20,34 +20,12 @@ except ImportError:
     raise MissingExtra("belated.testing", "testing") from None
 
 # Failures then show the values that were compared, as in any test file.
-pytest.register_assert_rewrite(
-    *(
-        f"belated.testing.{name}_contract"
-        for name in (
-            "cells",
-            "log",
-            "unique_log",
-            "shelf",
-            "journal",
-            "coordination",
-            "key",
-            "store",
-        )
-    )
-)
+for _name in ("cells", "journal", "store"):
+    pytest.register_assert_rewrite(f"belated.testing.{_name}_contract")
 
 from belated.testing.cells_contract import CellsContract  # noqa: E402 - after the check above
 from belated.testing.clocks import ManualClock  # noqa: E402
-from belated.testing.journal_contract import JournalContract  # noqa: E402
-from belated.testing.log_contract import LogContract  # noqa: E402
+from belated.testing.journal_contract import JournalContract, LogContract  # noqa: E402
 from belated.testing.store_contract import StoreContract  # noqa: E402
-from belated.testing.unique_log_contract import UniqueLogContract  # noqa: E402
 
-__all__ = [
-    "CellsContract",
-    "JournalContract",
-    "LogContract",
-    "ManualClock",
-    "StoreContract",
-    "UniqueLogContract",
-]
+__all__ = ["CellsContract", "JournalContract", "LogContract", "ManualClock", "StoreContract"]
