@@ -103,7 +103,7 @@ def test_a_report_lists_what_the_bandit_warns_of() -> None:
         ("health", {"converged": False}, "fit"),
         *(
             ("quality", {"rows": [{"kind": kind, "n": int(1000 * limit) + 1}]}, kind)
-            for kind, limit in CARE.items()
+            for kind, (limit, _, _) in CARE.items()
         ),
     ],
 )
@@ -125,7 +125,7 @@ def test_each_by_itself(
         ("quality", {"rows": [{"kind": "late", "n": 900}]}),
         *(
             ("quality", {"rows": [{"kind": kind, "n": int(1000 * limit)}]})
-            for kind, limit in CARE.items()
+            for kind, (limit, _, _) in CARE.items()
         ),
     ],
 )

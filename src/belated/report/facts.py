@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,18 +16,18 @@ from belated.core.events import Decision, ModeChanged, Record, Reward, Void
 from belated.core.inputs import Matrix, Vector
 from belated.evaluation import (
     DelayCurve,
-    GroupValue,
     JournalTable,
     delay_curve,
-    earned,
 )
 from belated.evaluation.journal import JournalEvaluation
 from belated.evaluation.table import SOURCES, DecisionTable, Mask, Times
-from belated.exceptions import NotEvaluable
+from belated.exceptions import BelatedError
 from belated.fold.rules import State
 from belated.model.estimators import Estimate
 from belated.model.estimators.laplace import fit_rows
 from belated.model.families import Family
+
+T = TypeVar("T")
 
 #: Numbers of rows that are held for the audit, at most.
 NUMBERS = 4_000_000
@@ -77,10 +78,8 @@ class Watched:
                     self._keep(record, event)
         elif isinstance(event, Reward):
             self.rewards.append(record.recorded)
-            if status in ("rewarded", "late"):
-                self.lags.append(record.recorded - event.at_us)
-            else:
-                self.lags.append(-1)
+            known = status in ("rewarded", "late")
+            self.lags.append(record.recorded - event.at_us if known else -1)
             if (kind := CARE.get(status)) is not None:
                 self.care.setdefault(kind, []).append(record.recorded)
         elif isinstance(event, Void):
@@ -268,11 +267,11 @@ class Matched:
         return {**around(*self.ratio(which), self.least), "n": int(which.sum())}
 
 
-def earned_by(table: DecisionTable, name: str) -> GroupValue | None:
-    """What a decision of the table earns; None if too few rewards have come."""
+def if_known(estimate: Callable[..., T], *given: Any) -> T | None:
+    """An estimate; None if too little is known for it."""
     try:
-        return earned(table, name)
-    except NotEvaluable:
+        return estimate(*given)
+    except BelatedError:
         return None
 
 
@@ -294,14 +293,16 @@ def short(number: float, digits: int = 6) -> float | None:
     return round(float(number), max(0, digits - 1 - math.floor(math.log10(abs(number)))))
 
 
-def interval(value: float, low: float, high: float) -> dict[str, Any]:
+def interval(
+    value: float, low: float, high: float, digits: int = 6, key: str = "p"
+) -> dict[str, Any]:
     """A value with the ends of its interval."""
-    return {"p": short(value), "lo": short(low), "hi": short(high)}
+    return {key: short(value, digits), "lo": short(low, digits), "hi": short(high, digits)}
 
 
-def around(value: float, error: float, least: float = -math.inf) -> dict[str, Any]:
+def around(value: float, error: float, least: float = -math.inf, **written: Any) -> dict[str, Any]:
     """A value with a normal interval, which does not go below ``least``."""
-    return interval(value, max(value - Z * error, least), value + Z * error)
+    return interval(value, max(value - Z * error, least), value + Z * error, **written)
 
 
 SECOND, MINUTE, HOUR, DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
@@ -359,10 +360,9 @@ class Calendar:
         found: NDArray[np.int64] = np.clip((times - self.start) // self.step, 0, self.count - 1)
         return found
 
-    def counts(self, times: Times, weights: Vector | None = None) -> Vector:
-        """How many times, or how much, are in each period."""
-        place = self.place(times)
-        return np.bincount(place, weights=weights, minlength=self.count).astype(np.float64)
+    def counts(self, times: Times) -> Vector:
+        """How many times are in each period."""
+        return np.bincount(self.place(times), minlength=self.count).astype(np.float64)
 
     def ms(self, period: int) -> int:
         """When a period starts, in milliseconds since 1970."""
@@ -398,9 +398,9 @@ class Auditor:
         """What rows are worth."""
         return self.family.mean(rows @ (self.theta if theta is None else theta))
 
-    def draws(self, count: int, seed: int = 0) -> Matrix:
+    def draws(self, count: int) -> Matrix:
         """Coefficients as they might be."""
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(0)
         return rng.multivariate_normal(self.theta, self.covariance, count, method="eigh")
 
 

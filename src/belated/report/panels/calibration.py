@@ -18,6 +18,7 @@ from belated.report.vega import (
     ends,
     layer,
     point,
+    rule,
     spec,
     tips,
     value_format,
@@ -79,13 +80,12 @@ def chart(data: Spec) -> Spec:
         ("n", "Decisions", ",d"),
     )  # fmt: skip
     text = {"type": "text", "fill": "$muted", "align": "right", "dx": -10}
+    around = {**RANGE, "stroke": "$accent"}
     return spec(
         [
-            layer(whole, {"type": "line", "stroke": "$muted", "strokeDash": [4, 4]}, x=right, y=up),
+            layer(whole, rule(4, 4) | {"type": "line"}, x=right, y=up),
             layer(near, text, x=right, y=up, text={"value": "perfect"}),
-            layer(
-                bins, {**RANGE, "stroke": "$accent"}, x=right, y=y("lo", axis), y2={"field": "hi"}
-            ),
+            layer(bins, around, x=right, y=y("lo", axis), y2={"field": "hi"}),
             layer(bins, point(60, fill="$accent"), x=right, y=up, tooltip=tip),
         ],
         240,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from belated.evaluation import lift
+from belated.evaluation import earned, lift
 from belated.exceptions import NotEvaluable
-from belated.report.facts import Facts, around, earned_by, interval, short
+from belated.report.facts import Facts, around, if_known, interval, short
 from belated.report.html import bars, line, tile, whisker
 from belated.report.panels.pending import pending_now
 from belated.report.text import Data, amount, several, signed, whole
@@ -27,16 +27,15 @@ def collect(facts: Facts) -> dict[str, Any]:
         compared = lift(facts.table)
     except NotEvaluable as refused:
         found["no_lift"] = str(refused)
-        if (alone := earned_by(facts.table.select(own), "bandit")) is not None:
+        if (alone := if_known(earned, facts.table.select(own), "bandit")) is not None:
             found["per_decision"] = around(alone.value, alone.error, least)
         return found
     count = compared.bandit.decisions
     found["per_decision"] = around(compared.bandit.value, compared.bandit.error, least)
     found["per_decision_holdout"] = around(compared.holdout.value, compared.holdout.error, least)
-    found["difference"] = interval(compared.difference, compared.low, compared.high)
-    found["extra"] = interval(
-        count * compared.difference, count * compared.low, count * compared.high
-    )
+    difference = compared.difference, compared.low, compared.high
+    found["difference"] = interval(*difference)
+    found["extra"] = interval(*(count * one for one in difference))
     found["chance"] = short(compared.p)
     found["estimand"] = compared.estimand
     if compared.relative is not None:

@@ -17,7 +17,7 @@ from belated.journals import open_journal
 from belated.report.gauges import Gauges
 from belated.report.page import body
 from belated.report.panels import specifications
-from belated.report.report import learned, report_data
+from belated.report.report import Report, learned
 
 #: Niceness: all else on the machine has priority.
 NICE = 15
@@ -30,7 +30,7 @@ def main() -> int:
     try:
         with open_journal(sys.stdin.readline().strip()) as journal:
             evaluation = JournalEvaluation.of_journal(journal)
-            data = report_data(evaluation, *learned(evaluation))
+            data = Report.of(evaluation, *learned(evaluation)).data
     except BelatedError as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         return 1
