@@ -747,7 +747,9 @@ class Bandit:
         Raises:
             MissingExtra: pandas is not installed.
         """
-        return self._evaluation().frame(requests=requests)
+        from belated.evaluation.files import frame_of_table
+
+        return frame_of_table(self._evaluation().table(), self.journal if requests else None)
 
     def evaluate(
         self,
@@ -785,7 +787,9 @@ class Bandit:
         Raises:
             NotEvaluable: there is no holdout, or it has hardly a reward yet.
         """
-        return self._evaluation().lift(limit=limit, level=level)
+        from belated.evaluation.lifts import lift
+
+        return lift(self._evaluation().table(), limit=limit, level=level)
 
     def delay_curve(self, *, level: float = 0.95) -> DelayCurve:
         """Return which share of the rewards has come by which age.
@@ -793,7 +797,9 @@ class Bandit:
         Args:
             level: of the bands.
         """
-        return self._evaluation().delay_curve(level=level)
+        from belated.evaluation.delays import delay_curve
+
+        return delay_curve(self._evaluation().table(), level=level)
 
     def forecast(
         self, ahead: Duration | Sequence[Duration] | None = None, *, level: float = 0.95
@@ -804,7 +810,9 @@ class Bandit:
             ahead: how far to look, as ``"3d"`` or ``["1d", "7d"]``; None: all that will come.
             level: of the intervals.
         """
-        return self._evaluation().forecast(ahead, level=level)
+        from belated.evaluation.forecasts import forecast
+
+        return forecast(self._evaluation().table(), ahead, level=level)
 
     def delay_depends(self, on: Literal["action", "reward"] = "action") -> Dependence:
         """Test whether delays depend on the action, or on the reward.
@@ -812,7 +820,9 @@ class Bandit:
         Args:
             on: ``"action"`` or ``"reward"``.
         """
-        return self._evaluation().delay_depends(on)
+        from belated.evaluation.delays import delay_depends
+
+        return delay_depends(self._evaluation().table(), on)
 
     def report(self) -> Report:
         """Return what the bandit earns on one page: shown by a notebook, saved as HTML or JSON.

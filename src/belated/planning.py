@@ -566,13 +566,13 @@ def seen_in(evaluation: JournalEvaluation) -> dict[str, Any]:
     if span <= 0.0:
         message = f"{len(table)} decisions tell no rate: wait for more"
         raise NotEvaluable(f"{message}, or give --rate, --delay and --reward-share")
-    held = table.groups.index(_HOLDOUT) if _HOLDOUT in table.groups else -1
-    base = table.select(table.group == held) if held >= 0 else table
+    held = table.select(table.in_group(_HOLDOUT))
+    base, group = (held, _HOLDOUT) if len(held) else (table, "all")
     window = table.rewards.window_us
     seen = {
         "rate": (len(table) - 1) / span,
         "delay": SeenDelay(delay_curve(table)),
-        "reward_share": earned(base, _HOLDOUT if held >= 0 else "all").value,
+        "reward_share": earned(base, group).value,
         "rewards": type(table.rewards).__name__,
         "actions": len(table.actions),
     }

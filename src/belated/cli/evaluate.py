@@ -41,6 +41,7 @@ from belated.evaluation import (
     delay_curve,
     delay_depends,
     forecast,
+    lift,
 )
 from belated.exceptions import InvalidInput
 from belated.expressions import as_whole_policy, load_modules
@@ -112,7 +113,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _lift(options: argparse.Namespace, evaluation: JournalEvaluation) -> tuple[Any, str]:
-    found = evaluation.lift(limit=options.limit)
+    found = lift(evaluation.table(), limit=options.limit)
     if options.figure is not None:
         title = f"Lift {found.difference:+.4g}"
         save_intervals(options.figure, title, found.estimand, _lift_lines(found))

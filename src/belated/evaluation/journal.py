@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from belated.core.events import Record
 from belated.core.rewards import Rewards
 from belated.core.times import Duration, Moment, as_microseconds
-from belated.evaluation import delays, forecasts, lifts
-from belated.evaluation.files import frame_of_table
 from belated.evaluation.requests import evaluable, read_offers
 from belated.evaluation.sources import JournalTable, read_journal
 from belated.evaluation.targets import Target, frozen, named, target_shares
@@ -75,32 +73,6 @@ class JournalEvaluation:
             step=self.step,
             watch=watch,
         )
-
-    def frame(self, *, requests: bool = False) -> Any:
-        """Return a DataFrame of pandas, one line a decision; ``requests`` adds what it chose from.
-
-        Raises:
-            MissingExtra: pandas is not installed.
-        """
-        return frame_of_table(self.table(), self.journal if requests else None)
-
-    def delay_curve(self, *, level: float = 0.95) -> delays.DelayCurve:
-        """See :func:`belated.evaluation.delay_curve`."""
-        return delays.delay_curve(self.table(), level=level)
-
-    def forecast(
-        self, ahead: Duration | Sequence[Duration] | None = None, *, level: float = 0.95
-    ) -> forecasts.Forecast:
-        """See :func:`belated.evaluation.forecast`."""
-        return forecasts.forecast(self.table(), ahead, level=level)
-
-    def delay_depends(self, on: Literal["action", "reward"] = "action") -> delays.Dependence:
-        """See :func:`belated.evaluation.delay_depends`."""
-        return delays.delay_depends(self.table(), on)
-
-    def lift(self, *, limit: Duration | None = None, level: float = 0.95) -> lifts.Lift:
-        """See :func:`belated.evaluation.lift`."""
-        return lifts.lift(self.table(), limit=limit, level=level)
 
     def evaluate(
         self,

@@ -275,9 +275,7 @@ def _notes(design: float, table: DecisionTable, reach: float) -> tuple[str, ...]
 FOLDS = 5
 
 
-def cross_fitted(
-    offers: Offers, outcome: Vector, weight: Vector, family: Family, seed: int = 0
-) -> Vector:
+def cross_fitted(offers: Offers, outcome: Vector, weight: Vector, family: Family) -> Vector:
     """Return the predicted mean of every row, each by a model that did not see its decision.
 
     Args:
@@ -285,9 +283,8 @@ def cross_fitted(
         outcome: what the chosen row of each came to; may be anything where its weight is 0.
         weight: how much each counts.
         family: of the rewards.
-        seed: of the folds.
     """
-    fold = np.random.default_rng(seed).integers(FOLDS, size=len(offers))
+    fold = np.random.default_rng(0).integers(FOLDS, size=len(offers))
     chosen = offers.rows[offers.chosen].astype(np.float64)
     means = np.empty(len(offers.rows))
     outcome = np.where(weight > 0.0, outcome, 0.0)

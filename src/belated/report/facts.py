@@ -174,13 +174,13 @@ class Facts:
     @property
     def held(self) -> Mask:
         """Which decisions are of the holdout."""
-        return _in_group(self.table, "holdout")
+        return self.table.in_group("holdout")
 
     @property
     def own(self) -> Mask:
         """Which decisions are the bandit's: of its group, or made by its policy."""
         if "bandit" in self.table.groups:
-            return _in_group(self.table, "bandit")
+            return self.table.in_group("bandit")
         found: Mask = self.table.source == SOURCES.index("policy")
         return found
 
@@ -228,11 +228,6 @@ class Facts:
         counts = np.bincount(self.table.action[self.own], minlength=len(self.table.actions))
         order = np.argsort(-counts, kind="stable")
         return [str(self.table.actions[place]) for place in order]
-
-
-def _in_group(table: DecisionTable, name: str) -> Mask:
-    found: Mask = table.group == (table.groups.index(name) if name in table.groups else -1)
-    return found
 
 
 class Matched:
