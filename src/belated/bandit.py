@@ -72,8 +72,7 @@ from belated.policies import Policy, usual_policy
 
 if TYPE_CHECKING:  # imported when it is asked for: who only decides needs nothing of it
     from belated.evaluation import DelayCurve, Dependence, Forecast, Lift, Value
-    from belated.evaluation.journal import JournalEvaluation
-    from belated.evaluation.targets import Target
+    from belated.evaluation.journal import JournalEvaluation, Target
     from belated.report import Report
 
 #: Coefficients that a notebook shows: those furthest from zero by their standard deviations.

@@ -21,22 +21,21 @@ from belated import (
 )
 from belated.exceptions import InvalidInput
 from belated.expressions import (
-    as_delay,
-    as_environment,
-    as_features,
-    as_policy,
-    as_semantics,
-    as_whole_policy,
-)
-from belated.expressions.kinds import (
     DELAYS,
     ENVIRONMENTS,
     FEATURES,
     POLICIES,
     REWARDS,
     WHOLE_POLICIES,
+    Kind,
+    as_delay,
+    as_environment,
+    as_features,
+    as_policy,
+    as_semantics,
+    as_whole_policy,
+    label,
 )
-from belated.expressions.reader import Kind, label
 from belated.model.estimators import Online
 from belated.policies import DelayedUCB, Warmup
 

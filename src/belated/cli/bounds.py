@@ -44,9 +44,7 @@ from belated.delays import (
     expected_missing,
 )
 from belated.exceptions import InvalidInput
-from belated.expressions import as_delay
-from belated.expressions.kinds import DELAYS
-from belated.expressions.reader import label, shortened
+from belated.expressions import DELAYS, as_delay, label, shortened
 from belated.theory import Bound, Bounds, bounds_for, missing_bennett
 
 EXAMPLE = 'belated bounds --delay "Geometric(mean=100)" --rounds 10000 --delta 0.05'

@@ -39,8 +39,7 @@ from belated.cli.simulate import CHANCE, Spread, hardly_chance
 from belated.cli.text import several, table, wrapped
 from belated.core.inputs import Vector
 from belated.exceptions import InvalidInput
-from belated.expressions import as_delay, as_environment, as_policy, load_modules
-from belated.expressions.reader import label
+from belated.expressions import as_delay, as_environment, as_policy, label, load_modules
 from belated.simulation.sweeps import simulate_many
 
 if TYPE_CHECKING:

@@ -59,11 +59,7 @@ def _count(journal: Journal, key: str, start: int, end: int) -> int:
     with Progress("read", sum(ends)) as progress:
         for partition, last in enumerate(ends):
             for page in pages(journal, partition, end=last):
-                count += sum(
-                    isinstance(one.event, Reward)
-                    and one.event.reporter == key
-                    and start <= one.recorded < end
-                    for one in page
-                )
+                inside = (one.event for one in page if start <= one.recorded < end)
+                count += sum(isinstance(one, Reward) and one.reporter == key for one in inside)
                 progress.step(len(page))
     return count
