@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from belated.exceptions import InvalidInput, MissingExtra
+from belated.exceptions import InvalidInput, extra
 
 #: Endings of files that can be drawn.
 KINDS = (".png", ".svg", ".pdf")
@@ -154,7 +154,5 @@ def check_figure(name: str | None) -> None:
 def check_extra(what: str, *modules: str) -> None:
     """Refuse what needs modules that are not installed."""
     for module in modules:
-        try:
+        with extra(what, "experiments"):
             importlib.import_module(module)
-        except ImportError:
-            raise MissingExtra(what, "experiments") from None

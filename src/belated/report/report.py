@@ -12,7 +12,7 @@ import msgspec
 from belated.advice import Evidence
 from belated.core.results import Result
 from belated.evaluation.journal import JournalEvaluation
-from belated.exceptions import BelatedError, InvalidInput, MissingExtra
+from belated.exceptions import BelatedError, InvalidInput, extra
 from belated.expressions import as_whole_policy
 from belated.fold.evidence import evidence_of
 from belated.model.estimators import Estimate
@@ -97,10 +97,8 @@ class Report(Result):
         Raises:
             MissingExtra: the extra ``report`` is not installed.
         """
-        try:
+        with extra("a chart as PNG", "report"):
             import vl_convert
-        except ImportError:
-            raise MissingExtra("a chart as PNG", "report") from None
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
         found = []

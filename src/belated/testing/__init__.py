@@ -11,13 +11,11 @@ Subclass a contract in a test file, give it what it asks for, and pytest runs it
 Needs the extra ``testing``.
 """
 
-from belated.exceptions import MissingExtra
+from belated.exceptions import extra
 
-try:
+with extra("belated.testing", "testing"):
     import hypothesis  # noqa: F401 - only to see whether it is there
     import pytest
-except ImportError:
-    raise MissingExtra("belated.testing", "testing") from None
 
 # Failures then show the values that were compared, as in any test file.
 for _name in ("cells", "journal", "store"):

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.exceptions import MissingExtra
+from belated.exceptions import extra
 
 #: Of the files of a day; in the metadata of each, and in its manifest.
 FORMAT = "belated-archive/1"
@@ -116,11 +116,9 @@ def name_of_day(day: int) -> str:
 
 def arrow() -> tuple[Any, Any]:
     """Return pyarrow and its Parquet; they are an extra."""
-    try:
+    with extra("an archive", "archive"):
         import pyarrow as pa
         import pyarrow.parquet as pq
-    except ImportError:
-        raise MissingExtra("an archive", "archive") from None
     return pa, pq
 
 
