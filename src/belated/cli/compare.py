@@ -17,9 +17,12 @@ import msgspec
 import numpy as np
 
 from belated.cli.figures import (
+    COLOURS,
     FOOT,
+    GREY,
+    GRID,
     HEAD,
-    LIGHT,
+    INK,
     MARGIN,
     SMALL,
     TEXT,
@@ -237,7 +240,7 @@ def save(
             ends = _curves(axes, here, policies)
             _frame(axes, titles[number], int(runs["round"].max()), columns)
             if number + columns >= len(panels):
-                axes.set_xlabel("round", fontsize=SMALL, color=LIGHT.grey)
+                axes.set_xlabel("round", fontsize=SMALL, color=GREY)
             _labels(axes, labels, ends, [one / plot_height for one in heights], plot_width)
 
 
@@ -271,13 +274,11 @@ def _curves(axes: Any, here: pd.DataFrame, policies: Sequence[str]) -> list[floa
 def _frame(axes: Any, title: list[str], rounds: int, columns: int) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    axes.set_title(
-        "\n".join(title), loc="left", fontsize=TEXT, color=LIGHT.ink, pad=6, parse_math=False
-    )
+    axes.set_title("\n".join(title), loc="left", fontsize=TEXT, color=INK, pad=6, parse_math=False)
     axes.set_xlim(0, rounds)
     for axis, ticks in ((axes.xaxis, 5 if columns == 1 else 4), (axes.yaxis, 4)):
         axis.set_major_locator(MaxNLocator(ticks, steps=[1, 2, 2.5, 5, 10]))
-    axes.grid(axis="y", color=LIGHT.grid, lw=0.6)
+    axes.grid(axis="y", color=GRID, lw=0.6)
 
 
 def _labels(
@@ -290,7 +291,7 @@ def _labels(
     """The name of each policy at the end of its curve, moved apart where they would overlap."""
     places = spread_out(ends, heights)
     stub, beside = STUB / plot_width, {"transform": axes.transAxes, "clip_on": False}
-    look = {"va": "center", "fontsize": SMALL, "color": LIGHT.ink, "linespacing": 1.1}
+    look = {"va": "center", "fontsize": SMALL, "color": INK, "linespacing": 1.1}
     for number, (lines, end, place) in enumerate(zip(labels, ends, places, strict=True)):
         across = [1.0, 1.0 + 0.5 * stub, 1.0 + stub]
         axes.plot(across, [end, place, place], lw=1.4, **beside, **_style(number))
@@ -316,8 +317,8 @@ def spread_out(ends: Sequence[float], heights: Sequence[float]) -> Vector:
 
 
 def _style(number: int) -> dict[str, Any]:
-    round, colour = divmod(number, len(LIGHT.colours))
-    return {"color": LIGHT.colours[colour], "linestyle": DASHES[round % len(DASHES)]}
+    round, colour = divmod(number, len(COLOURS))
+    return {"color": COLOURS[colour], "linestyle": DASHES[round % len(DASHES)]}
 
 
 def _title(environment: str, delay: str, width: int) -> list[str]:

@@ -16,10 +16,13 @@ from scipy.special import ndtri
 
 from belated.cli.address import add_address, add_archive, evaluation_of
 from belated.cli.figures import (
+    COLOURS,
     FOOT,
+    GREY,
+    GRID,
     HEAD,
-    LIGHT,
     MARGIN,
+    PALE,
     SMALL,
     WIDTH,
     add_axes,
@@ -236,12 +239,12 @@ def save_intervals(path: str, title: str, about: str, lines: Sequence[Interval])
         add_head(figure, title, [about])
         axes = add_rows(figure, [line.name for line in lines], HEAD, LINE)
         for place, line in enumerate(lines):
-            colour = LIGHT.colours[place % len(LIGHT.colours)]
+            colour = COLOURS[place % len(COLOURS)]
             axes.plot([line.low, line.high], [place, place], lw=2.2, color=colour)
             axes.plot([line.value], [place], "o", ms=7, color=colour)
             add_note(axes, f"{line.value:.4g}", (line.value, place), right=0, up=7)
         if min(line.low for line in lines) < 0.0 < max(line.high for line in lines):
-            axes.axvline(0.0, color=LIGHT.pale, lw=0.8, zorder=0)
+            axes.axvline(0.0, color=PALE, lw=0.8, zorder=0)
 
 
 def save_curve(path: str, curve: DelayCurve) -> None:
@@ -258,10 +261,10 @@ def save_curve(path: str, curve: DelayCurve) -> None:
         add_head(figure, title, [about])
         axes = add_axes(figure, 4 * MARGIN, HEAD, WIDTH - 6 * MARGIN, CURVE)
         age = curve.delays / (1e6 * unit)
-        colour = LIGHT.colours[0]
+        colour = COLOURS[0]
         axes.fill_between(age, curve.low, curve.high, step="post", color=colour, alpha=0.16, lw=0)
         axes.step(age, curve.share, where="post", lw=1.8, color=colour)
         axes.set_xlim(0.0, float(age[-1]))
         axes.set_ylim(0.0, 1.02)
-        axes.set_xlabel(f"{name}s since the decision", fontsize=SMALL, color=LIGHT.grey)
-        axes.grid(axis="y", color=LIGHT.grid, lw=0.6)
+        axes.set_xlabel(f"{name}s since the decision", fontsize=SMALL, color=GREY)
+        axes.grid(axis="y", color=GRID, lw=0.6)

@@ -289,7 +289,7 @@ def short(number: float, digits: int = 6) -> float | None:
 
 
 def interval(
-    value: float, low: float, high: float, digits: int = 6, key: str = "p"
+    value: float, low: float, high: float, *, digits: int = 6, key: str = "p"
 ) -> dict[str, Any]:
     """A value with the ends of its interval."""
     return {key: short(value, digits), "lo": short(low, digits), "hi": short(high, digits)}

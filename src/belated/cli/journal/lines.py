@@ -59,14 +59,14 @@ class _Strict(
     """A line in which every field is known."""
 
 
-class End(_Strict, tag="end"):
+class End(_Strict, tag="end", frozen=True):
     """The last line: how many records stand above, and the head that names them all."""
 
     records: int
     head: str = ""
 
 
-class Line(_Strict, tag="unknown", gc=False, kw_only=True):
+class Line(_Strict, tag="unknown", frozen=True, gc=False, kw_only=True):
     """A record; those of a known kind have a class with the fields of the event beside these."""
 
     partition: int

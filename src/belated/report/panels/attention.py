@@ -56,7 +56,7 @@ def _overview(facts: Facts, data: dict[str, Any]) -> Overview:
 
 def _quiet(facts: Facts) -> tuple[int, float, bool] | None:
     found = if_known(silence, facts.table)
-    return found and (int(1e6 * found.seconds), found.expected, found.stopped)
+    return None if found is None else (int(1e6 * found.seconds), found.expected, found.stopped)
 
 
 def _slowing(facts: Facts) -> tuple[int, int, float] | None:
