@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,7 +50,7 @@ READ = {
 }
 
 
-def refusal(kind: Kind, text: str) -> str:
+def refusal(kind: Kind[Any], text: str) -> str:
     """What is said of a text that is refused; it names what would be right."""
     with pytest.raises(InvalidInput) as caught:
         READ[kind.example](text)
@@ -321,7 +322,7 @@ class TestDefinitions:
             (FEATURES, "PerArm([])", "actions is []: at least one must be offered"),
         ],
     )
-    def test_a_bad_one_is_refused(self, kind: Kind, text: str, why: str) -> None:
+    def test_a_bad_one_is_refused(self, kind: Kind[Any], text: str, why: str) -> None:
         """As on a command line."""
         assert why in refusal(kind, text)
 

@@ -189,13 +189,13 @@ class Facts:
         """What a missing reward comes to."""
         return self.table.rewards.default if self.table.conversions else 0.0
 
-    @property
+    @cached_property
     def outcome(self) -> Vector:
         """What each decision has brought so far, beyond :attr:`base`."""
         table = self.table
         return np.where(table.arrived, table.value - self.base, 0.0)
 
-    @property
+    @cached_property
     def exposure(self) -> Vector:
         """How much of its reward each decision can have brought by its age."""
         table = self.table
@@ -209,18 +209,54 @@ class Facts:
         both = (("Bandit", self.own), ("Holdout", self.held))
         return [(name, mask) for name, mask in both if mask.any()]
 
+    @property
+    def least(self) -> float:
+        """The least reward per decision."""
+        return 0.0 if self.evaluation.family.support.lower >= 0.0 else -math.inf
+
+    def ratio(self, which: Mask) -> tuple[float, float]:
+        """The reward per decision, and its standard error; not numbers if none is old enough.
+
+        A decision counts with the share of its reward that has come by its age, so that young ones
+        are neither left out nor taken for failures. That share is of the delay curve, so delays are
+        taken to be alike; for the whole time, :func:`belated.evaluation.earned` needs no such
+        assumption.
+        """
+        outcome, exposure = self.outcome[which], self.exposure[which]
+        total = float(exposure.sum())
+        if total <= 0.0:
+            return math.nan, math.nan
+        mean = float(outcome.sum()) / total
+        spread = float(np.square(outcome - mean * exposure).sum())
+        return self.base + mean, math.sqrt(max(spread, self._one)) / total
+
     @cached_property
-    def matched(self) -> Matched:
-        """The age-matched reward per decision."""
-        return Matched(self)
+    def _one(self) -> float:
+        """The square of one reward: where none has come the error is that of one, not zero."""
+        came = self.table.arrived
+        return float(np.square(self.outcome[came]).mean()) if came.any() else 0.0
+
+    def row(self, which: Mask) -> dict[str, Any]:
+        """The reward per decision with its interval, as a row of data."""
+        return {**around(*self.ratio(which), self.least), "n": int(which.sum())}
 
     @cached_property
     def auditor(self) -> Auditor | None:
         """A fit of all decisions; None if there is too little to fit, or too much to learn."""
-        if self.table.arrived.sum() < FEW:
+        few = self.table.arrived.sum() < FEW or not len(self.rows)
+        if few or self.rows.shape[1] > WIDEST:
             return None
         exposure, outcome = self.exposure[self.lines], self.outcome[self.lines]
-        return audit(self.rows, outcome, exposure, self.base, self.evaluation.family)
+        used = exposure > 0.0
+        rows, exposure, outcome = self.rows[used], exposure[used], outcome[used]
+        base, family = self.base, self.evaluation.family
+        theta = fit_rows(rows, base + outcome / exposure, exposure, family, RIDGE)
+        _, mean, slope = family.cumulant_mean_slope(rows @ theta)
+        residual = np.square(outcome - exposure * (mean - base))
+        ridge = RIDGE * np.eye(len(theta))
+        inverse = np.linalg.inv((rows.T * (exposure * slope)) @ rows + ridge)
+        covariance = inverse @ ((rows.T * residual) @ rows + ridge) @ inverse
+        return Auditor(theta, (covariance + covariance.T) / 2, family)
 
     @property
     def actions(self) -> list[str]:
@@ -228,38 +264,6 @@ class Facts:
         counts = np.bincount(self.table.action[self.own], minlength=len(self.table.actions))
         order = np.argsort(-counts, kind="stable")
         return [str(self.table.actions[place]) for place in order]
-
-
-class Matched:
-    """Reward per decision of decisions of any age, those of today too.
-
-    A decision counts with the share of its reward that has come by its age, so that young ones are
-    neither left out nor taken for failures. That share is of the delay curve, so delays are taken
-    to be alike; for the whole time, :func:`belated.evaluation.earned` needs no such assumption.
-    """
-
-    def __init__(self, facts: Facts) -> None:
-        self._base = facts.base
-        self._outcome, self._exposure = facts.outcome, facts.exposure
-        came = facts.table.arrived
-        square = np.square(self._outcome[came])
-        # Where none has come the error is that of one: not zero.
-        self._one = float(square.mean()) if came.any() else 0.0
-        self.least = 0.0 if facts.evaluation.family.support.lower >= 0.0 else -math.inf
-
-    def ratio(self, which: Mask) -> tuple[float, float]:
-        """The reward per decision, and its standard error; not numbers if none is old enough."""
-        outcome, exposure = self._outcome[which], self._exposure[which]
-        total = float(exposure.sum())
-        if total <= 0.0:
-            return math.nan, math.nan
-        mean = float(outcome.sum()) / total
-        spread = float(np.square(outcome - mean * exposure).sum())
-        return self._base + mean, math.sqrt(max(spread, self._one)) / total
-
-    def row(self, which: Mask) -> dict[str, Any]:
-        """The same with its interval, as a row of data."""
-        return {**around(*self.ratio(which), self.least), "n": int(which.sum())}
 
 
 def if_known(estimate: Callable[..., T], *given: Any) -> T | None:
@@ -397,28 +401,3 @@ class Auditor:
         """Coefficients as they might be."""
         rng = np.random.default_rng(0)
         return rng.multivariate_normal(self.theta, self.covariance, count, method="eigh")
-
-
-def audit(
-    rows: Matrix, outcome: Vector, exposure: Vector, base: float, family: Family
-) -> Auditor | None:
-    """Fit decisions; None if they have no rows, or too wide ones.
-
-    Args:
-        rows: of the decisions.
-        outcome: what each has brought so far, beyond ``base``.
-        exposure: how much of its reward each can have brought by its age.
-        base: what a missing reward comes to.
-        family: of the rewards.
-    """
-    if not len(rows) or rows.shape[1] > WIDEST:
-        return None
-    used = exposure > 0.0
-    rows, exposure, outcome = rows[used], exposure[used], outcome[used]
-    theta = fit_rows(rows, base + outcome / exposure, exposure, family, RIDGE)
-    _, mean, slope = family.cumulant_mean_slope(rows @ theta)
-    residual = np.square(outcome - exposure * (mean - base))
-    ridge = RIDGE * np.eye(len(theta))
-    inverse = np.linalg.inv((rows.T * (exposure * slope)) @ rows + ridge)
-    covariance = inverse @ ((rows.T * residual) @ rows + ridge) @ inverse
-    return Auditor(theta, (covariance + covariance.T) / 2, family)

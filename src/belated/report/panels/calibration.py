@@ -41,18 +41,18 @@ def collect(facts: Facts) -> dict[str, Any] | None:
     for n in range(GROUPS):
         here = recent & (group == n)
         if here.any():
-            row = facts.matched.row(here)
+            row = facts.row(here)
             value = row.pop("p")
             if value is not None:
                 predicted = short(float(mean[here].mean()))
                 bins.append({"predicted": predicted, "observed": value, **row})
-    observed, error = facts.matched.ratio(recent)
+    observed, error = facts.ratio(recent)
     if not math.isfinite(observed) or observed == 0.0:
         return None
     weeks = []
     for first in range(0, facts.calendar.count, RECENT):
         here = facts.own & (period >= first) & (period < first + RECENT)
-        value = facts.matched.ratio(here)[0] if here.any() else math.nan
+        value = facts.ratio(here)[0] if here.any() else math.nan
         if math.isfinite(value) and value != 0.0:
             off = short(float(mean[here].mean()) / value - 1.0, 4)
             weeks.append({"t": facts.calendar.ms(first), "bias": off})

@@ -30,7 +30,7 @@ def collect(facts: Facts) -> list[dict[str, Any]]:
     for last in range(min(2, facts.calendar.count - 1), facts.calendar.count):
         recent = (period <= last) & (period > last - RECENT)
         for arm, mask in facts.arms:
-            row = facts.matched.row(mask & recent)
+            row = facts.row(mask & recent)
             if row["p"] is not None:
                 rows.append({"t": facts.calendar.ms(last), "arm": arm, **row})
     return rows

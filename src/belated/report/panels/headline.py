@@ -14,7 +14,7 @@ from belated.report.text import Data, amount, several, signed, whole
 
 def collect(facts: Facts) -> dict[str, Any]:
     """The numbers on top: the lift of :func:`belated.evaluation.lift`, or what is earned."""
-    own, held, least = facts.own, facts.held, facts.matched.least
+    own, held, least = facts.own, facts.held, facts.least
     found: dict[str, Any] = {
         "decisions": len(facts.table),
         "bandit": int(own.sum()),
@@ -49,7 +49,7 @@ def complete(facts: Facts, data: Data) -> dict[str, Any]:
     """What the headline takes from other panels: what is pending, and small lines."""
     calendar, table, period = facts.calendar, facts.table, facts.period
     trailing = [
-        short(facts.matched.ratio(facts.own & (period <= n) & (period > n - 3))[0])
+        short(facts.ratio(facts.own & (period <= n) & (period > n - 3))[0])
         for n in range(calendar.count)
     ]
     left = data["foregone"]

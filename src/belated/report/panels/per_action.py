@@ -32,7 +32,7 @@ def collect(facts: Facts) -> list[dict[str, Any]]:
         for arm, mask in facts.arms:
             one = if_known(earned, facts.table.select(mask & here), name)
             if one is not None:
-                value = around(one.value, one.error, facts.matched.least)
+                value = around(one.value, one.error, facts.least)
                 rows.append({"action": name, "arm": arm, **value, "n": one.decisions})
     return rows
 
