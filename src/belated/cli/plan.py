@@ -14,7 +14,7 @@ import msgspec
 from belated.cli.address import evaluation_of
 from belated.cli.options import add_json, add_module, add_option, count, duration
 from belated.cli.text import Progress, percent, several, table, wrapped
-from belated.core.times import format_duration, lasting, parse_duration
+from belated.core.times import as_duration, format_duration, lasting
 from belated.delays import Exponential
 from belated.exceptions import InvalidInput
 from belated.expressions import as_delay, as_policy, load_modules
@@ -107,10 +107,7 @@ def _delay(text: str) -> SecondsDelay:
     """A mean, or a law."""
     if "(" in text:
         return as_delay(text)
-    mean = parse_duration(text).total_seconds()
-    if mean <= 0.0:
-        raise InvalidInput(f"--delay is {text}: a time above 0 was expected", text)
-    return Exponential(mean=mean)
+    return Exponential(mean=as_duration(text, "--delay").total_seconds())
 
 
 def rate(text: str) -> float:
