@@ -62,10 +62,10 @@ from belated.policies import Policy
 from belated.service import Definition
 from belated.service import Service as DecisionService
 from belated.service.http.server import Server, collect_rarely
-from belated.service.learning.learners import IDLE, SHARED, learning_service, shared_learner
-from belated.service.learning.learning_service import PUBLISH, SNAPSHOT
+from belated.service.learning.leader import PUBLISH, SNAPSHOT
+from belated.service.learning.learners import IDLE, SHARED, learner_of
 from belated.service.learning.lease import SECONDS as LEASE
-from belated.service.learning.partition_worker import SEND
+from belated.service.learning.shared_learner import SEND
 from belated.service.serving.group_commit import MAX_COMMIT
 from belated.service.serving.served_bandits import POLL_SECONDS, REWARD_SECONDS
 from tests.integration.kafka_server import KafkaCluster
@@ -615,7 +615,7 @@ class StoreBench:
     def _learner(self) -> tuple[float, float]:
         """CPU of the only learner per event; of learner and decider per model."""
         definition = Definition(self._bandit, self._traffic.policy, Explicit())
-        learner = learning_service(definition, self._store)
+        learner = learner_of(definition, self._store)
         session = self._store.session()
         try:
             event = _per_event(learner.step)
@@ -646,7 +646,7 @@ class StoreBench:
         )
         made, rewarded = self._traffic.journal()
         self._fill(definition.name, made, rewarded, PARTITIONS)
-        learner = shared_learner(definition, self._store)
+        learner = learner_of(definition, self._store)
         try:
             start, count = time.process_time(), 0
             until = time.monotonic() + PATIENCE
@@ -853,7 +853,11 @@ def _serve(bandit: str, policy: Policy, address: str, learn: bool, link: Connect
             while link.recv() is not None:
                 commits = app.metrics.commits
                 assert commits is not None
-                link.send(Used(time.process_time(), commits.commits, commits.events))
+                link.send(
+                    Used(
+                        time.process_time(), commits.sizes.cumulative[-1], int(commits.sizes.total)
+                    )
+                )
     server.stop()
     thread.join(PATIENCE)
 

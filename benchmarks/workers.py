@@ -25,7 +25,7 @@ from belated import Bernoulli, DelayedUCB, Explicit
 from belated.core.events import Decision, Event, Reward
 from belated.core.ids import new_id
 from belated.journals import PostgresJournal, open_store
-from belated.service.learning.learners import shared_learner
+from belated.service.learning.learners import learner_of
 from belated.service.serving.definition import Definition
 
 sys.path.append(str(Path(__file__).parents[1]))
@@ -66,7 +66,7 @@ def fold(dsn: str, learners: int, number: int, barrier: object, answers: object)
     """Fold this learner's share, in a process of its own."""
     store = open_store(dsn)
     assign_partitions(store, range(number, PARTITIONS, learners), PARTITIONS)
-    learner = shared_learner(DEFINITION, store, lease=600.0)
+    learner = learner_of(DEFINITION, store, lease=600.0)
     worker = learner.worker
     barrier.wait()  # type: ignore[attr-defined]
     cpu, wall = time.process_time(), time.perf_counter()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from belated.cli.main import command_line
-from belated.service.http.app import AROUND
+from belated.service.http.app import SERVICE_ROUTES
 from belated.service.http.openapi import describe
 from belated.service.http.routes import BANDIT_ROUTES
 
@@ -55,7 +55,7 @@ def _commands(
 
 def http() -> str:
     """The page of the routes."""
-    whole = describe([*BANDIT_ROUTES, *AROUND], keys=True, tokens=True)
+    whole = describe([*BANDIT_ROUTES, *SERVICE_ROUTES], keys=True, tokens=True)
     parts = [
         "# HTTP: routes, fields and statuses",
         "`GET /openapi.json` has the same for programs. A field with a star must be there. Times"

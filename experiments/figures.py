@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +14,48 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from belated.cli import figures as commands
 from belated.cli.figures import (
-    DARK,
-    LIGHT,
     LINE,
     MARGIN,
     SMALL,
     TEXT,
     WIDTH,
-    Theme,
     add_head,
     lines_of,
 )
 
+
+@dataclass(frozen=True)
+class Theme:
+    """Colours for a page: of the paper, of text and lines, and of curves."""
+
+    paper: str
+    ink: str
+    grey: str
+    pale: str
+    grid: str
+    colours: tuple[str, ...]
+
+
+#: As in the figures of commands.
+LIGHT = Theme(
+    paper=commands.PAPER,
+    ink=commands.INK,
+    grey=commands.GREY,
+    pale=commands.PALE,
+    grid=commands.GRID,
+    colours=commands.COLOURS,
+)
+#: The palette of :data:`LIGHT`, its dark colours lighter.
+DARK = Theme(
+    paper="#0d1117",
+    ink="#e6edf3",
+    grey="#9aa4b0",
+    pale="#4a5360",
+    grid="#262d36",
+    colours=("#56B4E9", "#F08A3C", "#2FC79A", "#E09BC6", "#F0C05A", "#8FB8FF", "#BBBBBB"),
+)
 #: The first is for what is ours.
 COLOURS = LIGHT.colours
 INK, GREY, PAPER = LIGHT.ink, LIGHT.grey, LIGHT.paper

@@ -118,7 +118,7 @@ class Log:
 
     @property
     def offers(self) -> Offers:
-        return Offers.of(self.rows.astype(np.float32), self.chosen, self.shares)
+        return offers_of(self.rows.astype(np.float32), self.chosen, self.shares)
 
     def table(self, conversions: bool = False) -> DecisionTable:
         """What is known after the last round; with ``conversions`` only good rewards are told."""
@@ -185,3 +185,23 @@ def log_of(policy: Policy, kind: str, seed: int) -> Log:
     reward = np.array([y for _, y, _ in kept])
     delay = np.where(reward > 0.0, waits[1], waits[0])
     return Log(rows, np.array(chosen), np.array(shares, dtype=np.float64), reward, delay, longest)
+
+
+def offers_of(rows: NDArray[np.float32], chosen: NDArray[np.int64], shares: Array) -> Offers:
+    """The offers of decisions that all had the same number of actions.
+
+    Args:
+        rows: decisions × actions × features.
+        chosen: index of the action of each decision.
+        shares: decisions × actions.
+    """
+    count, actions, dim = rows.shape
+    starts = np.arange(count, dtype=np.int64) * actions
+    return Offers(
+        rows=rows.reshape(-1, dim),
+        starts=starts,
+        chosen=starts + chosen,
+        propensity=np.asarray(shares, dtype=np.float64).reshape(-1),
+        actions=np.tile(np.arange(actions), count).astype(object),
+        kept=np.ones(count),
+    )

@@ -12,7 +12,6 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
@@ -72,8 +71,7 @@ from belated.policies import Policy, usual_policy
 
 if TYPE_CHECKING:  # imported when it is asked for: who only decides needs nothing of it
     from belated.evaluation import DelayCurve, Dependence, Forecast, Lift, Value
-    from belated.evaluation.journal import JournalEvaluation
-    from belated.evaluation.targets import Target
+    from belated.evaluation.journal import JournalEvaluation, Target
     from belated.report import Report
 
 #: Coefficients that a notebook shows: those furthest from zero by their standard deviations.
@@ -720,12 +718,7 @@ class Bandit:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _check_open(self) -> None:
@@ -747,7 +740,9 @@ class Bandit:
         Raises:
             MissingExtra: pandas is not installed.
         """
-        return self._evaluation().frame(requests=requests)
+        from belated.evaluation.files import frame_of_table
+
+        return frame_of_table(self._evaluation().table(), self.journal if requests else None)
 
     def evaluate(
         self,
@@ -785,7 +780,9 @@ class Bandit:
         Raises:
             NotEvaluable: there is no holdout, or it has hardly a reward yet.
         """
-        return self._evaluation().lift(limit=limit, level=level)
+        from belated.evaluation.lifts import lift
+
+        return lift(self._evaluation().table(), limit=limit, level=level)
 
     def delay_curve(self, *, level: float = 0.95) -> DelayCurve:
         """Return which share of the rewards has come by which age.
@@ -793,7 +790,9 @@ class Bandit:
         Args:
             level: of the bands.
         """
-        return self._evaluation().delay_curve(level=level)
+        from belated.evaluation.delays import delay_curve
+
+        return delay_curve(self._evaluation().table(), level=level)
 
     def forecast(
         self, ahead: Duration | Sequence[Duration] | None = None, *, level: float = 0.95
@@ -804,7 +803,9 @@ class Bandit:
             ahead: how far to look, as ``"3d"`` or ``["1d", "7d"]``; None: all that will come.
             level: of the intervals.
         """
-        return self._evaluation().forecast(ahead, level=level)
+        from belated.evaluation.forecasts import forecast
+
+        return forecast(self._evaluation().table(), ahead, level=level)
 
     def delay_depends(self, on: Literal["action", "reward"] = "action") -> Dependence:
         """Test whether delays depend on the action, or on the reward.
@@ -812,7 +813,9 @@ class Bandit:
         Args:
             on: ``"action"`` or ``"reward"``.
         """
-        return self._evaluation().delay_depends(on)
+        from belated.evaluation.delays import delay_depends
+
+        return delay_depends(self._evaluation().table(), on)
 
     def report(self) -> Report:
         """Return what the bandit earns on one page: shown by a notebook, saved as HTML or JSON.

@@ -57,7 +57,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -283,6 +284,19 @@ class MissingExtra(BelatedError, ImportError):
         super().__init__(f"{what} needs an extra: pip install 'belated[{extra}]'")
         self.what = what
         self.extra = extra
+
+
+@contextmanager
+def extra(what: str, name: str) -> Iterator[None]:
+    """Import what an extra installs.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        yield
+    except ImportError:
+        raise MissingExtra(what, name) from None
 
 
 class JournalError(BelatedError):

@@ -30,6 +30,7 @@ from scipy.special import expit, ndtr, ndtri, stdtrit
 from belated.core.inputs import Vector
 from belated.core.results import Result
 from belated.core.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards
+from belated.core.times import lasting
 from belated.delays import NEVER, Constant
 from belated.evaluation import DecisionTable, DelayCurve, JournalEvaluation, delay_curve
 from belated.evaluation.lifts import FIRST, USUAL, earned
@@ -314,18 +315,6 @@ def _regret(
     return float(trace.regret[-1])
 
 
-def lasting(seconds: float) -> str:
-    """Format a duration in its largest unit.
-
-    >>> lasting(3_600.0), lasting(151_200.0), lasting(90.0)
-    ('1 h', '1.8 d', '1.5 min')
-    """
-    for size, unit in ((DAY, "d"), (HOUR, "h"), (60.0, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.{2 if seconds < 10 * size else 3}g} {unit}"
-    return f"{seconds:.3g} s"
-
-
 # --- holdouts ------------------------------------------------------------------------------------
 
 
@@ -577,13 +566,13 @@ def seen_in(evaluation: JournalEvaluation) -> dict[str, Any]:
     if span <= 0.0:
         message = f"{len(table)} decisions tell no rate: wait for more"
         raise NotEvaluable(f"{message}, or give --rate, --delay and --reward-share")
-    held = table.groups.index(_HOLDOUT) if _HOLDOUT in table.groups else -1
-    base = table.select(table.group == held) if held >= 0 else table
+    held = table.select(table.in_group(_HOLDOUT))
+    base, group = (held, _HOLDOUT) if len(held) else (table, "all")
     window = table.rewards.window_us
     seen = {
         "rate": (len(table) - 1) / span,
         "delay": SeenDelay(delay_curve(table)),
-        "reward_share": earned(base, _HOLDOUT if held >= 0 else "all").value,
+        "reward_share": earned(base, group).value,
         "rewards": type(table.rewards).__name__,
         "actions": len(table.actions),
     }

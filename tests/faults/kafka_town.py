@@ -23,13 +23,13 @@ from belated.fold.partitioned import PartitionSums
 from belated.fold.published import PublishedModel
 from belated.journals import Claim, KafkaStore, PostgresJournal, open_store
 from belated.service import Definition
-from belated.service.learning.learners import shared_learner
 from tests.faults.gates import Between, between
 from tests.faults.kafka_generator import DIM, read_acknowledged, truth
 from tests.faults.standstill import Standstill
 from tests.integration.kafka_server import KafkaCluster
 from tests.integration.postgres_server import PostgresServer
 from tests.integration.processes import Process, later, pid_of
+from tests.learners import shared_learner
 
 PARTITIONS = 8
 POLICY = DelayedUCB(DIM, Bernoulli())

@@ -17,7 +17,7 @@ UNSAYABLE = re.compile(
         [
             r"\d+ actions for \d+ rows",
             r"the id .* was used for another decision",
-            r"an id stands twice in this request",
+            r"an id occurs twice in this request",
             r"which is more than a day ahead of now",
             r"which is before the year 2000",
             r"the (id|part) .* has \d+ bytes or more",  # a schema counts characters

@@ -33,7 +33,7 @@ from belated.fold.fold import Fold
 from belated.journals import Store, open_store
 from belated.service import Definition, Service
 from belated.service.access.tokens import TokenSecrets
-from belated.service.http.app import AROUND
+from belated.service.http.app import SERVICE_ROUTES
 from belated.service.http.routes import BANDIT_ROUTES
 from belated.wire.keys import SCOPES, new_key
 from tests.fuzz.documents import CANARY, for_features, for_rows
@@ -55,7 +55,7 @@ pytestmark = [
 
 DIM = 4
 SHARED = Shared(context=["age"], action=["price"])
-ROUTES = [*BANDIT_ROUTES, *AROUND]
+ROUTES = [*BANDIT_ROUTES, *SERVICE_ROUTES]
 
 
 def of_rows(name: str, **more: Any) -> Definition:

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from belated.service.access.limits import Limits
 from belated.service.http.app import Service
 from belated.service.http.server import Server
+from belated.service.operating.config import Limits
 from tests.ports import free_port
 from tests.waiting import eventually
 

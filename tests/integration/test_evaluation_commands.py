@@ -79,7 +79,7 @@ def test_delays_are_told(address: str, capsys: pytest.CaptureFixture[str]) -> No
     """As text, and as data."""
     text = told(capsys, "evaluate", address, "--delays", "--ahead", "12h")
     assert "half have come" in text
-    assert "to come within 12.0 h" in text
+    assert "to come within 12 h" in text
     found = json.loads(told(capsys, "evaluate", address, "--delays", "--json"))
     assert 0 < found["delays"]["p50"] < 30 * 3600
     assert found["depends_on_reward"] is None

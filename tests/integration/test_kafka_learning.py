@@ -18,8 +18,8 @@ from belated.fold.published import PublishedModel
 from belated.journals import Journal, MemoryJournal, Store, open_store
 from belated.journals.coordination import Held, renew_leases
 from belated.service import Definition
-from belated.service.learning.learners import shared_learner
 from tests.integration.kafka_server import KafkaCluster
+from tests.learners import shared_learner
 
 DIM, ACTIONS, ROUNDS, PARTITIONS = 3, 4, 60, 4
 #: Rewards come so many rounds late at most.
@@ -136,7 +136,7 @@ def test_learners_that_share_a_bandit_on_kafka_agree_with_a_replay(
         fold = folded(journal, policy)
         # The first is never called again: neither does it give back, nor save.
         first.worker.membership.close()
-        first.merger.lease._renewal.stop()
+        first.lease._renewal.stop()
         model = None
         while (model is None or model.n < fold.model.n) and time.monotonic() < until:
             second.step()

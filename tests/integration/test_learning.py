@@ -21,10 +21,10 @@ from belated.journals import Store
 from belated.journals.steady_clock import system_clock
 from belated.service import Definition
 from belated.service.learning import learning_service as module
-from belated.service.learning.learners import learning_service
 from belated.service.learning.learning_service import LearningService
 from belated.service.runtime import ThreadRuntime
 from belated.service.serving.served_bandits import ServedBandits
+from tests.learners import learning_service
 from tests.waiting import eventually
 
 DIM = 3
@@ -338,7 +338,7 @@ def test_a_long_step_does_not_lose_the_lead(store: Store, bandit: str, writer: B
     """The lease is renewed beside it: one that stands by does not get in."""
     play(writer, 5)
     busy, other = (learning_service(definition(bandit), store, lease=1.5) for _ in range(2))
-    make = busy._make
+    make = busy._make_fold
 
     def slowly() -> Fold:
         """As if a large snapshot were loaded."""
@@ -348,7 +348,7 @@ def test_a_long_step_does_not_lose_the_lead(store: Store, bandit: str, writer: B
             assert not other.leads()
         return make()
 
-    busy._make = slowly
+    busy._make_fold = slowly
     until_idle(busy)
     assert busy.leads()
     assert busy.epoch == 1

@@ -25,12 +25,12 @@ from belated.journals import Journal, MemoryJournal, Store, open_store
 from belated.journals.log import AppendedAfter
 from belated.service import Definition
 from belated.service.learning import learning_service as module
-from belated.service.learning.history_changes import HistoryChanges
-from belated.service.learning.learners import learning_service, shared_learner
+from belated.service.learning.leader import HistoryChanges
 from belated.service.learning.learning_service import LearningService
 from belated.service.learning.shared_learner import SharedLearner
 from tests.brokers import assign_partitions
 from tests.integration.forger import Forger, forger
+from tests.learners import learning_service, shared_learner
 
 POLICY = DelayedUCB(2, Bernoulli())
 REWARDS = Explicit(timedelta(days=1))

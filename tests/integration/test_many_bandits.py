@@ -13,7 +13,7 @@ import pytest
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.journals import Store, open_store
 from belated.service import Definition, Service
-from belated.service.serving import served_bandit, spools
+from belated.service.serving import served_bandits, spools
 from belated.service.serving.spools import SpoolFolder
 from tests.integration.keyrings import make
 from tests.integration.postgres_server import PostgresServer, require_programs
@@ -84,7 +84,7 @@ def test_threads_and_connections_do_not_grow(
     """Counted while all of it is at work: requests of every kind, and a learner."""
     # A disk that is slow here is no outage.
     monkeypatch.setattr(spools, "PATIENCE", 60.0)
-    monkeypatch.setattr(served_bandit, "LOOK_UP_SECONDS", 60.0)
+    monkeypatch.setattr(served_bandits, "LOOK_UP_SECONDS", 60.0)
     store = open_store(address)
     store.create_tables()
     key = make(store, "decide", "reward", "read").key
@@ -141,7 +141,9 @@ def test_what_comes_at_once_for_many_bandits_is_one_commit(address: str, tmp_pat
             one.join()
         assert app.metrics.commits is not None
         assert (
-            app.metrics.commits.commits < app.metrics.commits.events == sum(map(len, made.values()))
+            app.metrics.commits.sizes.cumulative[-1]
+            < app.metrics.commits.sizes.total
+            == sum(map(len, made.values()))
         )
     for name, ids in made.items():
         with store.journal(name) as journal:

@@ -6,7 +6,8 @@ import httpx
 import pytest
 
 from belated import Bernoulli, DefaultAfter, DelayedUCB, Holdout, PerArm
-from belated.evaluation import JournalEvaluation
+from belated.evaluation import JournalEvaluation, lift
+from belated.evaluation.files import frame_of_table
 from belated.journals import Store
 from belated.service import Definition, Service
 from tests.integration.serving import served
@@ -40,7 +41,7 @@ def test_customers_are_held_out_as_a_whole(store: Store) -> None:
         assert http.post(f"/v1/{NAME}/decisions", json={"context": {"age": 0.5}}).is_client_error
     with store.journal(NAME) as journal:
         evaluation = JournalEvaluation(journal, Bernoulli(), OFFERS.rewards, None, FEATURES)
-        frame = evaluation.frame(requests=True)
+        frame = frame_of_table(evaluation.table(), journal)
         assert len(frame) == 81
         customers = frame["request"].map(lambda one: one["context"]["customer"])
         assert (frame.groupby(customers)["group"].nunique() == 1).all()
@@ -49,6 +50,6 @@ def test_customers_are_held_out_as_a_whole(store: Store) -> None:
         assert set(held["action"]) == {"blue"}
         assert set(held["source"]) == {"holdout"}
         assert held["overall"].between(0.5, 1.0).all()
-        found = evaluation.lift()
+        found = lift(evaluation.table())
         assert found.bandit.decisions + found.holdout.decisions == 81
         assert found.difference == pytest.approx(found.bandit.value - found.holdout.value)

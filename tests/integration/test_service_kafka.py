@@ -55,9 +55,9 @@ def test_it_decides_and_learns(served_app: tuple[Service, str], store: Store, ba
     eventually(lambda: served_bandit.decider.model.n == callers * each // 2, seconds=60)
     commits, rewards = served_bandit.commits, served_bandit.reward_commits
     assert (commits.failures.total(), rewards.failures.total()) == (0, 0)
-    assert (commits.events, rewards.events) == (callers * each, callers * each // 2)
-    assert commits.commits < commits.events
-    assert rewards.commits < rewards.events / 2  # they wait for each other
+    assert (commits.sizes.total, rewards.sizes.total) == (callers * each, callers * each // 2)
+    assert commits.sizes.cumulative[-1] < commits.sizes.total
+    assert rewards.sizes.cumulative[-1] < rewards.sizes.total / 2  # they wait for each other
     with store.journal(bandit) as journal:
         assert isinstance(journal, KafkaJournal)
         records = [one for p in range(16) for one in journal.read(p, 0, 10_000)]
@@ -78,7 +78,7 @@ def test_what_it_cannot_know_is_refused_in_words(
         ):
             with pytest.raises(ServiceError, match="finds no decision by its id"):
                 call()
-    assert app.bandits[bandit].commits.events == 0
+    assert app.bandits[bandit].commits.sizes.total == 0
 
 
 def test_a_retry_is_answered_where_it_was_decided(
@@ -94,4 +94,4 @@ def test_a_retry_is_answered_where_it_was_decided(
     assert (first.status_code, again.status_code) == (201, 201)
     kept = [msgspec.json.decode(one.content) for one in (first, again)]
     assert kept[0]["index"] == kept[1]["index"]
-    assert app.bandits[bandit].commits.events == 1
+    assert app.bandits[bandit].commits.sizes.total == 1

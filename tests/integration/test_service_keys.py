@@ -18,7 +18,7 @@ from belated.client import Client
 from belated.exceptions import JournalError, ServiceError
 from belated.journals import KeyStore, Store, open_store
 from belated.service import Definition, Service
-from belated.service.http.app import AROUND
+from belated.service.http.app import SERVICE_ROUTES
 from belated.service.http.routes import BANDIT_ROUTES, Route
 from belated.wire.keys import SCOPES, hash_of, new_key
 from belated.wire.messages import Problem
@@ -81,7 +81,7 @@ def test_every_route_for_every_scope(
     eventually(lambda: 401 not in {answers(serving.url, key, "/metrics") for key in (narrow, wide)})
     asked = 0
     journal = store.journal("other")
-    for route in (*BANDIT_ROUTES, *AROUND):
+    for route in (*BANDIT_ROUTES, *SERVICE_ROUTES):
         may = route.scope in (None, scope)
         for bandit in ("guarded", "other", "nowhere") if "{bandit}" in route.path else ("",):
             before = journal.end(0)
@@ -100,7 +100,7 @@ def test_every_route_for_every_scope(
             else:
                 assert with_wide.status_code in (200, 201, 202, 503), with_wide.text
             asked += 1
-    assert asked == 3 * len(BANDIT_ROUTES) + len(AROUND)
+    assert asked == 3 * len(BANDIT_ROUTES) + len(SERVICE_ROUTES)
     journal.close()
 
 
@@ -116,7 +116,7 @@ def test_whether_a_bandit_exists_is_not_told(
             assert (known.status_code, known.content) == (unknown.status_code, unknown.content)
 
 
-@pytest.mark.parametrize("route", [*BANDIT_ROUTES, *AROUND], ids=lambda one: one.path)
+@pytest.mark.parametrize("route", [*BANDIT_ROUTES, *SERVICE_ROUTES], ids=lambda one: one.path)
 def test_without_a_key_only_the_probes_answer(http: httpx.Client, route: Route) -> None:
     """And the console's page, which asks for a key. Others say 401, and how to send a key."""
     answer = ask(http, route, "guarded")

@@ -15,7 +15,7 @@ from belated import Bernoulli, DelayedUCB, Explicit
 from belated.cli.main import main
 from belated.cli.options import actor
 from belated.core.events import Decision, ModeChanged
-from belated.decider.unapplied import UnappliedDecisions
+from belated.decider.decider import UnappliedDecisions
 from belated.fold.fold import Fold
 from belated.fold.published import PublishedModel
 from belated.journals import Store

@@ -18,7 +18,7 @@ from belated.exceptions import InvalidInput, ServiceError
 from belated.journals import Store
 from belated.service import Definition, Service
 from belated.service.access.tokens import TokenSecrets
-from belated.service.http.app import AROUND
+from belated.service.http.app import SERVICE_ROUTES
 from belated.service.http.routes import BANDIT_ROUTES
 from belated.wire.messages import Problem
 from tests.integration.keyrings import Made, known
@@ -100,7 +100,7 @@ def test_a_token_alone_opens_no_other_route(guarded: Serving, key: Made) -> None
     with Client(guarded.url, bandit="enforce tokens", key=key.key) as server:
         token = server.decide(ROWS).token
     with httpx.Client(base_url=guarded.url) as http:
-        for route in (*BANDIT_ROUTES, *AROUND):
+        for route in (*BANDIT_ROUTES, *SERVICE_ROUTES):
             if route.scope in (None, "reward"):
                 continue
             path = route.path.format(bandit="enforce tokens", id="a")

@@ -21,7 +21,7 @@ from belated.core.events import Event, Reward, Settled
 from belated.core.inputs import Vector
 from belated.core.rewards import Rewards
 from belated.decider import Decider
-from belated.decider.unapplied import UnappliedDecisions
+from belated.decider.decider import UnappliedDecisions
 from belated.exceptions import JournalError
 from belated.fold import ledger, rules, trimming, unmatched
 from belated.fold.adapter import LearnerAdapter
@@ -40,11 +40,11 @@ from belated.journals.shelf import CellShelf
 from belated.model.kernels import pages
 from belated.model.statistics import FrozenSums, RunningSums
 from belated.service.learning.learning_service import LearningService
-from belated.service.learning.partition_worker import PartitionWorker
+from belated.service.learning.shared_learner import PartitionWorker
 from belated.service.serving import group_commit, request_batcher
 from belated.service.serving.group_commit import Append, GroupCommit
 from belated.service.serving.request_batcher import RequestBatcher
-from belated.service.serving.served_bandit import ServedBandit
+from belated.service.serving.served_bandits import ServedBandit
 from tests.simulator import clients
 from tests.simulator.runs import sweep
 from tests.simulator.store import SimulatedJournal, Store
@@ -359,7 +359,7 @@ def answer_before_the_commit(patch: pytest.MonkeyPatch) -> None:
 
     def eager(self: GroupCommit, taken: list[Append]) -> None:
         positions = Appended([0] * sum(len(one.events) for one in taken), {})
-        self._loop.call_soon_threadsafe(group_commit._tell, [(taken, positions)])
+        self.loop.call_soon_threadsafe(group_commit._answer_all, [(taken, positions)])
         commit(self, taken)
 
     patch.setattr(GroupCommit, "_commit", eager)
@@ -374,7 +374,7 @@ def answers_mixed_up(patch: pytest.MonkeyPatch) -> None:
         choose(self)
         if len(batches) > 1:
             first, last = batches[0], batches[-1]
-            first._done, last._done = last._done, first._done
+            first.done, last.done = last.done, first.done
 
     patch.setattr(RequestBatcher, "_choose", mixed)
 

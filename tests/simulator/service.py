@@ -419,13 +419,16 @@ class DeciderServer(Server):
                 min_reward=min_reward,
                 max_reward=max_reward,
             )
-            bandit.report([reward], respond)
+            bandit.append_rewards([reward], respond)
         else:
             bandit.append_event(what, respond)
 
     def poll(self) -> None:
         """Read the mode and the model now."""
-        self.bandits.poll.look_now()
+        poll = self.bandits.poll
+        poll._model_due = poll._mode_due = 0.0
+        if poll._worker is not None:
+            poll._worker.wake()
         for worker in self.host.workers:
             worker.wake()
 

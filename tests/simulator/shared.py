@@ -1,6 +1,6 @@
 """One run of the service with several learners that share the partitions of a bandit.
 
-Each learner is a worker, and one of them the merger. More must hold than in other runs:
+Each learner is a worker, and one of them merges. More must hold than in other runs:
 
 * **M**: a published model is what a replay comes to at its positions.
 * **O**: of each partition the sums with the highest epoch, then position, count.
@@ -213,12 +213,12 @@ class WorkerServer(LearningServer):
 
     def step(self, slept: bool = False) -> int:
         """Do a step, maybe one that is wrong about what it holds; return how much it did."""
-        worker, merger = self.service.worker, self.service.merger
-        ends = self.membership._ends, merger.lease._ends
+        worker, lease = self.service.worker, self.service.lease
+        ends = self.membership._ends, lease._ends
         lost = worker.lost
         if slept and ends[0] > -math.inf:  # it slept after checking
             self.membership._ends = math.inf
-            merger.lease._ends = math.inf if merger.leads() else ends[1]
+            lease._ends = math.inf if self.service.leads() else ends[1]
         count = 0
         try:
             count = self.service.step()
@@ -227,8 +227,8 @@ class WorkerServer(LearningServer):
         finally:
             if self.membership._ends == math.inf:
                 self.membership._ends = ends[0]
-            if merger.lease._ends == math.inf:
-                merger.lease._ends = ends[1]
+            if lease._ends == math.inf:
+                lease._ends = ends[1]
         self.world.faults.see("partition lost", worker.lost - lost)
         for partition, owned in worker.owned.items():
             check_counts(f"{self.name}, partition {partition}", owned.fold)
@@ -239,14 +239,14 @@ class WorkerServer(LearningServer):
 
     def _check_published(self) -> None:
         """M: a model that was just published is what a replay comes to."""
-        merger = self.service.merger
-        if merger.merging is None or merger._published_at == self._published:
+        learner = self.service
+        if learner.merging is None or learner._published_at == self._published:
             return
-        self._published = merger._published_at
+        self._published = learner._published_at
         model = PublishedModel.read(self.store.lead.data)
         self.world.faults.see("center moved", int(model.center_n == model.n > 0))
         if self.rng.random() < COMPARED:
-            check_merged(self.world, merger.merging, model)
+            check_merged(self.world, learner.merging, model)
             self.world.trace_event(self.name, f"published {model.positions}")
 
 
@@ -373,7 +373,7 @@ class SharedCluster(ServiceCluster):
         leaders = [worker for worker in workers if worker.service.leads()]
         if len(leaders) != 1:
             raise Disagreement(f"L: {len(leaders)} learners merge")
-        merging = leaders[0].service.merger.merging
+        merging = leaders[0].service.merging
         assert merging is not None
         check_merged(world, merging, PublishedModel.read(self.store.lead.data))
         owned = [p for worker in workers for p in worker.service.worker.owned]
@@ -395,7 +395,7 @@ class SharedCluster(ServiceCluster):
             world.schedule.run(until=world.schedule.now + SECOND)
             for worker in workers:  # nothing renews their leases any more
                 worker.membership.doubt([])
-                worker.service.merger.lease._ends = -math.inf
+                worker.service.lease._ends = -math.inf
             busy = sum([worker.step() for worker in workers])
             ends = world.ends
             owned = sum(len(worker.service.worker.owned) for worker in workers)

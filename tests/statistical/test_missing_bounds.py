@@ -24,9 +24,9 @@ from belated.delays import (
     Uniform,
     Weibull,
     expected_missing,
-    min_sigma,
 )
 from tests.missing import chances, outstanding
+from tests.unit.delay_processes import min_sigma
 
 HORIZON = 3000
 DELTA = 0.05

@@ -1,9 +1,11 @@
 """Delays of every kind, for tests that hold for all of them."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
+from belated.core.inputs import Vector
 from belated.delays import (
     Batched,
     BlockDependent,
@@ -23,6 +25,17 @@ from belated.delays import (
     Uniform,
     Weibull,
 )
+from belated.delays.process import least_sigma
+
+
+def min_sigma(tail: Callable[[Vector], Vector], mu: float, q: float, upto: int) -> float:
+    """The least σ with which Assumption 2 holds for a given q, at the delays up to ``upto``.
+
+    For Assumption 4 with some q_R ask for q = 1 + 2 q_R. If the result keeps growing with ``upto``,
+    the assumption fails.
+    """
+    atoms = np.arange(math.floor(mu) + 1.0, upto + 1.0)
+    return least_sigma(atoms, tail(atoms), mu, q)
 
 
 def shown(process: object) -> str:

@@ -26,10 +26,8 @@ from belated.delays import (
     RegimeSwitch,
     Uniform,
     Weibull,
-    min_sigma,
 )
-from belated.exceptions import InvalidInput
-from tests.unit.delay_processes import CYCLE, PROCESSES, SWITCH, rng, shown
+from tests.unit.delay_processes import CYCLE, PROCESSES, SWITCH, min_sigma, rng, shown
 
 
 def atoms_above(process: DelayProcess) -> NDArray[np.float64]:
@@ -177,13 +175,6 @@ def test_the_least_sigma_of_a_constant_is_zero() -> None:
     assert min_sigma(Constant(5).tail, math.nextafter(5.0, 0.0), 0.0, 100) == 0.0
     assert Empirical([3, 3]).params().sigma == 0.0
     assert FiniteChain([[0.1, 0.9], [0.7, 0.3]], values=[3, 3]).params().sigma_r == 0.0
-
-
-@pytest.mark.parametrize(("mu", "q"), [(math.inf, 0.0), (math.nan, 0.0), (-1.0, 0.0), (1.0, -0.1)])
-def test_the_least_sigma_needs_a_finite_mean(mu: float, q: float) -> None:
-    """So are negative q refused."""
-    with pytest.raises(InvalidInput):
-        min_sigma(Constant(5).tail, mu, q, 100)
 
 
 def test_dependent_delays_do_not_claim_assumption_2() -> None:

@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import chi2, poisson
 
 from belated import Bernoulli, Gaussian, Poisson, delays, policies, simulate, theory
-from belated.delays import Constant, Geometric, Lognormal, Lomax, Parameters, min_sigma
+from belated.delays import Constant, Geometric, Lognormal, Lomax, Parameters
 from belated.exceptions import DelayWarning
 from belated.model.model import Model
 from belated.simulation.environments import GLM
@@ -23,6 +23,7 @@ from belated.theory import Setting
 from belated.theory.confidence import noise
 from belated.theory.regret import Assumption
 from tests.missing import outstanding
+from tests.unit.delay_processes import min_sigma
 
 #: d = 10 logistic features with |θ*| ≤ 1, over a million rounds.
 LOGISTIC = Setting.of(Bernoulli(), horizon=10**6, dim=10, norm_bound=1.0)

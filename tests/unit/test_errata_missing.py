@@ -9,8 +9,9 @@ import pytest
 from scipy.special import zeta
 
 from belated import delays, theory
-from belated.delays import Constant, Geometric, Uniform, min_sigma
+from belated.delays import Constant, Geometric, Uniform
 from tests.missing import chances, outstanding
+from tests.unit.delay_processes import min_sigma
 
 DELTA, LOG = 0.05, math.log(20)
 

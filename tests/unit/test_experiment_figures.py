@@ -10,8 +10,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from belated.cli.figures import DARK, LIGHT
-from experiments.figures import COLOURS, band, figure, head, save
+from experiments.figures import COLOURS, DARK, LIGHT, band, figure, head, save
 from experiments.panels import ratio
 
 ROOT = Path(__file__).parents[2]

@@ -100,7 +100,7 @@ def test_what_gathers_goes_together() -> None:
         assert await asyncio.gather(*others) == [[2 * n, 2 * n + 1] for n in range(1, 6)]
         assert journal.sizes == [1, 10]
         assert told == [1, 2, 2, 2, 2, 2]
-        assert (commits.commits, commits.events) == (2, 11)
+        assert (commits.sizes.cumulative[-1], commits.sizes.total) == (2, 11)
         commits.close()
 
     asyncio.run(story())
@@ -360,7 +360,7 @@ def test_what_may_wait_goes_together() -> None:
         second = appended(commits, journal, events(1, 1), told)
         await asyncio.gather(first, second)
         assert loop.time() - start >= 1.0
-        assert (commits.commits, commits.events) == (1, 2)
+        assert (commits.sizes.cumulative[-1], commits.sizes.total) == (1, 2)
         await loop.run_in_executor(None, commits.close)
         patient = GroupCommit(Together(), loop, ThreadRuntime(), wait=600.0)
         last = appended(patient, journal, events(2, 1), told)

@@ -11,11 +11,11 @@ from belated import Bernoulli, DelayedUCB, Explicit
 from belated.exceptions import JournalUnavailable
 from belated.journals import Cell, Cells, MemoryStore, StoreSession
 from belated.journals.cells import Outcome
-from belated.service.learning.learners import learning_service
+from belated.service.learning.learners import LearnerSessions
 from belated.service.learning.lease import PATIENCE, Lease, LeaseRenewal
-from belated.service.learning.sessions import LearnerSessions
 from belated.service.runtime import Step, ThreadRuntime
 from belated.service.serving.definition import Definition
+from tests.learners import learning_service
 
 SECONDS = 9.0
 

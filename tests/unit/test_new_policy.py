@@ -19,8 +19,14 @@ import pytest
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit, delays, environments, simulate
 from belated.decider import Decider, LoadedModel, ParsedRequest
 from belated.exceptions import InvalidConfig, InvalidInput
-from belated.expressions import as_policy, as_whole_policy, load_modules, register
-from belated.expressions.kinds import POLICIES, POLICY_NAMES
+from belated.expressions import (
+    POLICIES,
+    POLICY_NAMES,
+    as_policy,
+    as_whole_policy,
+    load_modules,
+    register,
+)
 from belated.fold.learner import Learner
 from belated.fold.published import PublishedModel
 from belated.model.model import Model

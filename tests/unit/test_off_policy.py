@@ -15,6 +15,7 @@ from belated.evaluation import NEVER, DecisionTable, Offers, arrival_weights, of
 from belated.evaluation.sequences import betting_interval, is_rejected
 from belated.evaluation.values import interval
 from belated.exceptions import InvalidInput, NotEvaluable
+from experiments.evaluation.logs import offers_of
 
 DAY = 86_400_000_000
 START = 1_700_000_000_000_000
@@ -44,7 +45,7 @@ def _log(
         rewards=rewards,
     )
     rows = np.tile(np.eye(2, dtype=np.float32), (count, 1, 1))
-    return table, Offers.of(rows, chosen, shares)
+    return table, offers_of(rows, chosen, shares)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_equals_other_libraries_on_matured_data(ours: str, theirs: str) -> None:
     made = START + np.arange(len(action), dtype=np.int64)
     table = DecisionTable.of(made=made, rewarded=made, value=reward)
     rows = np.ones((len(action), 4, 1), dtype=np.float32)
-    offers = Offers.of(rows, action, np.array(FIXTURE["logged"]))
+    offers = offers_of(rows, action, np.array(FIXTURE["logged"]))
     target, model = (np.array(FIXTURE[name]).reshape(-1) for name in ("target", "model"))
     found = off_policy_value(table, offers, target, Bernoulli(), predicted=model)
     assert getattr(found, ours) == pytest.approx(FIXTURE["values"][theirs], abs=1e-12)

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from belated.service.http.app import AROUND
+from belated.service.http.app import SERVICE_ROUTES
 from belated.service.http.openapi import describe
 from belated.service.http.problems import ProblemError
 from belated.service.http.routes import BANDIT_ROUTES, Route, find
 from belated.wire.messages import Decided, DecisionRequest
 
-ROUTES = (*BANDIT_ROUTES, *AROUND)
+ROUTES = (*BANDIT_ROUTES, *SERVICE_ROUTES)
 
 
 @pytest.fixture(scope="module")

@@ -103,7 +103,7 @@ def test_a_report_lists_what_the_bandit_warns_of() -> None:
         ("health", {"converged": False}, "fit"),
         *(
             ("quality", {"rows": [{"kind": kind, "n": int(1000 * limit) + 1}]}, kind)
-            for kind, limit in CARE.items()
+            for kind, (limit, _, _) in CARE.items()
         ),
     ],
 )
@@ -125,7 +125,7 @@ def test_each_by_itself(
         ("quality", {"rows": [{"kind": "late", "n": 900}]}),
         *(
             ("quality", {"rows": [{"kind": kind, "n": int(1000 * limit)}]})
-            for kind, limit in CARE.items()
+            for kind, (limit, _, _) in CARE.items()
         ),
     ],
 )
@@ -141,7 +141,7 @@ def test_what_may_be_chance_needs_none(
 DAY_US = 1_780_000_000_000_000
 SAID: dict[str, tuple[Overview, str, str]] = {
     "silence": (
-        Overview(quiet=(30 * HOUR, 12.0, True)), "no reward has come for 30 hours", "about 12",
+        Overview(quiet=(30 * HOUR, 12.0, True)), "no reward has come for 1.2 days", "about 12",
     ),
     "slowed": (Overview(slowing=(DAY_US, 1, 9.0)), "1 reward since 28 May", "about 9"),
     "outage": (

@@ -127,10 +127,10 @@ def test_a_large_batch_is_chosen_for_in_several_turns_all_or_none() -> None:
 
         turns.append(0)
         wrong = np.full((2, 2), np.nan, np.float32).tobytes()
-        before = batcher._decider.model.pending
+        before = batcher.decider.model.pending
         with pytest.raises(InvalidInput):
             await batch([ROWS] * 7 + [wrong])
-        assert batcher._decider.model.pending == before
+        assert batcher.decider.model.pending == before
 
     play(story)
 

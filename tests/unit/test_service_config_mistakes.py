@@ -148,14 +148,6 @@ class TestMistakes:
         assert found.startswith(f"belated.toml, line 2: store.address_env: {expected}")
         assert "secret" not in found
 
-    def test_what_was_once_the_database(self) -> None:
-        """It is said what to write instead."""
-        _, found = mistakes('[database]\ndsn = "postgresql://db/x"\n' + OFFERS)
-        expected = "database: there is no such key any more: write [store] with address, or addres"
-        assert found.startswith(f"belated.toml, line 1: {expected}")
-        _, found = mistakes('[store]\ndsn_env = "DATABASE_URL"\n' + OFFERS)
-        assert found.endswith("store.dsn_env: there is no such key any more: write address_env")
-
     def test_a_key_written_another_way_has_no_line(self) -> None:
         """TOML has several; the key is named all the same."""
         (found,) = mistakes("server.port = -1\n" + STORE + OFFERS)

@@ -22,7 +22,7 @@ def test_a_refused_request_is_gone_without_the_collector_of_cycles() -> None:
         refused.append(str(error))
         return Problem("Too busy", 503), {}
 
-    shared = SimpleNamespace(service=SimpleNamespace(refused=refuse))
+    shared = SimpleNamespace(service=SimpleNamespace(problem_for=refuse))
     connection = Connection(cast("Connections", shared))
     connection._transport = Mock()
 
@@ -30,7 +30,7 @@ def test_a_refused_request_is_gone_without_the_collector_of_cycles() -> None:
         exchange = Exchange(connection, "POST", False)
         exchange.error = ProblemError(503, "Too busy", "try again soon")
         kept = weakref.ref(exchange.error)
-        connection._ask(exchange)
+        connection._dispatch(exchange)
         return kept
 
     gc.disable()

@@ -12,7 +12,7 @@ import pytest
 from belated.exceptions import JournalUnavailable, UnknownEvent
 from belated.journals import Journal
 from belated.service.learning import learners as module
-from belated.service.learning.journal_clock import JournalClock
+from belated.service.learning.leader import JournalClock
 from belated.service.learning.learners import Learners
 from belated.service.learning.learning_service import LearningService
 from belated.service.runtime import Runtime

@@ -21,14 +21,13 @@ from belated.journals import MemoryJournal, SpoolStatus, open_store
 from belated.report.gauges import Gauges
 from belated.service.console.reports import Reports
 from belated.service.histogram import DELAYS, SECONDS, SIZES, Histogram
-from belated.service.learning.history_changes import HistoryChanges
-from belated.service.learning.journal_clock import JournalClock
+from belated.service.learning.leader import HistoryChanges, JournalClock
 from belated.service.learning.learners import Learners
 from belated.service.learning.learning_service import SAMPLED, LearningService
 from belated.service.learning.refold import Refold
 from belated.service.operating.metrics import FAMILIES, Metrics
 from belated.service.runtime import ThreadRuntime
-from belated.service.serving.served_bandit import RequestStats
+from belated.service.serving.served_bandits import RequestStats
 from belated.service.serving.spools import LeftSpools
 from tests.ports import free_port
 
@@ -79,7 +78,7 @@ def learner() -> LearningService:
         Record(0, 4, 6_000_000, Reward("early", 4, 1.0)),
     ]
     fold.take_all(0, page)
-    found.fold, found.lag, found.delays = fold, 0.01, Histogram(DELAYS)
+    found.fold, found.epoch, found.lag, found.delays = fold, 1, 0.01, Histogram(DELAYS)
     found.history_changes, found.head, found.adviser = HistoryChanges(), "4:abc", Adviser()
     found.adviser.current = frozenset({"alike"})
     found.refold = Refold(MemoryJournal(), lambda: 0.0)
@@ -169,7 +168,7 @@ def test_what_a_learner_knows(samples: dict[tuple[str, tuple[str, ...]], float])
 
 def test_one_that_stands_by_says_so(served: Any, learner: LearningService) -> None:
     """And nothing of what it does not know."""
-    learner.fold = None
+    learner.fold, learner.epoch = None, 0
     learners = Learners({})
     learners.running["offers"] = learner
     text = Metrics({"offers": served}, learners, {}).text().decode()

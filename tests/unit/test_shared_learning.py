@@ -97,7 +97,7 @@ class Town:
             BrokeredStore(self.store.coordination("offers"), self.brokers, holder, machine),  # type: ignore[arg-type]
             self.fold,
             holder=holder,
-            runtime=machine,  # type: ignore[arg-type]
+            runtime=machine,
         )
         self.machines[made] = machine
         return made
@@ -300,14 +300,14 @@ def test_no_model_goes_back() -> None:
     town.events(30)
     town.run(one)
     before = town.published()
-    merging = one.merger.merging
+    merging = one.merging
     assert merging is not None
     epoch = town.journal.acquire(0)
     behind = town.fold(0).sums(epoch)
     coordination = town.store.coordination("offers")
     assert coordination.send({0: (epoch, behind.write())}) == []
-    one.merger._look_at = 0.0
-    assert one.merger.step() == 1
+    one._look_at = 0.0
+    assert one.merge() == 1
     assert merging.positions[0] == 0
     assert town.published() == before
     town.run(one, seconds=10)  # it was fenced, and takes the partition over again
@@ -324,13 +324,13 @@ def test_a_merger_that_was_superseded_stands_by() -> None:
     town.run(one, two, seconds=10)
     center = town.published().center_number
     town.clock.now += int(20e6)
-    two.merger.step()
+    two.merge()
     assert two.leads()
-    one.merger.lease._ends = 1e300  # it slept
+    one.lease._ends = 1e300  # it slept
     town.events(10)
-    one.merger.step()
+    one.merge()
     assert not one.leads()
-    one.merger.lease._ends = 0.0
+    one.lease._ends = 0.0
     town.run(one, two, seconds=10)
     assert town.published().center_number >= center
     town.check()
@@ -357,7 +357,7 @@ def test_sums_that_cannot_be_read_are_passed_over(caplog: pytest.LogCaptureFixtu
     one = town.learner()
     town.run(one)
     held = one.worker.owned[2]
-    one.merger.coordination.send({2: (held.epoch, b"rubbish")})
+    one.coordination.send({2: (held.epoch, b"rubbish")})
     town.run(one, seconds=1)
     assert "sums that cannot be read" in caplog.text
 

@@ -134,30 +134,6 @@ def test_hoeffding_is_infinite_where_no_float_holds_it() -> None:
     assert theory.missing_hoeffding(10, 0, 5, 1e-4, delta=0.05) == math.inf
 
 
-@pytest.mark.parametrize("p", [1e-9, 0.01, 0.2, 0.499999999, 0.5, 0.7, 0.999])
-def test_the_variance_of_an_indicator_is_the_least_that_dominates_it(p: float) -> None:
-    """2 log E exp(s(1 - p, or -p))/s² is nowhere above it, and as large at its best s."""
-
-    def needed(s: float) -> float:
-        mean = p * math.exp(s * (1 - p)) + (1 - p) * math.exp(-s * p)
-        return 2.0 * math.log(mean) / s**2
-
-    variance = theory.indicator_variance(p)
-    best = 2.0 * math.log((1 - p) / p)
-    for s in (-20.0, -3.0, -0.5, 0.5, 3.0, 20.0, 0.9 * best, 1.1 * best):
-        assert abs(s) < 1e-3 or needed(s) <= variance * (1 + 1e-9)
-    assert abs(best) < 1e-3 or needed(best) == pytest.approx(variance, rel=1e-6)
-
-
-def test_the_variance_of_an_indicator_has_its_limits() -> None:
-    """1/4 for a fair coin, nothing where nothing is random, and the same for p and 1 - p."""
-    assert theory.indicator_variance(0.5) == 0.25
-    assert theory.indicator_variance(0.0) == theory.indicator_variance(1.0) == 0.0
-    assert theory.indicator_variance(0.5 + 1e-7) == pytest.approx(0.25)
-    assert theory.indicator_variance(0.3) == pytest.approx(theory.indicator_variance(0.7))
-    assert theory.indicator_variance(0.3) == pytest.approx(0.4 / (2 * math.log(7 / 3)))
-
-
 def test_the_bound_for_chains_has_the_number_that_was_computed() -> None:
     """68.917 for a mean of 20 and λ = 1/2."""
     assert theory.missing_markov(20, 0.5, delta=0.05) == pytest.approx(68.917, abs=5e-4)

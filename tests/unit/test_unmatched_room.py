@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from belated.exceptions import RateLimited
-from belated.service.serving.served_bandit import (
+from belated.service.serving.served_bandits import (
     MAX_OF_REPORTER,
     MAX_UNMATCHED,
     UnmatchedRoom,

@@ -17,6 +17,7 @@ import numpy as np
 
 from belated.advice.evidence import FEW, NONE, Evidence, quantile
 from belated.core.inputs import Matrix, Vector
+from belated.core.times import lasting
 from belated.exceptions import (
     AdviceWarning,
     DelayWarning,
@@ -26,6 +27,7 @@ from belated.exceptions import (
     ScaleWarning,
     WindowWarning,
 )
+from belated.model.estimators.laplace import fit_rows
 from belated.model.families import Gaussian
 
 #: What was found, and what to do about it.
@@ -82,7 +84,7 @@ def alike(seen: Evidence) -> Words | None:
     value, (missing, old) = seen.value[seen.rewarded][0], counts
     return (
         f"all rewards so far are {value:g}, and {missing} of {old} decisions older than"
-        f" {seen.time(seen.patience)} have none",
+        f" {_time(seen.patience)} have none",
         "if only one outcome is reported, nothing is learned about the other. Use"
         " rewards=ConversionsOnly(window), or report both outcomes",
     )
@@ -95,7 +97,7 @@ def missing(seen: Evidence) -> Words | None:
         return None
     return (
         f"{seen.pending} of {seen.decisions} decisions have no reward, including most of those"
-        f" older than {seen.time(seen.patience)}",
+        f" older than {_time(seen.patience)}",
         "pending decisions count as explored. Set a window, as in Explicit(window), after which"
         " they no longer do",
     )
@@ -136,7 +138,7 @@ def silence(seen: Evidence) -> Words | None:
     if not stopped:
         return None
     return (
-        f"no reward has come for {seen.time(length)}",
+        f"no reward has come for {_time(length)}",
         f"about {expected:.0f} should have come since. Check that the process that reports rewards"
         f" is running{_astray(seen)}",
     )
@@ -186,7 +188,7 @@ def outage(seen: Evidence) -> Words | None:
     count = len(seen.overview.outages)
     others = f"; {count} gaps in all" if count > 1 else ""
     return (
-        f"no reward came for {seen.time(length)} from {_day(start)}",
+        f"no reward came for {_time(length)} from {_day(start)}",
         f"rewards have come since{others}",
     )
 
@@ -229,8 +231,8 @@ def clock(seen: Evidence) -> Words | None:
     if seen.rewards < SOME or passed > INSTANT * seen.window:
         return None
     said = (
-        f"{seen.decisions} decisions and {seen.rewards} rewards came within {seen.time(passed)},"
-        f" and the window is {seen.time(seen.window)}"
+        f"{seen.decisions} decisions and {seen.rewards} rewards came within {_time(passed)},"
+        f" and the window is {_time(seen.window)}"
     )
     remedy = "In a test or a simulation let time pass with Bandit(clock=...)"
     if seen.conversions:
@@ -263,8 +265,8 @@ def _long_window(seen: Evidence, window: int) -> Words | None:
     if TOO_LONG * most >= window or SEEN * most > seen.now - int(seen.made.min()):
         return None
     return (
-        f"99% of the conversions came within {seen.time(most)}, and the window is"
-        f" {seen.time(window)}, more than {TOO_LONG:,.0f} times as long",
+        f"99% of the conversions came within {_time(most)}, and the window is"
+        f" {_time(window)}, more than {TOO_LONG:,.0f} times as long",
         "decisions without a conversion stay pending and in memory until it ends. Choose a window"
         " of a few times the longest delay, later conversions are still learned; or check the unit"
         " of your clock",
@@ -293,14 +295,14 @@ def _waiting(seen: Evidence, window: int) -> Words | None:
         else "predictions are too high meanwhile"
     )
     shorter = (
-        f", or a shorter window (99% of the rewards came within {seen.time(most)}): later rewards"
+        f", or a shorter window (99% of the rewards came within {_time(most)}): later rewards"
         " are still learned"
         if most < 0.5 * window
         else ""
     )
     return (
-        f"{QUICK:.0%} of the rewards so far came within {seen.time(quick)}, and the window is"
-        f" {seen.time(window)}",
+        f"{QUICK:.0%} of the rewards so far came within {_time(quick)}, and the window is"
+        f" {_time(window)}",
         f"rewards are learned at once and missing ones only at its end, so {by_how_much}. Use"
         f" rewards=ConversionsOnly(window){shorter}",
     )
@@ -410,14 +412,8 @@ def _needs_constant(seen: Evidence, rows: Matrix, y: Vector) -> bool:
     """The score test of a constant beside the rows, at the fit without it."""
     size = math.sqrt(np.square(rows).sum() / len(rows))
     rows = rows / (size or 1.0)
-    theta = np.zeros(rows.shape[1])
-    little = 1e-2 * np.eye(len(theta))  # where rewards are all alike in some direction
-    steps, longest = (1, math.inf) if isinstance(seen.family, Gaussian) else (6, 2.0)
-    for _ in range(steps):
-        _, mean, slope = seen.family.cumulant_mean_slope(rows @ theta)
-        score = (y - mean) @ rows - little @ theta
-        step = np.linalg.solve((rows.T * slope) @ rows + little, score)
-        theta = theta + step * min(1.0, longest / (np.abs(step).max() or 1.0))
+    little = 1e-2 * np.eye(rows.shape[1])  # where rewards are all alike in some direction
+    theta = fit_rows(rows, y, np.ones(len(y)), seen.family, ridge=little[0, 0])
     _, mean, slope = seen.family.cumulant_mean_slope(rows @ theta)
     across = slope @ rows
     left = slope.sum() - across @ np.linalg.solve((rows.T * slope) @ rows + little, across)
@@ -437,7 +433,7 @@ def calibration(seen: Evidence) -> Words | None:
     said = f"predictions are {1.0 + bias:.2g} times what is observed"
     if seen.defaults and seen.on_arrival and seen.window is not None and bias > 0.0:
         return said, (
-            f"rewards are learned at once, and missing ones only after {seen.time(seen.window)}."
+            f"rewards are learned at once, and missing ones only after {_time(seen.window)}."
             " Use rewards=ConversionsOnly(window)"
         )
     return said, "rewards may have changed: set half_life=. Or add features that they depend on"
@@ -477,7 +473,17 @@ def fit(seen: Evidence) -> Words | None:
 MANY = 100
 #: Reward messages of a kind that needs a look: at least so many, and so large a share of all.
 LEAST = 10
-CARE = {"conflict": 0.01, "unmatched": 0.05, "expired": 0.05, "invalid": 0.01}
+CARE = {
+    "conflict": (0.01, "contradict an earlier value",
+                 "the first value counts. Report a correction with a higher revision"),
+    "unmatched": (0.05, "name an unknown decision",
+                  "they are not learned. Report rewards under decision.id"),
+    "expired": (0.05, "came after the retention",
+                "they are ignored. Report sooner, or set a longer retention"),
+    "invalid": (0.01, "are invalid",
+                "they are ignored: their value is outside the range of rewards, or their decision"
+                " has too many parts"),
+}  # fmt: skip
 
 
 @check("quality", DuplicateWarning)
@@ -493,39 +499,23 @@ def duplicates(seen: Evidence) -> Words | None:
     )
 
 
-def _care(kind: str, said: str, remedy: str) -> None:
-    """Register the check of a kind of reward messages that needs care."""
+def _care(kind: str) -> Find:
+    share, said, remedy = CARE[kind]
 
     def find(seen: Evidence) -> Words | None:
         count, told = seen.overview.care.get(kind, 0), seen.overview.told
-        if count < LEAST or count <= CARE[kind] * told:
+        if count < LEAST or count <= share * told:
             return None
         return f"{count / told:.0%} of reward messages {said}", remedy
 
-    CHECKS[kind] = Check(find, "quality", None)
+    return find
 
 
-_care(
-    "conflict",
-    "contradict an earlier value",
-    "the first value counts. Report a correction with a higher revision",
-)
-_care(
-    "unmatched",
-    "name an unknown decision",
-    "they are not learned. Report rewards under decision.id",
-)
-_care(
-    "expired",
-    "came after the retention",
-    "they are ignored. Report sooner, or set a longer retention",
-)
-_care(
-    "invalid",
-    "are invalid",
-    "they are ignored: their value is outside the range of rewards, or their decision has too many"
-    " parts",
-)
+CHECKS |= {kind: Check(_care(kind), "quality", None) for kind in CARE}
+
+
+def _time(microseconds: float) -> str:
+    return lasting(microseconds / 1e6, words=True)
 
 
 def _day(time: int) -> str:

@@ -181,17 +181,6 @@ class Evidence:
         limit = limit_of(look_number(max(self.rewards, len(which))))
         return DelayDependence(float(each.sum()) / spread, statistic, limit)
 
-    def time(self, span: float) -> str:
-        """Say a span of time.
-
-        >>> Evidence.time(Evidence.__new__(Evidence), 5_400_000_000)
-        '90 minutes'
-        """
-        for size, name in ((86_400e6, "days"), (3_600e6, "hours"), (60e6, "minutes")):
-            if span >= 2.0 * size:
-                return f"{span / size:.3g} {name}"
-        return f"{span / 1e6:.3g} seconds"
-
 
 #: The probability that a bandit whose delays do not depend on rewards is ever warned.
 LEVEL = 0.001

@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.cli.figures import (
+    COLOURS,
     FOOT,
+    GREY,
     HEAD,
-    LIGHT,
     LINE,
     SMALL,
     add_head,
@@ -44,9 +45,7 @@ from belated.delays import (
     expected_missing,
 )
 from belated.exceptions import InvalidInput
-from belated.expressions import as_delay
-from belated.expressions.kinds import DELAYS
-from belated.expressions.reader import label, shortened
+from belated.expressions import DELAYS, as_delay, label, shortened
 from belated.theory import Bound, Bounds, bounds_for, missing_bennett
 
 EXAMPLE = 'belated bounds --delay "Geometric(mean=100)" --rounds 10000 --delta 0.05'
@@ -79,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the command."""
     check_figure(options.figure)
     if options.rounds > MOST_ROUNDS:
@@ -89,7 +88,6 @@ def run(options: argparse.Namespace) -> int:
     if options.figure is not None:
         save(options.figure, report)
     print(msgspec.json.encode(report).decode() if options.json else _text(report))
-    return 0
 
 
 def bounded(options: argparse.Namespace) -> dict[str, Any]:
@@ -356,7 +354,7 @@ ROW, KEY = 0.5, 0.3
 #: Bounds beyond so many times the rounds say nothing; they are drawn at the edge.
 BEYOND = 10.0
 #: What is planned with, what for delays that depend on one another, all others, the average.
-BEST, DEPENDENT, OTHER, AVERAGE = LIGHT.colours[0], LIGHT.colours[2], "#888888", LIGHT.colours[1]
+BEST, DEPENDENT, OTHER, AVERAGE = COLOURS[0], COLOURS[2], "#888888", COLOURS[1]
 
 
 def save(path: str, report: dict[str, Any]) -> None:
@@ -373,7 +371,7 @@ def save(path: str, report: dict[str, Any]) -> None:
         plain = axes.xaxis.get_major_formatter()
         axes.set_xscale("symlog", linthresh=1.0)
         axes.xaxis.set_major_formatter(plain)
-        axes.set_xlabel("rewards out at once", fontsize=SMALL, color=LIGHT.grey)
+        axes.set_xlabel("rewards out at once", fontsize=SMALL, color=GREY)
         for number, row in enumerate(rows):
             colour = colours.get(row["name"], OTHER)
             value, maximum = (min(row[name], BEYOND * rounds) for name in ("value", "maximum"))

@@ -17,15 +17,16 @@ import msgspec
 import numpy as np
 
 from belated.cli.figures import (
-    DARK,
+    COLOURS,
     FOOT,
+    GREY,
+    GRID,
     HEAD,
-    LIGHT,
+    INK,
     MARGIN,
     SMALL,
     TEXT,
     WIDTH,
-    Theme,
     add_axes,
     add_head,
     check_extra,
@@ -41,8 +42,7 @@ from belated.cli.simulate import CHANCE, Spread, hardly_chance
 from belated.cli.text import several, table, wrapped
 from belated.core.inputs import Vector
 from belated.exceptions import InvalidInput
-from belated.expressions import as_delay, as_environment, as_policy, load_modules
-from belated.expressions.reader import label
+from belated.expressions import as_delay, as_environment, as_policy, label, load_modules
 from belated.simulation.sweeps import simulate_many
 
 if TYPE_CHECKING:
@@ -65,8 +65,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_simulation(parser, delays, compared, default, several=True)
     about = "draw the regret over the rounds: .png, .svg or .pdf"
     add_option(parser, "--figure", about, metavar="FILE")
-    parser.add_argument("--title", metavar="TEXT", help="of the figure")
-    parser.add_argument("--dark", action="store_true", help="draw it for a dark page")
     parser.add_argument("--csv", metavar="FILE", help="write all runs, at 50 rounds each")
     about = "keep finished runs there, and do not repeat those that are there"
     add_option(parser, "--resume", about, metavar="FILE")
@@ -74,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the command."""
     check_extra("belated compare", "joblib", "pandas", "tqdm")
     check_figure(options.figure)
@@ -99,11 +97,8 @@ def run(options: argparse.Namespace) -> int:
     if options.csv is not None:
         runs.to_csv(options.csv, index=False)
     if options.figure is not None:
-        theme = DARK if options.dark else LIGHT
-        names = list(policies), list(environments), list(delays)
-        save(options.figure, runs, *names, title=options.title, theme=theme)
+        save(options.figure, runs, list(policies), list(environments), list(delays))
     print(msgspec.json.encode(report).decode() if options.json else _text(report))
-    return 0
 
 
 def checkpoints(rounds: int) -> list[int]:
@@ -219,9 +214,6 @@ def save(
     policies: Sequence[str],
     environments: Sequence[str],
     delays: Sequence[str],
-    *,
-    title: str | None = None,
-    theme: Theme = LIGHT,
 ) -> None:
     """Draw the table of :func:`~belated.simulation.sweeps.simulate_many` into a file."""
     panels = [(environment, delay) for environment in environments for delay in delays]
@@ -237,30 +229,29 @@ def save(
     right = STUB + GAP + max(map(width_of, labels)) + MARGIN
     plot_width = WIDTH / columns - LEFT - right
 
-    with drawn(path, height, theme) as figure:
-        _head(figure, runs, title, theme)
+    with drawn(path, height) as figure:
+        _head(figure, runs)
         for number, (environment, delay) in enumerate(panels):
             row, column = divmod(number, columns)
             left = column * WIDTH / columns + LEFT
             top = HEAD + row * row_height + title_height
-            axes = add_axes(figure, left, top, plot_width, plot_height, theme)
+            axes = add_axes(figure, left, top, plot_width, plot_height)
             here = runs[(runs["environment"] == environment) & (runs["delay"] == delay)]
-            ends = _curves(axes, here, policies, theme)
-            _frame(axes, titles[number], int(runs["round"].max()), columns, theme)
+            ends = _curves(axes, here, policies)
+            _frame(axes, titles[number], int(runs["round"].max()), columns)
             if number + columns >= len(panels):
-                axes.set_xlabel("round", fontsize=SMALL, color=theme.grey)
-            _labels(axes, labels, ends, [one / plot_height for one in heights], plot_width, theme)
+                axes.set_xlabel("round", fontsize=SMALL, color=GREY)
+            _labels(axes, labels, ends, [one / plot_height for one in heights], plot_width)
 
 
-def _head(figure: Any, runs: pd.DataFrame, title: str | None, theme: Theme) -> None:
+def _head(figure: Any, runs: pd.DataFrame) -> None:
     rounds, seeds = int(runs["round"].max()), int(runs["seed"].nunique())
     about = f"mean of {seeds} seeds; bands: ± 2 standard errors" if seeds > 1 else "one seed"
-    what = f"Cumulative regret over {several(rounds, 'round')}"
-    below = f"{about}; lower is better"
-    add_head(figure, title or what, [f"{what}, {below}" if title else below], theme)
+    title = f"Cumulative regret over {several(rounds, 'round')}"
+    add_head(figure, title, [f"{about}; lower is better"])
 
 
-def _curves(axes: Any, here: pd.DataFrame, policies: Sequence[str], theme: Theme) -> list[float]:
+def _curves(axes: Any, here: pd.DataFrame, policies: Sequence[str]) -> list[float]:
     """Draw them; gives the height of each at its end, as a share of the axes."""
     ends, most = [], 0.0
     for number, policy in enumerate(policies):
@@ -270,7 +261,7 @@ def _curves(axes: Any, here: pd.DataFrame, policies: Sequence[str], theme: Theme
         at = np.concatenate([[0], by_seed.index.to_numpy()])
         mean = np.concatenate([[0.0], by_seed.mean(axis=1).to_numpy()])
         band = np.concatenate([[0.0], 2 * by_seed.sem(axis=1).fillna(0.0).to_numpy()])
-        style = _style(number, theme)
+        style = _style(number)
         axes.plot(at, mean, lw=1.8, zorder=3, **style)
         axes.fill_between(at, mean - band, mean + band, color=style["color"], alpha=0.16, lw=0)
         ends.append(float(mean[-1]))
@@ -280,16 +271,14 @@ def _curves(axes: Any, here: pd.DataFrame, policies: Sequence[str], theme: Theme
     return [end / top for end in ends]
 
 
-def _frame(axes: Any, title: list[str], rounds: int, columns: int, theme: Theme) -> None:
+def _frame(axes: Any, title: list[str], rounds: int, columns: int) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    axes.set_title(
-        "\n".join(title), loc="left", fontsize=TEXT, color=theme.ink, pad=6, parse_math=False
-    )
+    axes.set_title("\n".join(title), loc="left", fontsize=TEXT, color=INK, pad=6, parse_math=False)
     axes.set_xlim(0, rounds)
     for axis, ticks in ((axes.xaxis, 5 if columns == 1 else 4), (axes.yaxis, 4)):
         axis.set_major_locator(MaxNLocator(ticks, steps=[1, 2, 2.5, 5, 10]))
-    axes.grid(axis="y", color=theme.grid, lw=0.6)
+    axes.grid(axis="y", color=GRID, lw=0.6)
 
 
 def _labels(
@@ -298,15 +287,14 @@ def _labels(
     ends: list[float],
     heights: list[float],
     plot_width: float,
-    theme: Theme,
 ) -> None:
     """The name of each policy at the end of its curve, moved apart where they would overlap."""
     places = spread_out(ends, heights)
     stub, beside = STUB / plot_width, {"transform": axes.transAxes, "clip_on": False}
-    look = {"va": "center", "fontsize": SMALL, "color": theme.ink, "linespacing": 1.1}
+    look = {"va": "center", "fontsize": SMALL, "color": INK, "linespacing": 1.1}
     for number, (lines, end, place) in enumerate(zip(labels, ends, places, strict=True)):
         across = [1.0, 1.0 + 0.5 * stub, 1.0 + stub]
-        axes.plot(across, [end, place, place], lw=1.4, **beside, **_style(number, theme))
+        axes.plot(across, [end, place, place], lw=1.4, **beside, **_style(number))
         at, text = across[-1] + GAP / plot_width, "\n".join(lines)
         axes.text(at, place, text, parse_math=False, **beside, **look)
 
@@ -328,12 +316,9 @@ def spread_out(ends: Sequence[float], heights: Sequence[float]) -> Vector:
     return places
 
 
-def _style(number: int, theme: Theme) -> dict[str, Any]:
-    count = len(theme.colours)
-    return {
-        "color": theme.colours[number % count],
-        "linestyle": DASHES[number // count % len(DASHES)],
-    }
+def _style(number: int) -> dict[str, Any]:
+    round, colour = divmod(number, len(COLOURS))
+    return {"color": COLOURS[colour], "linestyle": DASHES[round % len(DASHES)]}
 
 
 def _title(environment: str, delay: str, width: int) -> list[str]:

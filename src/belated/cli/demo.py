@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=7, help="of visitors and luck; default: 7")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the command."""
     window = f"{WINDOW}d"
     # The four weeks end with the last midnight, UTC.
@@ -97,7 +97,6 @@ def run(options: argparse.Namespace) -> int:
     report.save(REPORT)
     print(f"\nThe report shows the same: {Path(REPORT).resolve()}")
     print("To run a bandit of your own: belated init")
-    return 0
 
 
 def _line(day: int, belated: Branch, waiting: Branch) -> str:

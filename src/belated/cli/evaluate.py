@@ -16,10 +16,13 @@ from scipy.special import ndtri
 
 from belated.cli.address import add_address, add_archive, evaluation_of
 from belated.cli.figures import (
+    COLOURS,
     FOOT,
+    GREY,
+    GRID,
     HEAD,
-    LIGHT,
     MARGIN,
+    PALE,
     SMALL,
     WIDTH,
     add_axes,
@@ -30,7 +33,8 @@ from belated.cli.figures import (
     drawn,
 )
 from belated.cli.options import add_json, add_module, add_option, duration
-from belated.cli.text import pairs, percent, several, span, wrapped
+from belated.cli.text import pairs, percent, several, wrapped
+from belated.core.times import largest_unit, lasting
 from belated.evaluation import (
     DelayCurve,
     JournalEvaluation,
@@ -40,6 +44,7 @@ from belated.evaluation import (
     delay_curve,
     delay_depends,
     forecast,
+    lift,
 )
 from belated.exceptions import InvalidInput
 from belated.expressions import as_whole_policy, load_modules
@@ -92,7 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the command."""
     question = "policy" if options.policy else "lift" if options.lift else "delays"
     for name in ("limit", "since", "module", "ahead"):
@@ -105,14 +110,13 @@ def run(options: argparse.Namespace) -> int:
     with evaluation_of(options.address, options.archive) as evaluation:
         found, text = answer(options, evaluation)
     print(msgspec.json.encode(found).decode() if options.json else text)
-    return 0
 
 
 # --- lift ----------------------------------------------------------------------------------------
 
 
 def _lift(options: argparse.Namespace, evaluation: JournalEvaluation) -> tuple[Any, str]:
-    found = evaluation.lift(limit=options.limit)
+    found = lift(evaluation.table(), limit=options.limit)
     if options.figure is not None:
         title = f"Lift {found.difference:+.4g}"
         save_intervals(options.figure, title, found.estimand, _lift_lines(found))
@@ -207,11 +211,11 @@ def _delays_text(found: dict[str, Any]) -> str:
     curve = found["delays"]
     rows = [("rewards", f"{curve['rewards']:,}, {several(curve['missing'], 'decision')} without")]
     for name, share in (("p50", "half"), ("p90", "9 in 10"), ("p99", "99 in 100")):
-        when = "not known" if curve[name] is None else f"after {span(round(1e6 * curve[name]))}"
+        when = "not known" if curve[name] is None else f"after {lasting(curve[name])}"
         rows.append((f"{share} have come", when))
     if found["forecast"] is not None:
         for one in found["forecast"]["expected"]:
-            within = span(round(1e6 * one["ahead"]))
+            within = lasting(one["ahead"])
             what = f"{one['mean']:,.0f} ({one['low']:,.0f} to {one['high']:,.0f})"
             rows.append((f"to come within {within}", what))
     for on in ("action", "reward"):
@@ -235,44 +239,32 @@ def save_intervals(path: str, title: str, about: str, lines: Sequence[Interval])
         add_head(figure, title, [about])
         axes = add_rows(figure, [line.name for line in lines], HEAD, LINE)
         for place, line in enumerate(lines):
-            colour = LIGHT.colours[place % len(LIGHT.colours)]
+            colour = COLOURS[place % len(COLOURS)]
             axes.plot([line.low, line.high], [place, place], lw=2.2, color=colour)
             axes.plot([line.value], [place], "o", ms=7, color=colour)
             add_note(axes, f"{line.value:.4g}", (line.value, place), right=0, up=7)
         if min(line.low for line in lines) < 0.0 < max(line.high for line in lines):
-            axes.axvline(0.0, color=LIGHT.pale, lw=0.8, zorder=0)
+            axes.axvline(0.0, color=PALE, lw=0.8, zorder=0)
 
 
 def save_curve(path: str, curve: DelayCurve) -> None:
     """Draw which share of the rewards has come by which age."""
     if not len(curve.delays):
         return
-    unit, name = _unit(float(curve.delays[-1]))
+    unit, name = largest_unit(float(curve.delays[-1]) / 1e6, least=2.0)
     with drawn(path, HEAD + CURVE + FOOT) as figure:
         half = curve.quantile(0.5)
         title = "When rewards come"
         if half is not None:
-            title = f"Half of the rewards come within {span(round(half.total_seconds() * 1e6))}"
+            title = f"Half of the rewards come within {lasting(half.total_seconds())}"
         about = f"{several(curve.rewards, 'reward')}; band: {curve.level:.0%} for each age"
         add_head(figure, title, [about])
         axes = add_axes(figure, 4 * MARGIN, HEAD, WIDTH - 6 * MARGIN, CURVE)
-        age = curve.delays / unit
-        colour = LIGHT.colours[0]
+        age = curve.delays / (1e6 * unit)
+        colour = COLOURS[0]
         axes.fill_between(age, curve.low, curve.high, step="post", color=colour, alpha=0.16, lw=0)
         axes.step(age, curve.share, where="post", lw=1.8, color=colour)
         axes.set_xlim(0.0, float(age[-1]))
         axes.set_ylim(0.0, 1.02)
-        axes.set_xlabel(f"{name} since the decision", fontsize=SMALL, color=LIGHT.grey)
-        axes.grid(axis="y", color=LIGHT.grid, lw=0.6)
-
-
-def _unit(longest: float) -> tuple[float, str]:
-    """Microseconds of the unit in which a delay is read best, and its name.
-
-    >>> _unit(3 * 86_400e6)
-    (86400000000.0, 'days')
-    """
-    for size, name in ((86_400e6, "days"), (3_600e6, "hours"), (60e6, "minutes")):
-        if longest >= 2 * size:
-            return size, name
-    return 1e6, "seconds"
+        axes.set_xlabel(f"{name}s since the decision", fontsize=SMALL, color=GREY)
+        axes.grid(axis="y", color=GRID, lw=0.6)

@@ -9,46 +9,19 @@ import importlib
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from belated.exceptions import InvalidInput, MissingExtra
+from belated.exceptions import InvalidInput, extra
 
 #: Endings of files that can be drawn.
 KINDS = (".png", ".svg", ".pdf")
 
 
-@dataclass(frozen=True)
-class Theme:
-    """Colours for a page: of the paper, of text and lines, and of curves."""
-
-    paper: str
-    ink: str
-    grey: str
-    pale: str
-    grid: str
-    colours: tuple[str, ...]
-
-
-#: With Okabe and Ito's palette, safe for colour-blind readers, without its yellow.
-LIGHT = Theme(
-    paper="white",
-    ink="#222222",
-    grey="#666666",
-    pale="#bbbbbb",
-    grid="#dddddd",
-    colours=("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555"),
-)
-#: The same palette, its dark colours lighter.
-DARK = Theme(
-    paper="#0d1117",
-    ink="#e6edf3",
-    grey="#9aa4b0",
-    pale="#4a5360",
-    grid="#262d36",
-    colours=("#56B4E9", "#F08A3C", "#2FC79A", "#E09BC6", "#F0C05A", "#8FB8FF", "#BBBBBB"),
-)
+#: Colours of the paper, of text, of lines, and of curves: Okabe and Ito's palette, safe for
+#: colour-blind readers, without its yellow.
+PAPER, INK, GREY, PALE, GRID = "white", "#222222", "#666666", "#bbbbbb", "#dddddd"
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
 
 #: Inches, but for the sizes of text, which are in points.
 WIDTH, HEAD, FOOT, MARGIN = 8.0, 0.72, 0.5, 0.15
@@ -58,7 +31,7 @@ DPI = 200
 
 
 @contextmanager
-def drawn(path: str, height: float, theme: Theme = LIGHT) -> Iterator[Any]:
+def drawn(path: str, height: float) -> Iterator[Any]:
     """A figure that is written when it is done; the same picture gives the same file."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -68,21 +41,19 @@ def drawn(path: str, height: float, theme: Theme = LIGHT) -> Iterator[Any]:
         yield figure
         metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
         ending = Path(path).suffix.lower()
-        figure.savefig(path, dpi=DPI, metadata=metadata.get(ending), facecolor=theme.paper)
+        figure.savefig(path, dpi=DPI, metadata=metadata.get(ending), facecolor=PAPER)
 
 
-def add_head(figure: Any, title: str, about: Sequence[str], theme: Theme = LIGHT) -> None:
+def add_head(figure: Any, title: str, about: Sequence[str]) -> None:
     """The title, and lines below it."""
     left, height = MARGIN / WIDTH, figure.get_figheight()
-    figure.text(left, 1 - 0.3 / height, title, fontsize=LARGE, color=theme.ink, weight="bold")
+    figure.text(left, 1 - 0.3 / height, title, fontsize=LARGE, color=INK, weight="bold")
     for number, line in enumerate(about):
         at = 1 - (0.55 + number * SMALL * LINE / 72) / height
-        figure.text(left, at, line, fontsize=SMALL, color=theme.grey, parse_math=False)
+        figure.text(left, at, line, fontsize=SMALL, color=GREY, parse_math=False)
 
 
-def add_axes(
-    figure: Any, left: float, top: float, width: float, height: float, theme: Theme = LIGHT
-) -> Any:
+def add_axes(figure: Any, left: float, top: float, width: float, height: float) -> Any:
     """Axes, in inches from the left and from the top, with thin lines and small numbers."""
     from matplotlib.ticker import FuncFormatter
 
@@ -94,10 +65,10 @@ def add_axes(
     axes = figure.add_axes(place)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(plain))
-    axes.set_facecolor(theme.paper)
-    axes.tick_params(labelsize=SMALL, labelcolor=theme.grey, color=theme.grey, length=3)
+    axes.set_facecolor(PAPER)
+    axes.tick_params(labelsize=SMALL, labelcolor=GREY, color=GREY, length=3)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(theme.pale)
+    axes.spines[["left", "bottom"]].set_color(PALE)
     return axes
 
 
@@ -107,7 +78,7 @@ def add_rows(figure: Any, labels: Sequence[str], top: float, height: float) -> A
     axes = add_axes(figure, left, top, WIDTH - left - 8 * MARGIN, height * len(labels))
     axes.set_yticks(range(len(labels)), labels, parse_math=False)
     axes.set_ylim(len(labels) - 0.5, -0.6)
-    axes.grid(axis="x", color=LIGHT.grid, lw=0.6)
+    axes.grid(axis="x", color=GRID, lw=0.6)
     axes.set_axisbelow(True)
     return axes
 
@@ -117,8 +88,8 @@ def add_note(axes: Any, text: str, at: tuple[float, float], right: int, up: int)
     align = "center" if right == 0 else "left" if right > 0 else "right"
     style = {"ha": align, "va": "bottom" if up else "center_baseline", "fontsize": SMALL}
     offset = {"xytext": (right, up), "textcoords": "offset points"}
-    paper = {"facecolor": LIGHT.paper, "edgecolor": "none", "pad": 0.8}  # hides lines
-    axes.annotate(text, at, color=LIGHT.ink, bbox=paper, **offset, **style)
+    paper = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.8}  # hides lines
+    axes.annotate(text, at, color=INK, bbox=paper, **offset, **style)
 
 
 def lines_of(text: str, width: int) -> list[str]:
@@ -133,13 +104,11 @@ def height_of(lines: Sequence[str]) -> float:
     return (len(lines) * 1.1 + 0.3) * SMALL * LINE / 72
 
 
-def width_of(lines: Sequence[str], size: float = SMALL, weight: str = "normal") -> float:
+def width_of(lines: Sequence[str]) -> float:
     """Inches of the longest line."""
-    from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import TextPath
 
-    font = FontProperties(weight=weight)
-    paths = [TextPath((0, 0), line, size=size, prop=font) for line in lines]
+    paths = [TextPath((0, 0), line, size=SMALL) for line in lines]
     return max(float(path.get_extents().width) for path in paths) / 72
 
 
@@ -167,7 +136,5 @@ def check_figure(name: str | None) -> None:
 def check_extra(what: str, *modules: str) -> None:
     """Refuse what needs modules that are not installed."""
     for module in modules:
-        try:
+        with extra(what, "experiments"):
             importlib.import_module(module)
-        except ImportError:
-            raise MissingExtra(what, "experiments") from None

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the command."""
     name = shlex.quote(options.file)
     try:
@@ -60,4 +60,3 @@ def run(options: argparse.Namespace) -> int:
         message = f"{options.file} is there already: choose another name, or remove it"
         raise InvalidInput(message, options.file) from None
     print(_NEXT.format(file=name), end="")
-    return 0

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--metrics", "where Prometheus may ask for metrics", metavar="[HOST:]PORT")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the command, until SIGTERM or SIGINT."""
     config = prepared(options)
 
@@ -56,7 +56,6 @@ def run(options: argparse.Namespace) -> int:
         stop_metrics()
     reports.close()
     log.info("stopped")
-    return 0
 
 
 def _tell_metrics(where: str, learners: Learners, reports: Reports) -> Callable[[], None]:

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = command_line().parse_args(arguments)
     try:
-        code: int = options.run(options)
+        code: int = options.run(options) or 0
         sys.stdout.flush()
     except BrokenPipeError:  # whoever reads has seen enough, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reason(parser, required=False)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the command."""
     config = read(options.file)
     known = {one.name: one for one in config.bandits}
@@ -53,11 +53,10 @@ def run(options: argparse.Namespace) -> int:
         if options.mode is None:
             since = "" if before is None else f" (since {moment(before.at_us)}{_by_whom(before)})"
             print(f"{options.bandit}: {was}: {_MEANING.get(was, 'as a newer release says')}{since}")
-            return 0
+            return
         change = ModeChanged(time.time_ns() // 1000, options.mode, options.reason, actor())
         journal.append([change])
     print(f"{options.bandit}: {options.mode}: {_MEANING[options.mode]} (before: {was})")
-    return 0
 
 
 def _by_whom(event: ModeChanged) -> str:

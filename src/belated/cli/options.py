@@ -14,8 +14,7 @@ from belated.core.events import Configured
 from belated.core.rewards import DefaultAfter, Explicit, Reduce, Rewards, retention_us
 from belated.core.times import as_microseconds, parse_duration
 from belated.exceptions import InvalidConfig, InvalidInput
-from belated.expressions.kinds import DELAYS, ENVIRONMENTS, POLICIES
-from belated.expressions.reader import Kind
+from belated.expressions import DELAYS, ENVIRONMENTS, POLICIES, Kind
 from belated.journals.identity import semantics_of
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 def add_expression(
     parser: argparse.ArgumentParser,
-    kind: Kind,
+    kind: Kind[Any],
     about: str,
     *,
     default: str = "",

@@ -14,7 +14,7 @@ import msgspec
 from belated.cli.address import evaluation_of
 from belated.cli.options import add_json, add_module, add_option, count, duration
 from belated.cli.text import Progress, percent, several, table, wrapped
-from belated.core.times import format_duration, parse_duration
+from belated.core.times import as_duration, format_duration, lasting
 from belated.delays import Exponential
 from belated.exceptions import InvalidInput
 from belated.expressions import as_delay, as_policy, load_modules
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the command."""
     from belated.planning import plan_learning, runs_of
 
@@ -77,7 +77,6 @@ def run(options: argparse.Namespace) -> int:
             progress=progress.step,
         )
     print(msgspec.json.encode(made.to_dict()).decode() if options.json else _text(made))
-    return 0
 
 
 def _asked(options: argparse.Namespace) -> Learning:
@@ -108,10 +107,7 @@ def _delay(text: str) -> SecondsDelay:
     """A mean, or a law."""
     if "(" in text:
         return as_delay(text)
-    mean = parse_duration(text).total_seconds()
-    if mean <= 0.0:
-        raise InvalidInput(f"--delay is {text}: a time above 0 was expected", text)
-    return Exponential(mean=mean)
+    return Exponential(mean=as_duration(text, "--delay").total_seconds())
 
 
 def rate(text: str) -> float:
@@ -145,8 +141,6 @@ def _text(made: LearningPlan) -> str:
 
 
 def _head(made: LearningPlan) -> list[str]:
-    from belated.planning import lasting
-
     asked = made.asked
     each = made.decisions_a_round
     stands = f", each for {each:,.3g} decisions" if each > 1.05 else ""
@@ -204,8 +198,6 @@ def _cost_of_delay(made: LearningPlan) -> str:
 
 
 def _holdouts(made: LearningPlan) -> list[str]:
-    from belated.planning import lasting
-
     asked = made.asked
     rows = [
         [percent(times.share), _wait(times.seconds), _wait(times.seconds_always), _cost(times)]

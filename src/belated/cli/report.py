@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the command."""
     with evaluation_of(options.address) as evaluation:
         found = Report.of(evaluation, *learned(evaluation))
@@ -37,7 +37,6 @@ def run(options: argparse.Namespace) -> int:
         found.save_charts(options.charts)
     if options.json:
         print(msgspec.json.encode(found.data).decode())
-        return 0
+        return
     found.save(options.output)
     print(f"{options.output}: {size(Path(options.output).stat().st_size)}")
-    return 0

@@ -23,11 +23,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(what, "--apply", about, metavar="CONFIG")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the command."""
     if options.apply is not None:
         read(options.apply).store.create_tables()
-        return 0
+        return
     version = options.version
     if version is not None and not 0 <= version <= VERSION:
         raise InvalidInput(f"--from is {version}: from 0 to {VERSION} was expected", version)
@@ -35,4 +35,3 @@ def run(options: argparse.Namespace) -> int:
     if not steps:
         steps = [f"-- The tables are of version {VERSION} already: there is nothing to do."]
     print("\n".join(["BEGIN;", *steps, "COMMIT;"]))
-    return 0

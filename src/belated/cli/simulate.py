@@ -19,8 +19,7 @@ import numpy as np
 from belated.cli.options import add_json, add_option, add_simulation, count
 from belated.cli.text import Progress, several, table, wrapped
 from belated.exceptions import BelatedWarning
-from belated.expressions import as_delay, as_environment, as_policy, load_modules
-from belated.expressions.reader import label
+from belated.expressions import as_delay, as_environment, as_policy, label, load_modules
 from belated.model.kernels import special
 from belated.simulation import simulate
 
@@ -38,11 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the command."""
     report = simulated(options)
     print(msgspec.json.encode(report).decode() if options.json else _text(report))
-    return 0
 
 
 def simulated(options: argparse.Namespace) -> dict[str, Any]:

@@ -7,11 +7,10 @@ import sys
 import textwrap
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Self
+from contextlib import AbstractContextManager
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SPANS = ((86_400, "d"), (3_600, "h"), (60, "m"))
+from belated.core.times import as_datetime, lasting
+
 _SIZES = ((1_000_000_000_000, "TB"), (1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB"))
 
 
@@ -21,24 +20,8 @@ def moment(microseconds: int) -> str:
     >>> moment(1_700_000_000_123_456)
     '2023-11-14T22:13:20.123Z'
     """
-    try:
-        when = _EPOCH + timedelta(microseconds=microseconds)
-    except OverflowError:  # whatever a caller's clock said
-        return f"{microseconds} µs"
+    when = as_datetime(microseconds)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def span(microseconds: int) -> str:
-    """A time span in its greatest unit.
-
-    >>> span(7_300_000_000), span(500_000)
-    ('2.0 h', '0.5 s')
-    """
-    seconds = microseconds / 1e6
-    for size, unit in _SPANS:
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.1f} s"
 
 
 def size(count: int) -> str:
@@ -53,18 +36,19 @@ def size(count: int) -> str:
     return f"{count} bytes"
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], indent: str = "") -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[object]], indent: str = "") -> str:
     """Columns under their names; a name that starts with ">" is set to the right.
 
-    >>> print(table(["kind", ">count"], [["decision", "12"], ["reward", "3"]]))
+    >>> print(table(["kind", ">count"], [["decision", 1_200], ["reward", 3]]))
     kind      count
-    decision     12
+    decision  1,200
     reward        3
     """
     names = [name.lstrip(">") for name in head]
-    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+    texts = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(names, *texts, strict=True)]
     lines = []
-    for row in (names, *rows):
+    for row in (names, *texts):
         cells = [
             cell.rjust(width) if name.startswith(">") else cell.ljust(width)
             for name, cell, width in zip(head, row, widths, strict=True)
@@ -127,7 +111,7 @@ def wrapped(text: str, indent: str = "") -> str:
 # --- progress of a long command ------------------------------------------------------------------
 
 
-class Progress:
+class Progress(AbstractContextManager["Progress"]):
     """Shows how many records or rounds are done, and how long the rest will take.
 
     Nothing is printed unless stderr is a terminal.
@@ -156,12 +140,9 @@ class Progress:
             if self._total:
                 share = f" of {self._total:,} ({self._done / self._total:.0%})"
                 left = (now - self._start) * (self._total - self._done) / max(self._done, 1)
-                share += f", {span(round(1e6 * left))} left"
+                share += f", {lasting(left)} left"
             line = f"\r{self._verb} {self._done:,}{share}\x1b[K"  # nothing of a longer one is left
             print(line, end="", file=sys.stderr, flush=True)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *raised: object) -> None:
         if self._shown:

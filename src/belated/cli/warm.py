@@ -10,7 +10,8 @@ import argparse
 import sys
 import time
 
-from belated.cli.text import several, span
+from belated.cli.text import several
+from belated.core.times import lasting
 from belated.exceptions import InvalidInput
 from belated.model.kernels.compiler import (
     NAMES,
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the command."""
     folder = cache_folder()
     if folder is None:
@@ -42,7 +43,6 @@ def run(options: argparse.Namespace) -> int:
         compiled = _compile()
     done = f"{several(compiled, 'kernel')} compiled, {len(NAMES) - compiled} found"
     print(f"{done} in {folder}")
-    return 0
 
 
 def _compile() -> int:
@@ -53,13 +53,13 @@ def _compile() -> int:
         began = time.monotonic()
         if shows:
             left = (began - start) * (100 - done) / done if done else 0.0
-            rest = f", {span(round(1e6 * left))} left" if left else ""
+            rest = f", {lasting(left)} left" if left else ""
             print(f"\rcompiling {name}{rest}\x1b[K", end="", file=sys.stderr, flush=True)
         compile_kernel(name)
         done += SHARES.get(name, SHARE)
         compiled += not was_cached(name)
         if not shows:
-            took = span(round(1e6 * (time.monotonic() - began)))
+            took = lasting(time.monotonic() - began)
             print(f"{name}: {'found' if was_cached(name) else f'compiled in {took}'}", flush=True)
     if shows:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -42,9 +42,9 @@ T = TypeVar("T")
 
 
 class _Calls:
-    """Calls of a service about one bandit, by coroutines.
+    """Calls to a service for one bandit, as coroutines.
 
-    If the network blocks, none of them gives way.
+    With a blocking transport, they never suspend.
     """
 
     _blocks: bool
@@ -69,16 +69,16 @@ class _Calls:
         self._transport = Transport.to(
             url, blocking=self._blocks, timeout=timeout, headers=sent, retries=retries
         )
-        # Of new ids: as the last answer said, so that they are committed with those of others.
+        # Of new ids: from the last response, so that they share a partition with those of others.
         self._slot: int | None = None
 
-    async def _tell(
+    async def _report(
         self, method: str, place: str, body: Any = None, query: dict[str, str] | None = None
     ) -> Receipt:
-        told = await self._ask(method, place, body, Accepted, query=query)
-        return Receipt(told.id, told.status)
+        accepted = await self._call(method, place, body, Accepted, query=query)
+        return Receipt(accepted.id, accepted.status)
 
-    async def _ask(
+    async def _call(
         self,
         method: str,
         place: str,
@@ -123,7 +123,7 @@ class AsyncClient(_Calls):
         id: str | None = None,
         activated: bool = True,
     ) -> Decided:
-        """Have an action chosen; the choice is durable before this returns.
+        """Choose an action; the decision is durable before this returns.
 
         Args:
             rows: one row per action; or the context, if the bandit has features.
@@ -133,13 +133,13 @@ class AsyncClient(_Calls):
 
         Raises:
             InvalidInput: the service, or this method, refused what was given.
-            ServiceUnavailable: no try was answered; go on with a default of your own.
+            ServiceUnavailable: no attempt was answered; fall back to a default of your own.
             ServiceError: the service answered with another problem.
         """
         request = decision_request(rows, actions, id, activated, self._slot)
         again = sent_again(request)
-        answer = await self._ask("POST", "decisions", request, Decided, again=again)
-        # It is said of the next one: the same decision is the same answer, whenever it is given.
+        answer = await self._call("POST", "decisions", request, Decided, again=again)
+        # It is for the next id: the same decision always gives the same answer.
         self._slot = answer.slot
         return msgspec.structs.replace(answer, slot=None)
 
@@ -151,7 +151,7 @@ class AsyncClient(_Calls):
         ids: Any = None,
         activated: bool = True,
     ) -> list[Decided]:
-        """Have many actions chosen, each as if the ones before it were pending.
+        """Choose many actions, each as if the ones before it were pending.
 
         They are sent in bodies of at most 1,000 requests and 1 MiB. If one of them fails, the
         bodies before it are decided: give ``ids``, and call again with the same ones.
@@ -167,7 +167,7 @@ class AsyncClient(_Calls):
         for some in batches(decision_requests(requests, actions, ids, activated, self._slot)):
             again = DecisionRequests(list(map(sent_again, some)))
             body = DecisionRequests(some)
-            answer = await self._ask("POST", "decisions/batch", body, ManyDecided, again=again)
+            answer = await self._call("POST", "decisions/batch", body, ManyDecided, again=again)
             found += answer.decisions
             self._slot = answer.slot
         return found
@@ -186,8 +186,8 @@ class AsyncClient(_Calls):
     ) -> Receipt:
         """Report the reward of a decision, or one part of it; safe to repeat.
 
-        The receipt says ``accepted``: the reward is durable. What it means the learner finds out,
-        and :meth:`entry` tells.
+        The receipt is ``accepted``: the reward is durable. What it came to is in :meth:`entry`,
+        once the learner has read it.
 
         Args:
             id: decision id.
@@ -199,7 +199,7 @@ class AsyncClient(_Calls):
                 time, nor a part or revision.
         """
         body = reward_body(value, at, part, revision, token)
-        return await self._tell("PUT", f"{_place(id)}/reward", body)
+        return await self._report("PUT", f"{_place(id)}/reward", body)
 
     async def observe_many(self, rewards: Any) -> list[Receipt]:
         """Report many rewards, in bodies of at most 1,000; returns a receipt for each.
@@ -210,27 +210,27 @@ class AsyncClient(_Calls):
         """
         receipts: list[Receipt] = []
         for some in batches(named_rewards(rewards)):
-            await self._ask("POST", "rewards/batch", RewardsBody(some), ManyAccepted)
+            await self._call("POST", "rewards/batch", RewardsBody(some), ManyAccepted)
             receipts += [Receipt(one.id, "accepted") for one in some]
         return receipts
 
     async def activate(self, id: str, *, at: Moment | None = None) -> Receipt:
         """Report that a decision took effect: its window starts."""
-        return await self._tell("PUT", f"{_place(id)}/activation", query=_query(at))
+        return await self._report("PUT", f"{_place(id)}/activation", query=_query(at))
 
     async def void(self, id: str, *, at: Moment | None = None) -> Receipt:
         """Report that a decision was never carried out: nothing is learned from it."""
-        return await self._tell("DELETE", _place(id), query=_query(at))
+        return await self._report("DELETE", _place(id), query=_query(at))
 
     # --- what is known -------------------------------------------------------------------------
 
     async def entry(self, id: str) -> DecisionDetails:
         """Return all that is known of one decision."""
-        return await self._ask("GET", _place(id), None, DecisionDetails)
+        return await self._call("GET", _place(id), None, DecisionDetails)
 
     async def state(self) -> BanditState:
         """Return the state of the bandit, by the model that decides now."""
-        return await self._ask("GET", "", None, BanditState)
+        return await self._call("GET", "", None, BanditState)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -301,7 +301,7 @@ class Client(_Calls):
     decision, though an id that was just made cannot be known; and from the id alone it cannot tell
     a first try from a retry, which follows within a second. So the first try of such an id says
     ``first_attempt``, and is not looked up: nothing can be known under it, and if it is sent again
-    before it is answered, then nobody waits for that answer any more. Further tries do not say so,
+    before it is answered, then nobody waits for that answer any more. Retries do not set it,
     and are answered with what the first has left in the journal. An id of your own is always looked
     up: only you know whether it was sent before.
 
@@ -311,7 +311,7 @@ class Client(_Calls):
         timeout: seconds to wait for a connection, and then for each part of the answer.
         retries: how many times a call that was not answered is tried again.
         headers: to be sent with every request.
-        key: API key, if the service asks for one; it is never shown.
+        key: API key, if the service needs one; it is never shown.
     """
 
     _blocks = True

@@ -120,7 +120,7 @@ class Transport:
                 if response.status_code not in AGAIN:
                     raise _error_of(response)
                 problem = _problem_of(response)
-                failed = ServiceUnavailable(f"{self._url}: {_told(problem)}", problem)
+                failed = ServiceUnavailable(f"{self._url}: {_describe(problem)}", problem)
                 wait = max(wait, _seconds(response.headers.get("retry-after")))
             if attempt == self._retries or wait > MOST_WAIT:
                 raise failed
@@ -144,24 +144,24 @@ def _error_of(response: httpx.Response) -> Exception:
     problem = _problem_of(response)
     if problem.status == 422:
         return InvalidInput(problem.detail)
-    return ServiceError(f"{response.request.url}: {_told(problem)}", problem)
+    return ServiceError(f"{response.request.url}: {_describe(problem)}", problem)
 
 
 def _problem_of(response: httpx.Response) -> Problem:
-    """What the service said; or something that stands before it, which has words of its own."""
+    """Return the problem in a response; a proxy in front may answer in its own words."""
     try:
         return _read_problem(response.content)
     except msgspec.DecodeError:
         return Problem(response.reason_phrase, response.status_code)
 
 
-def _told(problem: Problem) -> str:
-    told = f"{problem.status} {problem.title}"
-    return f"{told}: {problem.detail}" if problem.detail else told
+def _describe(problem: Problem) -> str:
+    title = f"{problem.status} {problem.title}"
+    return f"{title}: {problem.detail}" if problem.detail else title
 
 
 def _seconds(after: str | None) -> float:
-    """What Retry-After asks for: a number of seconds, or a date."""
+    """Return the seconds in Retry-After, which may be a date."""
     if after is None:
         return 0.0
     if after.strip().isdecimal():

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from belated.exceptions import MissingExtra
+from belated.exceptions import extra
 
 
 class Result:
@@ -67,10 +67,8 @@ def frame_of(lines: list[dict[str, Any]], index: str) -> Any:
     Raises:
         MissingExtra: pandas is not installed.
     """
-    try:
+    with extra("a data frame", "experiments"):
         import pandas as pd
-    except ImportError:
-        raise MissingExtra("a data frame", "experiments") from None
     return pd.DataFrame(lines).set_index(index)
 
 

@@ -158,3 +158,26 @@ def format_duration(microseconds: int) -> str:
         if count:
             parts.append(f"{count}{unit}")
     return "".join(parts)
+
+
+def lasting(seconds: float, *, words: bool = False) -> str:
+    """A duration in its largest unit, for people.
+
+    >>> lasting(7_300), lasting(0.5), lasting(86_400, words=True), lasting(129_600, words=True)
+    ('2 h', '0.5 s', '1 day', '1.5 days')
+    """
+    size, unit = largest_unit(seconds)
+    count = f"{seconds / size:.1f}".removesuffix(".0") if seconds >= 1.0 else f"{seconds:.2g}"
+    return f"{count} {unit}{'' if count == '1' else 's'}" if words else f"{count} {unit[0]}"
+
+
+def largest_unit(seconds: float, least: float = 1.0) -> tuple[float, str]:
+    """The largest unit that a duration has at least ``least`` of: its seconds, and its name.
+
+    >>> largest_unit(5_400), largest_unit(5_400, least=2.0)
+    ((3600.0, 'hour'), (60.0, 'minute'))
+    """
+    for size, name in ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute")):
+        if seconds >= least * size:
+            return size, name
+    return 1.0, "second"

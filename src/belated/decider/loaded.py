@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from belated.core.inputs import Vector
+from belated.decider.decider import UnappliedDecisions
 from belated.decider.modes import Mode
-from belated.decider.unapplied import UnappliedDecisions
 from belated.fold.published import PublishedModel
 from belated.model.kernels import Kernels
 from belated.model.kernels.blocks import root_of

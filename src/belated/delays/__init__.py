@@ -57,7 +57,6 @@ from belated.delays.process import (
     Law,
     Parameters,
     expected_missing,
-    min_sigma,
 )
 
 __all__ = [
@@ -85,5 +84,4 @@ __all__ = [
     "Uniform",
     "Weibull",
     "expected_missing",
-    "min_sigma",
 ]

@@ -257,27 +257,12 @@ class Chain:
             path.append(state)
         return np.array(path, dtype=np.intp)
 
-
-@dataclass(frozen=True, eq=False)
-class _Driven:
-    """What delays share that are driven by a chain."""
-
-    transition: Any
-    _chain: Chain = field(init=False, repr=False)
-
-    def _drive(self, name: str, by_state: Sized) -> None:
-        chain = Chain(self.transition)
-        if len(by_state) != (states := len(chain.transition)):
+    def _set_states(self, name: str, by_state: Sized) -> None:
+        """Set what a subclass has for each state."""
+        if len(by_state) != (states := len(self.transition)):
             message = f"{len(by_state)} {name} for {states} states of the chain"
             raise InvalidInput(message, by_state)
-        for field_name, value in (("transition", chain.transition), ("_chain", chain)):
-            object.__setattr__(self, field_name, value)
         object.__setattr__(self, name, by_state)
-
-    @property
-    def independent(self) -> bool:
-        """Only if all rows of the transition are the same."""
-        return self._chain.independent
 
     def _params(
         self, mean: float, bound: int | None, sigma: float = 0.0, sigma_r: float = 0.0
@@ -288,7 +273,7 @@ class _Driven:
             "mu": mean if finite else None,
             "M": 0.0 if iid and finite else None,
         }
-        spectral = self._chain.spectral
+        spectral = self.spectral
         if bound is None:
             return Parameters(**known, spectral=spectral)
         if iid:
@@ -297,7 +282,7 @@ class _Driven:
 
 
 @dataclass(frozen=True, eq=False)
-class FiniteChain(_Driven):
+class FiniteChain(Chain):
     r"""A delay for each state of a Markov chain.
 
     Its :math:`\lambda` is computed: the second singular value of
@@ -318,8 +303,9 @@ class FiniteChain(_Driven):
     _atoms: Atoms = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._drive("values", as_delays(self.values, "values"))
-        object.__setattr__(self, "_atoms", Atoms.of(self.values, self._chain.stationary))
+        super().__post_init__()
+        self._set_states("values", as_delays(self.values, "values"))
+        object.__setattr__(self, "_atoms", Atoms.of(self.values, self.stationary))
 
     @property
     def mean(self) -> float:
@@ -337,12 +323,12 @@ class FiniteChain(_Driven):
 
     def sample(self, horizon: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """One uniform number a round: the next state."""
-        path = self._chain.walk(rng.random(as_rounds(horizon, "horizon")))
+        path = self.walk(rng.random(as_rounds(horizon, "horizon")))
         return np.asarray(self.values[path])
 
 
 @dataclass(frozen=True, eq=False)
-class RegimeSwitch(_Driven):
+class RegimeSwitch(Chain):
     r"""A law for each regime, and regimes that follow a Markov chain.
 
     The pair of regime and delay is a Markov chain. As the next pair depends on the regime alone,
@@ -364,12 +350,13 @@ class RegimeSwitch(_Driven):
     laws: Sequence[Law]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         laws = tuple(as_law(law, f"laws[{k}]") for k, law in enumerate(self.laws))
-        self._drive("laws", laws)
+        self._set_states("laws", laws)
 
     def _shares(self) -> Iterator[tuple[float, Law]]:
         """The regimes that occur, each with its stationary share."""
-        for share, law in zip(self._chain.stationary, self.laws, strict=True):
+        for share, law in zip(self.stationary, self.laws, strict=True):
             if share > 0.0:
                 yield float(share), law
 
@@ -397,7 +384,7 @@ class RegimeSwitch(_Driven):
     def sample(self, horizon: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Two uniform numbers a round: the next regime, and the delay in it."""
         u = rng.random((as_rounds(horizon, "horizon"), 2))
-        regimes = self._chain.walk(u[:, 0])
+        regimes = self.walk(u[:, 0])
         delays = np.empty(horizon, dtype=np.int64)
         for regime, law in enumerate(self.laws):
             here = regimes == regime

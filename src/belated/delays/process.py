@@ -146,28 +146,6 @@ def expected_missing(process: DelayProcess, t: Any) -> Vector:
     return np.asarray(missing[rounds - 1])
 
 
-def min_sigma(tail: Callable[[Vector], Vector], mu: float, q: float, upto: int) -> float:
-    r"""The least σ with which Assumption 2 holds for a given q, at the delays up to ``upto``.
-
-    :math:`2\sigma^2` is the maximum of :math:`(i - \mu)^{1+q}/(-\log P(D \ge i))` over the whole
-    numbers :math:`i > \mu`: between two of them the tail is constant and the bound falls. For
-    Assumption 4 with some :math:`q_R` ask for :math:`q = 1 + 2 q_R`.
-
-    Delays that are not bounded need the supremum over all i, which no finite ``upto`` reaches: if
-    the result keeps growing with ``upto``, the assumption fails.
-
-    >>> from belated.delays import Uniform
-    >>> min_sigma(Uniform(100).tail, mu=50, q=1, upto=100)
-    19.099
-    """
-    if not q >= 0.0:
-        raise InvalidInput(f"q is {q!r}: a number of at least 0 was expected", q)
-    if not 0.0 <= mu < math.inf:
-        raise InvalidInput(f"mu is {mu!r}: a finite mean of at least 0 was expected", mu)
-    atoms = np.arange(math.floor(mu) + 1.0, upto + 1.0)
-    return least_sigma(atoms, tail(atoms), mu, q)
-
-
 def least_sigma(atoms: Vector, tail: Vector, mu: float, q: float) -> float:
     """The same from the tail at these atoms alone."""
     # A tail of 1 above the mean is rounding; a tail of 0 asks for nothing.

@@ -20,7 +20,7 @@ from belated.core.times import as_datetime
 from belated.evaluation.requests import read_requests
 from belated.evaluation.sources import JournalTable
 from belated.evaluation.table import SOURCES
-from belated.exceptions import MissingExtra
+from belated.exceptions import extra
 from belated.fold.requests import KeptRequest
 from belated.fold.rules import State
 from belated.journals import Journal
@@ -89,10 +89,8 @@ def frame_of_table(table: JournalTable, journal: Journal | None = None) -> Any:
     Raises:
         MissingExtra: pandas is not installed.
     """
-    try:
+    with extra("a data frame", "experiments"):
         import pandas as pd
-    except ImportError:
-        raise MissingExtra("a data frame", "experiments") from None
     frame = pd.DataFrame(named_columns(table))
     for name in _TIMES:
         frame[name] = frame[name].dt.tz_localize("UTC")
@@ -136,11 +134,9 @@ def _requests(table: JournalTable, journal: Journal) -> list[dict[str, Any] | No
 
 def write_parquet(batches: Batches, journal: Journal | None, file: BinaryIO) -> None:
     """Write Parquet; requests as JSON in a column of their own, if a journal is given."""
-    try:
+    with extra("Parquet", "archive"):
         import pyarrow as pa
         import pyarrow.parquet as pq
-    except ImportError:
-        raise MissingExtra("Parquet", "archive") from None
     with ExitStack() as stack:
         writer: Any = None
         for batch in batches:

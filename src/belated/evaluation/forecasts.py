@@ -69,7 +69,6 @@ def forecast(
     ahead: Duration | Sequence[Duration] | None = None,
     *,
     level: float = 0.95,
-    seed: int = 0,
 ) -> Forecast:
     """Return how many of the missing rewards are still to come.
 
@@ -82,7 +81,6 @@ def forecast(
         table: of the decisions.
         ahead: how far to look; several give one number each; None: all that will come.
         level: of the intervals.
-        seed: of the draws.
 
     Raises:
         InvalidInput: too few rewards have come to say.
@@ -93,7 +91,7 @@ def forecast(
     if arrived < FEW:
         message = f"{arrived} of {len(table):,} decisions have a reward: a forecast needs {FEW}"
         raise InvalidInput(f"{message}; wait for more", arrived)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     draw = _conversions if table.conversions else _outcomes
     steps = [None if one is None else as_duration(one, "ahead") for one in spans]
     missing, counts = draw(table, [None if s is None else duration_us(s) for s in steps], rng)

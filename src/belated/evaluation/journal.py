@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from belated.core.events import Record
+from belated.core.inputs import Matrix, Vector
 from belated.core.rewards import Rewards
 from belated.core.times import Duration, Moment, as_microseconds
-from belated.evaluation import delays, forecasts, lifts
-from belated.evaluation.files import frame_of_table
-from belated.evaluation.requests import evaluable, read_offers
+from belated.evaluation.requests import Offers, evaluable, read_offers
 from belated.evaluation.sources import JournalTable, read_journal
-from belated.evaluation.targets import Target, frozen, named, target_shares
 from belated.evaluation.values import Value, off_policy_value
-from belated.exceptions import InvalidInput
+from belated.exceptions import InvalidInput, NotEvaluable
 from belated.expressions import as_features, family_in
 from belated.features import Features
 from belated.fold.fold import Fold
 from belated.journals import Journal
 from belated.journals.identity import semantics_of
 from belated.model.families import Family
+from belated.model.model import Model
 from belated.policies import Policy
 
 
@@ -76,32 +78,6 @@ class JournalEvaluation:
             watch=watch,
         )
 
-    def frame(self, *, requests: bool = False) -> Any:
-        """Return a DataFrame of pandas, one line a decision; ``requests`` adds what it chose from.
-
-        Raises:
-            MissingExtra: pandas is not installed.
-        """
-        return frame_of_table(self.table(), self.journal if requests else None)
-
-    def delay_curve(self, *, level: float = 0.95) -> delays.DelayCurve:
-        """See :func:`belated.evaluation.delay_curve`."""
-        return delays.delay_curve(self.table(), level=level)
-
-    def forecast(
-        self, ahead: Duration | Sequence[Duration] | None = None, *, level: float = 0.95
-    ) -> forecasts.Forecast:
-        """See :func:`belated.evaluation.forecast`."""
-        return forecasts.forecast(self.table(), ahead, level=level)
-
-    def delay_depends(self, on: Literal["action", "reward"] = "action") -> delays.Dependence:
-        """See :func:`belated.evaluation.delay_depends`."""
-        return delays.delay_depends(self.table(), on)
-
-    def lift(self, *, limit: Duration | None = None, level: float = 0.95) -> lifts.Lift:
-        """See :func:`belated.evaluation.lift`."""
-        return lifts.lift(self.table(), limit=limit, level=level)
-
     def evaluate(
         self,
         policy: Policy | Target | int | str,
@@ -142,3 +118,77 @@ class JournalEvaluation:
         fold.begin(self.journal)
         fold.catch_up(self.journal)
         return frozen(policy, fold.model)
+
+
+#: Takes the rows of a request and the names of its actions; gives the probability of each.
+Target = Callable[[Matrix, Sequence[int | str]], Any]
+
+#: A floor that changes no probability; with it a policy says those of all actions.
+_NONE = 1e-300
+
+
+def frozen(policy: Policy, model: Model) -> Target:
+    """A policy with a model that does not change."""
+    telling = replace(policy, floor=policy.floor or _NONE)
+    rng = np.random.default_rng(0)
+    still = copy(model)
+    still.derived = dict(model.derived)
+
+    def shares(rows: Matrix, actions: Sequence[int | str]) -> Vector:
+        choice = telling.choose(still, rows, rng)
+        if choice.shares is not None:
+            return np.array(choice.shares)
+        if choice.propensity < 1.0:
+            name = type(policy).__name__
+            raise NotEvaluable(f"{name} does not say the probability of every action")
+        return _only(choice.index, len(rows))
+
+    return shares
+
+
+def named(name: int | str) -> Target:
+    """``uniform``, ``first``, or always the action of a name."""
+    if name == "uniform":
+        return lambda rows, actions: np.full(len(rows), 1.0 / len(rows))
+    if name == "first":
+        return lambda rows, actions: _only(0, len(rows))
+
+    def only(rows: Matrix, actions: Sequence[int | str]) -> Vector:
+        places = [place for place, one in enumerate(actions) if one == name or str(one) == name]
+        if not places:
+            message = f"a request does not offer the action {name!r}, but {list(actions)!r}"
+            raise InvalidInput(f"{message}: evaluate one that is always offered", name)
+        return _only(places[0], len(rows))
+
+    return only
+
+
+def _only(place: int, count: int) -> Vector:
+    shares = np.zeros(count)
+    shares[place] = 1.0
+    return shares
+
+
+def target_shares(target: Target, offers: Offers) -> Vector:
+    """Return the probability that a policy gives every row.
+
+    Args:
+        target: the policy.
+        offers: what decisions were chosen from.
+
+    Raises:
+        InvalidInput: it gives no probabilities.
+    """
+    shares = np.empty(len(offers.rows))
+    ends = offers.starts + offers.counts
+    actions = offers.actions.tolist()
+    for start, end in zip(offers.starts.tolist(), ends.tolist(), strict=True):
+        given = np.asarray(
+            target(offers.rows[start:end].astype(np.float64), actions[start:end]), np.float64
+        )
+        fits = given.shape == (end - start,) and (given >= 0.0).all()
+        if not fits or abs(given.sum() - 1.0) > 1e-6:
+            message = f"the policy returned {given!r} for {end - start} actions"
+            raise InvalidInput(f"{message}: one probability for each was expected", given)
+        shares[start:end] = given
+    return shares

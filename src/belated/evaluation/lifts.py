@@ -26,6 +26,9 @@ FEW = 10
 #: which it says nothing; and the decisions of the smaller group at which it is the narrowest.
 FIRST, USUAL = 20, 2_000
 
+#: The decisions that are compared.
+GROUPS = ("bandit", "holdout")
+
 
 class GroupValue(NamedTuple):
     """What one group earns per decision.
@@ -79,20 +82,11 @@ class Lift(Result):
         return f"Lift({self.difference:+.4g}, low={self.low:+.4g}, high={self.high:+.4g})"
 
 
-def lift(
-    table: DecisionTable,
-    *,
-    bandit: str = "bandit",
-    holdout: str = "holdout",
-    limit: Duration | None = None,
-    level: float = 0.95,
-) -> Lift:
-    """Return what a group of decisions earns beyond another.
+def lift(table: DecisionTable, *, limit: Duration | None = None, level: float = 0.95) -> Lift:
+    """Return what the bandit's decisions earn beyond those of its holdout.
 
     Args:
         table: of the decisions, with their groups.
-        bandit: name of the group.
-        holdout: name of the group it is compared with.
         limit: count rewards that come within this time only; None: all that could be seen.
         level: of the intervals.
 
@@ -101,8 +95,7 @@ def lift(
     """
     table = table.live()
     reach = reach_of(table, limit)
-    groups = ((name, _group(table, name)) for name in (bandit, holdout))
-    one, other = (earned(here, name, limit=reach) for name, here in groups)
+    one, other = (earned(_group(table, name), name, limit=reach) for name in GROUPS)
     difference, error = one.value - other.value, math.hypot(one.error, other.error)
     z = float(ndtri(0.5 + level / 2))
     relative: tuple[float, float, float] | None = None
@@ -118,7 +111,7 @@ def lift(
         difference + z * error,
         float(2.0 * ndtr(-abs(difference) / error)) if error else float(difference == 0.0),
         relative,
-        always=final_difference(table, bandit, holdout, limit=limit, level=level),
+        always=final_difference(table, limit=limit, level=level),
         level=level,
         estimand=estimand("difference in mean reward, over all decisions", table, limit),
     )
@@ -161,16 +154,11 @@ def _group(table: DecisionTable, name: str) -> DecisionTable:
         known = ", ".join(repr(one) for one in table.groups if one) or "none"
         message = f"there is no group {name!r} (groups: {known})"
         raise NotEvaluable(f"{message}: make the bandit with holdout=Holdout(0.05), and wait")
-    return table.select(table.group == table.groups.index(name))
+    return table.select(table.in_group(name))
 
 
 def final_difference(
-    table: DecisionTable,
-    bandit: str = "bandit",
-    holdout: str = "holdout",
-    *,
-    limit: Duration | None = None,
-    level: float = 0.95,
+    table: DecisionTable, *, limit: Duration | None = None, level: float = 0.95
 ) -> tuple[float, float, float] | None:
     """Return the difference by decisions whose outcome is final, and an interval for all times.
 
@@ -178,8 +166,6 @@ def final_difference(
 
     Args:
         table: of the decisions, all of which took effect.
-        bandit: name of the group.
-        holdout: name of the group it is compared with.
         limit: outcomes are final after this time; None: after the window.
         level: of the interval.
     """
@@ -187,13 +173,10 @@ def final_difference(
     if horizon is None:
         return None
     means, variances, counts = [], [], []
-    for name in (bandit, holdout):
-        code = table.groups.index(name) if name in table.groups else -1
-        here = (table.group == code) & (table.age >= horizon)
-        delay, value = table.delay[here], table.value[here]
-        came = delay <= horizon
-        silent = table.rewards.default
-        value = np.where(came, value, silent) if table.conversions else value[came]
+    for name in GROUPS:
+        here = table.in_group(name) & (table.age >= horizon)
+        came, value = table.delay[here] <= horizon, table.value[here]
+        value = np.where(came, value, table.rewards.default) if table.conversions else value[came]
         above = int((value > value.mean()).sum()) if len(value) else 0
         if min(above, len(value) - above) < FIRST:
             return None

@@ -41,26 +41,6 @@ class Offers:
     actions: NDArray[Any]
     kept: Vector
 
-    @classmethod
-    def of(cls, rows: Row, chosen: Times, propensity: Vector) -> Self:
-        """The offers of decisions that all had the same number of actions.
-
-        Args:
-            rows: decisions × actions × features.
-            chosen: index of the action of each decision.
-            propensity: decisions × actions.
-        """
-        count, actions, dim = rows.shape
-        starts = np.arange(count, dtype=np.int64) * actions
-        return cls(
-            rows=rows.reshape(-1, dim),
-            starts=starts,
-            chosen=starts + chosen,
-            propensity=np.asarray(propensity, dtype=np.float64).reshape(-1),
-            actions=np.tile(np.arange(actions), count).astype(object),
-            kept=np.ones(count),
-        )
-
     def __len__(self) -> int:
         return len(self.starts)
 

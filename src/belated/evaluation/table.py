@@ -6,7 +6,6 @@ a decision took effect to the first report of its reward.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
@@ -165,6 +164,11 @@ class DecisionTable:
         """Without the decisions that were voided, or have not taken effect."""
         return self.select((self.state != State.VOIDED) & (self.state != State.DORMANT))
 
+    def in_group(self, name: str) -> Mask:
+        """Which decisions are of a group; none, if there is no such group."""
+        found: Mask = self.group == (self.groups.index(name) if name in self.groups else -1)
+        return found
+
     @property
     def arrived(self) -> Mask:
         """Whether a reward was reported."""
@@ -221,17 +225,8 @@ def _time(given: Any, name: str) -> int:
 def _labels(given: Any, count: int) -> tuple[Codes, tuple[Any, ...]]:
     if given is None:
         return np.zeros(count, dtype=np.int32), ("",)
-    return encode_labels(np.asarray(given).tolist())
-
-
-def encode_labels(given: Sequence[Any]) -> tuple[Codes, tuple[Any, ...]]:
-    """Names as codes, and the names in the order they were met first.
-
-    >>> encode_labels(["b", "a", "b"])
-    (array([0, 1, 0], dtype=int32), ('b', 'a'))
-    """
     known: dict[Any, int] = {}
-    codes = [known.setdefault(one, len(known)) for one in given]
+    codes = [known.setdefault(one, len(known)) for one in np.asarray(given).tolist()]
     return np.array(codes, dtype=np.int32), tuple(known)
 
 

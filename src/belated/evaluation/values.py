@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from belated.core.inputs import Matrix, Vector
+from belated.core.inputs import Vector
 from belated.core.results import Result
 from belated.core.times import Duration
 from belated.evaluation.arrivals import arrival_weights, estimand, final_age, reach_of, within
@@ -20,6 +20,7 @@ from belated.evaluation.requests import Offers
 from belated.evaluation.sequences import betting_interval
 from belated.evaluation.table import DecisionTable, Mask
 from belated.exceptions import NotEvaluable
+from belated.model.estimators.laplace import fit_rows
 from belated.model.families import Family
 
 #: The greatest share of the policy's choices that the log could not have made.
@@ -272,13 +273,9 @@ def _notes(design: float, table: DecisionTable, reach: float) -> tuple[str, ...]
 
 #: Folds: what a decision is predicted with was not fitted to it.
 FOLDS = 5
-#: Steps of Newton's method, the longest step on the linear predictor, and the last.
-STEPS, LONGEST, SHORTEST = 25, 4.0, 1e-8
 
 
-def cross_fitted(
-    offers: Offers, outcome: Vector, weight: Vector, family: Family, seed: int = 0
-) -> Vector:
+def cross_fitted(offers: Offers, outcome: Vector, weight: Vector, family: Family) -> Vector:
     """Return the predicted mean of every row, each by a model that did not see its decision.
 
     Args:
@@ -286,33 +283,15 @@ def cross_fitted(
         outcome: what the chosen row of each came to; may be anything where its weight is 0.
         weight: how much each counts.
         family: of the rewards.
-        seed: of the folds.
     """
-    fold = np.random.default_rng(seed).integers(FOLDS, size=len(offers))
+    fold = np.random.default_rng(0).integers(FOLDS, size=len(offers))
     chosen = offers.rows[offers.chosen].astype(np.float64)
     means = np.empty(len(offers.rows))
     outcome = np.where(weight > 0.0, outcome, 0.0)
     row_fold = np.repeat(fold, offers.counts)
     for one in range(FOLDS):
         others = (fold != one) & (weight > 0.0)
-        theta = fitted(chosen[others], outcome[others], weight[others], family)
+        theta = fit_rows(chosen[others], outcome[others], weight[others], family)
         here = row_fold == one
         means[here] = family.mean(offers.rows[here].astype(np.float64) @ theta)
     return means
-
-
-def fitted(
-    rows: Matrix, outcome: Vector, weight: Vector, family: Family, ridge: float = 1.0
-) -> Vector:
-    """Return the coefficients of a weighted fit, with a prior of precision ``ridge``."""
-    theta = np.zeros(rows.shape[1])
-    prior = ridge * np.eye(len(theta))
-    for _ in range(STEPS):
-        _, mean, slope = family.cumulant_mean_slope(rows @ theta)
-        score = rows.T @ (weight * (outcome - mean)) - ridge * theta
-        step = np.linalg.solve((rows.T * (weight * slope)) @ rows + prior, score)
-        moved = float(np.abs(rows @ step).max(initial=0.0)) if family.number else 0.0
-        theta = theta + step * min(1.0, LONGEST / max(moved, LONGEST))
-        if moved < SHORTEST:
-            break
-    return theta

@@ -407,7 +407,7 @@ class Fold:
         """Events by status, over all partitions."""
         total: dict[str, int] = {}
         for ledger in self.ledgers.values():
-            for status, count in ledger.counters.items():
+            for status, count in dict(ledger.counters).items():  # others count meanwhile
                 if count:
                     total[status] = total.get(status, 0) + count
         return dict(sorted(total.items()))

@@ -24,9 +24,9 @@ from belated.core.times import as_datetime
 from belated.exceptions import (
     CorruptJournal,
     InvalidInput,
-    MissingExtra,
     ReadOnly,
     UnsupportedFormat,
+    extra,
 )
 from belated.journals.arrivals import check_range
 from belated.journals.folders import open_folder
@@ -142,11 +142,9 @@ def name_of_day(day: int) -> str:
 
 def arrow() -> tuple[Any, Any]:
     """Return pyarrow and its Parquet; they are an extra."""
-    try:
+    with extra("an archive", "archive"):
         import pyarrow as pa
         import pyarrow.parquet as pq
-    except ImportError:
-        raise MissingExtra("an archive", "archive") from None
     return pa, pq
 
 

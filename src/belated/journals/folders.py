@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
 
-from belated.exceptions import InvalidInput, MissingExtra
+from belated.exceptions import InvalidInput, extra
 
 #: Files that are being written; what a dead writer left here is removed after a day.
 PARTS, STALE_SECONDS = "_parts", 86_400
@@ -112,10 +112,8 @@ class ObjectFolder:
     """A folder of an object store: an object is there once all of it was sent."""
 
     def __init__(self, address: str) -> None:
-        try:
+        with extra("a folder in an object store", "archive"):
             from fsspec.core import url_to_fs
-        except ImportError:
-            raise MissingExtra("a folder in an object store", "archive") from None
         try:
             self._files: Any
             self._files, self._path = url_to_fs(address)

@@ -218,7 +218,7 @@ class UniqueLog(Log, Protocol):
     """A log that also answers by id: which decision stands under it, and what was told of it.
 
     Look-ups use an index: their cost does not grow with the log.
-    :class:`belated.testing.UniqueLogContract` tests it.
+    :class:`belated.testing.JournalContract` tests it.
     """
 
     def append_unique(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,18 +16,18 @@ from belated.core.events import Decision, ModeChanged, Record, Reward, Void
 from belated.core.inputs import Matrix, Vector
 from belated.evaluation import (
     DelayCurve,
-    GroupValue,
     JournalTable,
     delay_curve,
-    earned,
 )
 from belated.evaluation.journal import JournalEvaluation
 from belated.evaluation.table import SOURCES, DecisionTable, Mask, Times
-from belated.evaluation.values import fitted
-from belated.exceptions import NotEvaluable
+from belated.exceptions import BelatedError
 from belated.fold.rules import State
 from belated.model.estimators import Estimate
+from belated.model.estimators.laplace import fit_rows
 from belated.model.families import Family
+
+T = TypeVar("T")
 
 #: Numbers of rows that are held for the audit, at most.
 NUMBERS = 4_000_000
@@ -77,10 +78,8 @@ class Watched:
                     self._keep(record, event)
         elif isinstance(event, Reward):
             self.rewards.append(record.recorded)
-            if status in ("rewarded", "late"):
-                self.lags.append(record.recorded - event.at_us)
-            else:
-                self.lags.append(-1)
+            known = status in ("rewarded", "late")
+            self.lags.append(record.recorded - event.at_us if known else -1)
             if (kind := CARE.get(status)) is not None:
                 self.care.setdefault(kind, []).append(record.recorded)
         elif isinstance(event, Void):
@@ -175,13 +174,13 @@ class Facts:
     @property
     def held(self) -> Mask:
         """Which decisions are of the holdout."""
-        return _in_group(self.table, "holdout")
+        return self.table.in_group("holdout")
 
     @property
     def own(self) -> Mask:
         """Which decisions are the bandit's: of its group, or made by its policy."""
         if "bandit" in self.table.groups:
-            return _in_group(self.table, "bandit")
+            return self.table.in_group("bandit")
         found: Mask = self.table.source == SOURCES.index("policy")
         return found
 
@@ -190,13 +189,13 @@ class Facts:
         """What a missing reward comes to."""
         return self.table.rewards.default if self.table.conversions else 0.0
 
-    @property
+    @cached_property
     def outcome(self) -> Vector:
         """What each decision has brought so far, beyond :attr:`base`."""
         table = self.table
         return np.where(table.arrived, table.value - self.base, 0.0)
 
-    @property
+    @cached_property
     def exposure(self) -> Vector:
         """How much of its reward each decision can have brought by its age."""
         table = self.table
@@ -210,18 +209,54 @@ class Facts:
         both = (("Bandit", self.own), ("Holdout", self.held))
         return [(name, mask) for name, mask in both if mask.any()]
 
+    @property
+    def least(self) -> float:
+        """The least reward per decision."""
+        return 0.0 if self.evaluation.family.support.lower >= 0.0 else -math.inf
+
+    def ratio(self, which: Mask) -> tuple[float, float]:
+        """The reward per decision, and its standard error; not numbers if none is old enough.
+
+        A decision counts with the share of its reward that has come by its age, so that young ones
+        are neither left out nor taken for failures. That share is of the delay curve, so delays are
+        taken to be alike; for the whole time, :func:`belated.evaluation.earned` needs no such
+        assumption.
+        """
+        outcome, exposure = self.outcome[which], self.exposure[which]
+        total = float(exposure.sum())
+        if total <= 0.0:
+            return math.nan, math.nan
+        mean = float(outcome.sum()) / total
+        spread = float(np.square(outcome - mean * exposure).sum())
+        return self.base + mean, math.sqrt(max(spread, self._one)) / total
+
     @cached_property
-    def matched(self) -> Matched:
-        """The age-matched reward per decision."""
-        return Matched(self)
+    def _one(self) -> float:
+        """The square of one reward: where none has come the error is that of one, not zero."""
+        came = self.table.arrived
+        return float(np.square(self.outcome[came]).mean()) if came.any() else 0.0
+
+    def row(self, which: Mask) -> dict[str, Any]:
+        """The reward per decision with its interval, as a row of data."""
+        return {**around(*self.ratio(which), self.least), "n": int(which.sum())}
 
     @cached_property
     def auditor(self) -> Auditor | None:
         """A fit of all decisions; None if there is too little to fit, or too much to learn."""
-        if self.table.arrived.sum() < FEW:
+        few = self.table.arrived.sum() < FEW or not len(self.rows)
+        if few or self.rows.shape[1] > WIDEST:
             return None
         exposure, outcome = self.exposure[self.lines], self.outcome[self.lines]
-        return audit(self.rows, outcome, exposure, self.base, self.evaluation.family)
+        used = exposure > 0.0
+        rows, exposure, outcome = self.rows[used], exposure[used], outcome[used]
+        base, family = self.base, self.evaluation.family
+        theta = fit_rows(rows, base + outcome / exposure, exposure, family, RIDGE)
+        _, mean, slope = family.cumulant_mean_slope(rows @ theta)
+        residual = np.square(outcome - exposure * (mean - base))
+        ridge = RIDGE * np.eye(len(theta))
+        inverse = np.linalg.inv((rows.T * (exposure * slope)) @ rows + ridge)
+        covariance = inverse @ ((rows.T * residual) @ rows + ridge) @ inverse
+        return Auditor(theta, (covariance + covariance.T) / 2, family)
 
     @property
     def actions(self) -> list[str]:
@@ -231,48 +266,11 @@ class Facts:
         return [str(self.table.actions[place]) for place in order]
 
 
-def _in_group(table: DecisionTable, name: str) -> Mask:
-    found: Mask = table.group == (table.groups.index(name) if name in table.groups else -1)
-    return found
-
-
-class Matched:
-    """Reward per decision of decisions of any age, those of today too.
-
-    A decision counts with the share of its reward that has come by its age, so that young ones are
-    neither left out nor taken for failures. That share is of the delay curve, so delays are taken
-    to be alike; for the whole time, :func:`belated.evaluation.earned` needs no such assumption.
-    """
-
-    def __init__(self, facts: Facts) -> None:
-        self._base = facts.base
-        self._outcome, self._exposure = facts.outcome, facts.exposure
-        came = facts.table.arrived
-        square = np.square(self._outcome[came])
-        # Where none has come the error is that of one: not zero.
-        self._one = float(square.mean()) if came.any() else 0.0
-        self.least = 0.0 if facts.evaluation.family.support.lower >= 0.0 else -math.inf
-
-    def ratio(self, which: Mask) -> tuple[float, float]:
-        """The reward per decision, and its standard error; not numbers if none is old enough."""
-        outcome, exposure = self._outcome[which], self._exposure[which]
-        total = float(exposure.sum())
-        if total <= 0.0:
-            return math.nan, math.nan
-        mean = float(outcome.sum()) / total
-        spread = float(np.square(outcome - mean * exposure).sum())
-        return self._base + mean, math.sqrt(max(spread, self._one)) / total
-
-    def row(self, which: Mask) -> dict[str, Any]:
-        """The same with its interval, as a row of data."""
-        return {**around(*self.ratio(which), self.least), "n": int(which.sum())}
-
-
-def earned_by(table: DecisionTable, name: str) -> GroupValue | None:
-    """What a decision of the table earns; None if too few rewards have come."""
+def if_known(estimate: Callable[..., T], *given: Any) -> T | None:
+    """An estimate; None if too little is known for it."""
     try:
-        return earned(table, name)
-    except NotEvaluable:
+        return estimate(*given)
+    except BelatedError:
         return None
 
 
@@ -294,14 +292,16 @@ def short(number: float, digits: int = 6) -> float | None:
     return round(float(number), max(0, digits - 1 - math.floor(math.log10(abs(number)))))
 
 
-def interval(value: float, low: float, high: float) -> dict[str, Any]:
+def interval(
+    value: float, low: float, high: float, *, digits: int = 6, key: str = "p"
+) -> dict[str, Any]:
     """A value with the ends of its interval."""
-    return {"p": short(value), "lo": short(low), "hi": short(high)}
+    return {key: short(value, digits), "lo": short(low, digits), "hi": short(high, digits)}
 
 
-def around(value: float, error: float, least: float = -math.inf) -> dict[str, Any]:
+def around(value: float, error: float, least: float = -math.inf, **written: Any) -> dict[str, Any]:
     """A value with a normal interval, which does not go below ``least``."""
-    return interval(value, max(value - Z * error, least), value + Z * error)
+    return interval(value, max(value - Z * error, least), value + Z * error, **written)
 
 
 SECOND, MINUTE, HOUR, DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
@@ -359,10 +359,9 @@ class Calendar:
         found: NDArray[np.int64] = np.clip((times - self.start) // self.step, 0, self.count - 1)
         return found
 
-    def counts(self, times: Times, weights: Vector | None = None) -> Vector:
-        """How many times, or how much, are in each period."""
-        place = self.place(times)
-        return np.bincount(place, weights=weights, minlength=self.count).astype(np.float64)
+    def counts(self, times: Times) -> Vector:
+        """How many times are in each period."""
+        return np.bincount(self.place(times), minlength=self.count).astype(np.float64)
 
     def ms(self, period: int) -> int:
         """When a period starts, in milliseconds since 1970."""
@@ -398,32 +397,7 @@ class Auditor:
         """What rows are worth."""
         return self.family.mean(rows @ (self.theta if theta is None else theta))
 
-    def draws(self, count: int, seed: int = 0) -> Matrix:
+    def draws(self, count: int) -> Matrix:
         """Coefficients as they might be."""
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(0)
         return rng.multivariate_normal(self.theta, self.covariance, count, method="eigh")
-
-
-def audit(
-    rows: Matrix, outcome: Vector, exposure: Vector, base: float, family: Family
-) -> Auditor | None:
-    """Fit decisions; None if they have no rows, or too wide ones.
-
-    Args:
-        rows: of the decisions.
-        outcome: what each has brought so far, beyond ``base``.
-        exposure: how much of its reward each can have brought by its age.
-        base: what a missing reward comes to.
-        family: of the rewards.
-    """
-    if not len(rows) or rows.shape[1] > WIDEST:
-        return None
-    used = exposure > 0.0
-    rows, exposure, outcome = rows[used], exposure[used], outcome[used]
-    theta = fitted(rows, base + outcome / exposure, exposure, family, RIDGE)
-    _, mean, slope = family.cumulant_mean_slope(rows @ theta)
-    residual = np.square(outcome - exposure * (mean - base))
-    ridge = RIDGE * np.eye(len(theta))
-    inverse = np.linalg.inv((rows.T * (exposure * slope)) @ rows + ridge)
-    covariance = inverse @ ((rows.T * residual) @ rows + ridge) @ inverse
-    return Auditor(theta, (covariance + covariance.T) / 2, family)

@@ -12,7 +12,7 @@ import msgspec
 from belated.advice import Evidence
 from belated.core.results import Result
 from belated.evaluation.journal import JournalEvaluation
-from belated.exceptions import BelatedError, InvalidInput, MissingExtra
+from belated.exceptions import BelatedError, InvalidInput, extra
 from belated.expressions import as_whole_policy
 from belated.fold.evidence import evidence_of
 from belated.model.estimators import Estimate
@@ -54,7 +54,19 @@ class Report(Result):
         Raises:
             InvalidInput: nothing was decided yet.
         """
-        return cls(report_data(evaluation, estimate, evidence))
+        facts = Facts.read(evaluation, estimate, evidence)
+        if not len(facts.table):
+            message = f"the journal of {evaluation.journal.bandit!r} has no decisions"
+            raise InvalidInput(f"{message}: decide something first", 0)
+        data: dict[str, Any] = {"schema": SCHEMA, **_identity(facts)}
+        data["headline"] = headline.collect(facts)
+        data |= {panel.name: panel.collect(facts) for panel in PANELS if panel is not LAG}
+        data["quality"] = quality.collect(facts)
+        data["modes"] = facts.watched.modes[-50:]
+        data["health"] = health.collect(facts)
+        data["headline"] |= headline.complete(facts, data)
+        data["attention"] = attention.collect(facts, data)
+        return cls(data)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all numbers."""
@@ -85,10 +97,8 @@ class Report(Result):
         Raises:
             MissingExtra: the extra ``report`` is not installed.
         """
-        try:
+        with extra("a chart as PNG", "report"):
             import vl_convert
-        except ImportError:
-            raise MissingExtra("a chart as PNG", "report") from None
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
         found = []
@@ -129,36 +139,6 @@ def learned(evaluation: JournalEvaluation) -> tuple[Estimate | None, Evidence | 
     fold.load(evaluation.journal)
     fold.catch_up(evaluation.journal)
     return fold.learner.estimate, evidence_of(fold)
-
-
-def report_data(
-    evaluation: JournalEvaluation,
-    estimate: Estimate | None = None,
-    evidence: Evidence | None = None,
-) -> dict[str, Any]:
-    """Return the data of a report; a panel that has none is None or empty.
-
-    Args:
-        evaluation: of the journal.
-        estimate: what the bandit has learned, if that is known.
-        evidence: what its checks look at, if that is known.
-
-    Raises:
-        InvalidInput: nothing was decided yet.
-    """
-    facts = Facts.read(evaluation, estimate, evidence)
-    if not len(facts.table):
-        message = f"the journal of {evaluation.journal.bandit!r} has no decisions"
-        raise InvalidInput(f"{message}: decide something first", 0)
-    data: dict[str, Any] = {"schema": SCHEMA, **_identity(facts)}
-    data["headline"] = headline.collect(facts)
-    data |= {panel.name: panel.collect(facts) for panel in PANELS if panel is not LAG}
-    data["quality"] = quality.collect(facts)
-    data["modes"] = facts.watched.modes[-50:]
-    data["health"] = health.collect(facts)
-    data["headline"] |= headline.complete(facts, data)
-    data["attention"] = attention.collect(facts, data)
-    return data
 
 
 def _identity(facts: Facts) -> dict[str, Any]:

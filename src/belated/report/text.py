@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from belated.core.times import lasting
+
 Data = dict[str, Any]
 
 
@@ -55,12 +57,7 @@ def span(days: float) -> str:
     >>> span(4.7), span(0.1), span(0.002), span(1.0), span(0.0)
     ('4.7 days', '2.4 hours', '2.9 minutes', '1 day', '0 seconds')
     """
-    for scale, unit in ((1.0, "day"), (24.0, "hour"), (1440.0, "minute"), (86_400.0, "second")):
-        value = days * scale
-        if value >= 0.95 or unit == "second":
-            said = f"{value:.1f}".removesuffix(".0")
-            return f"{said} {unit}{'' if said == '1' else 's'}"
-    raise AssertionError
+    return lasting(86_400 * days, words=True)
 
 
 def day(ms: int) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from belated.core.times import largest_unit
+
 Rows = list[dict[str, Any]]
 Spec = dict[str, Any]
 
@@ -69,13 +71,10 @@ class TimeAxis:
     """Times of a report: its ticks, and how a moment is written."""
 
     def __init__(self, data: Spec) -> None:
-        day = 86_400_000
         self.step: int = data["period_ms"]
-        self._format = "%-d %b" if self.step >= day else "%H:%M"
-        if self.step < 60_000:
-            self._format = "%H:%M:%S"
-        if day > self.step >= 3_600_000:
-            self._format = "%-d %b %H:%M"
+        formats = {86_400_000: "%-d %b", 3_600_000: "%-d %b %H:%M", 60_000: "%H:%M"}
+        fitting = (form for least, form in formats.items() if self.step >= least)
+        self._format = next(fitting, "%H:%M:%S")
         first, last = data["from"], data["as_of"]
         every = self.step * max(round((last - first) / self.step / TICKS), 1)
         self._ticks = [_moment(at) for at in range(first, last + 3 * every, every)]
@@ -113,18 +112,17 @@ def _moment(ms: int) -> Spec:
 def y(field: str, form: str, **more: Any) -> Spec:
     """A number upwards."""
     axis = {"format": form, **more.pop("axis", {})}
-    return {"field": field, "type": "quantitative", "axis": axis, "title": None, **more}
+    return {**number(field), "axis": axis, "title": None, **more}
 
 
 def tips(*items: tuple[str, str, str | None]) -> Rows:
     """What is told of a mark under the pointer: field, name and format."""
-    found = []
-    for field, name, form in items:
-        kind = "nominal" if form is None else "quantitative"
-        found.append(
-            {"field": field, "type": kind, "title": name} | ({"format": form} if form else {})
-        )
-    return found
+    return [
+        {**number(field), "title": name, "format": form}
+        if form
+        else {"field": field, "type": "nominal", "title": name}
+        for field, name, form in items
+    ]
 
 
 def ends(form: str) -> tuple[tuple[str, str, str], ...]:
@@ -132,10 +130,21 @@ def ends(form: str) -> tuple[tuple[str, str, str], ...]:
     return ("lo", "from", form), ("hi", "to", form)
 
 
-def across(field: str, title: str, **axis: Any) -> Spec:
+def number(field: str) -> Spec:
+    """A number without an axis of its own."""
+    return {"field": field, "type": "quantitative"}
+
+
+def names(field: str, sort: list[str] | None = None, **axis: Any) -> Spec:
+    """Names one below the other."""
+    axis = {"labelColor": "$ink", "grid": False, **axis}
+    return {"field": field, "type": "nominal", "sort": sort, "title": None, "axis": axis}
+
+
+def across(field: str, title: str | None, **axis: Any) -> Spec:
     """A horizontal axis of numbers with a title at its end."""
-    found = {"field": field, "type": "quantitative", "title": title}
-    return {**found, "axis": {"grid": False, "titleAnchor": "end", **axis}}
+    axis = {"grid": False, "titleAnchor": "end", **axis}
+    return {**number(field), "title": title, "axis": axis}
 
 
 def point(size: int, **more: Any) -> Spec:
@@ -145,15 +154,33 @@ def point(size: int, **more: Any) -> Spec:
 
 def band(rows: Rows, x: Spec, up: Spec, tip: Rows, opacity: float) -> Rows:
     """The layers of a curve with its interval; ``up`` is the axis of the curve."""
-    smooth: Spec = {"interpolate": "monotone"}
-    area = {"type": "area", "fill": "$accent", "opacity": opacity, **smooth}
-    line = {"type": "line", "stroke": "$accent", "strokeWidth": 2.5, **smooth}
+    area = {"type": "area", "fill": "$accent", "opacity": opacity, "interpolate": "monotone"}
     low = y("lo", up["axis"]["format"])
     return [
         layer(rows, area, x=x, y=low, y2={"field": "hi"}),
-        layer(rows, line, x=x, y=up),
+        layer(rows, line(stroke="$accent"), x=x, y=up),
         layer(rows, hover(200), x=x, y=up, tooltip=tip),
     ]
+
+
+def line(width: float = 2.5, **more: Any) -> Spec:
+    """A smooth curve."""
+    return {"type": "line", "strokeWidth": width, "interpolate": "monotone", **more}
+
+
+def label(**more: Any) -> Spec:
+    """Text beside a mark."""
+    return {"type": "text", "align": "right", "fontWeight": 600, "fontSize": 12, **more}
+
+
+def rule(*dash: int) -> Spec:
+    """A thin line across the chart."""
+    return {"type": "rule", "stroke": "$muted"} | ({"strokeDash": [*dash]} if dash else {})
+
+
+def dashed(test: str) -> Spec:
+    """Dashes where a condition holds."""
+    return {"condition": {"test": test, "value": [5, 3]}, "value": [1, 0]}
 
 
 def hover(size: int) -> Spec:
@@ -175,16 +202,14 @@ def arm_tips(first: tuple[str, str, None], form: str) -> Rows:
 
 def gaps(data: Spec) -> Rows:
     """Gaps between rewards that are too long for chance."""
-    feed = data.get("feed") or {}
-    return list(feed.get("outages", ()))
+    return list((data.get("feed") or {}).get("outages", ()))
 
 
 def outages(data: Spec) -> Rows:
     """Shades where no reward came."""
     if not gaps(data):
         return []
-    scale = {"type": "utc"}
-    x = {"field": "from", "type": "temporal", "scale": scale}
+    x = {"field": "from", "type": "temporal", "scale": {"type": "utc"}}
     mark = {"type": "rect", "fill": "$warn", "opacity": 0.16}
     return [layer(gaps(data), mark, x=x, x2={"field": "to"})]
 
@@ -205,10 +230,8 @@ def span_of(days: float) -> tuple[float, str]:
     >>> span_of(14.0), span_of(0.01)
     ((1.0, 'days'), (1440.0, 'minutes'))
     """
-    for scale, unit in ((1.0, "days"), (24.0, "hours"), (1440.0, "minutes")):
-        if days * scale >= 3.0:
-            return scale, unit
-    return 86_400.0, "seconds"
+    size, unit = largest_unit(86_400 * days, least=3.0)
+    return 86_400 / size, f"{unit}s"
 
 
 def coloured(part: Any, palette: dict[str, str] | None = None) -> Any:

@@ -7,7 +7,7 @@ publishes models. One process can be both.
 * ``serving``: one bandit at one decider process.
 * ``learning``: learners, and the lease of the one that leads.
 * ``access``: API keys and reward tokens.
-* ``http``: routes, problems and status codes; the only room that knows them.
+* ``http``: routes, problems and status codes, which no other package knows.
 * ``operating``: configuration, logs, metrics, doctor.
 * ``runtime``: time and threads, real ones; the fault simulator has others.
 """
@@ -20,5 +20,5 @@ from belated.service.serving.definition import Definition
 
 __all__ = ["Definition", "LearningService", "Service"]
 
-# Whoever starts a process says where its log goes (`operating.logs`); nobody else hears of it.
+# The process configures where its log goes (`operating.logs`); as a library it logs nothing.
 logging.getLogger("belated.service").addHandler(logging.NullHandler())

@@ -29,23 +29,23 @@ log = logging.getLogger("belated.service")
 
 
 class Worker(Protocol):
-    """Calls a step again and again, beside everything else."""
+    """Calls a step repeatedly, in the background."""
 
     def wake(self) -> None:
         """Call the step soon."""
 
     def stop(self, seconds: float | None = None) -> None:
-        """Call the step no more; wait for one that is under way, but not for ever."""
+        """Stop calling the step; wait for a running one, for so many seconds at most."""
 
 
 class Background(Protocol):
-    """Computes one thing at a time, beside everything else and with less right to a processor."""
+    """Computes one thing at a time, in the background and with low priority."""
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Begin; the result comes later."""
+        """Start a computation."""
 
     def stop(self) -> None:
-        """Wait for what is under way."""
+        """Wait for the running computation."""
 
 
 class Runtime(Protocol):
@@ -58,10 +58,10 @@ class Runtime(Protocol):
         """Return seconds that only grow."""
 
     def start_worker(self, name: str, step: Step) -> Worker:
-        """Call a step at once, and then as it says; one that raises is logged and tried again."""
+        """Call a step now, and then when it says; if it raises, log and retry."""
 
     def start_background(self, name: str) -> Background:
-        """Have a place for long computations."""
+        """Start a thread for long computations."""
 
 
 class ThreadRuntime:
@@ -230,7 +230,7 @@ class _Worker:
         return None
 
 
-#: Those of this process that were not told to stop.
+#: Workers of this process that were not stopped.
 _workers: set[_Worker] = set()
 #: Steps that raised in this process, by the name of their worker.
 failures: Counter[str] = Counter()

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.core.inputs import Matrix, Vector
-from belated.exceptions import InvalidInput, MissingExtra
+from belated.exceptions import InvalidInput, extra
 from belated.model.families import Bernoulli, Family, Gaussian, Poisson
 from belated.model.kernels import special
 
@@ -287,10 +287,8 @@ def digits(seed: int = 0) -> Classification:
     Pixels are scaled so that a typical row has length 1. The images are the same for every seed:
     it is there so that this problem is made like the others.
     """
-    try:
+    with extra("the digits problem", "experiments"):
         from sklearn.datasets import load_digits
-    except ImportError:
-        raise MissingExtra("the digits problem", "experiments") from None
     images, labels = load_digits(return_X_y=True)
     scale = math.sqrt(float(np.square(images).sum(axis=1).mean()))
     return Classification(images / scale, labels.astype(np.int64))

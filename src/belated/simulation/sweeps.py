@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from belated.delays import DelayProcess
-from belated.exceptions import DelayWarning, MissingExtra
+from belated.exceptions import DelayWarning, extra
 from belated.policies import Policy
 from belated.policies.fingerprint import fingerprint
 from belated.simulation.environments import Environment
@@ -66,12 +66,10 @@ def simulate_many(
     >>> list(table.columns[:5]), len(table)
     (['policy', 'environment', 'delay', 'seed', 'round'], 2)
     """
-    try:
+    with extra("simulate_many", "experiments"):
         import joblib
         import pandas as pd
         from tqdm import tqdm
-    except ImportError:
-        raise MissingExtra("simulate_many", "experiments") from None
     rounds = sorted({*checkpoints, horizon})
     seeds = list(seeds)
     finished = _read(resume)

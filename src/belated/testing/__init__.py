@@ -11,43 +11,19 @@ Subclass a contract in a test file, give it what it asks for, and pytest runs it
 Needs the extra ``testing``.
 """
 
-from belated.exceptions import MissingExtra
+from belated.exceptions import extra
 
-try:
+with extra("belated.testing", "testing"):
     import hypothesis  # noqa: F401 - only to see whether it is there
     import pytest
-except ImportError:
-    raise MissingExtra("belated.testing", "testing") from None
 
 # Failures then show the values that were compared, as in any test file.
-pytest.register_assert_rewrite(
-    *(
-        f"belated.testing.{name}_contract"
-        for name in (
-            "cells",
-            "log",
-            "unique_log",
-            "shelf",
-            "journal",
-            "coordination",
-            "key",
-            "store",
-        )
-    )
-)
+for _name in ("cells", "journal", "store"):
+    pytest.register_assert_rewrite(f"belated.testing.{_name}_contract")
 
 from belated.testing.cells_contract import CellsContract  # noqa: E402 - after the check above
 from belated.testing.clocks import ManualClock  # noqa: E402
-from belated.testing.journal_contract import JournalContract  # noqa: E402
-from belated.testing.log_contract import LogContract  # noqa: E402
+from belated.testing.journal_contract import JournalContract, LogContract  # noqa: E402
 from belated.testing.store_contract import StoreContract  # noqa: E402
-from belated.testing.unique_log_contract import UniqueLogContract  # noqa: E402
 
-__all__ = [
-    "CellsContract",
-    "JournalContract",
-    "LogContract",
-    "ManualClock",
-    "StoreContract",
-    "UniqueLogContract",
-]
+__all__ = ["CellsContract", "JournalContract", "LogContract", "ManualClock", "StoreContract"]

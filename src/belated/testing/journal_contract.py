@@ -1,31 +1,396 @@
-"""What every journal must do, as tests: what its log must, and drop old records."""
+"""What every log and every journal must do, as tests."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from itertools import count
+from threading import Thread
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from belated.core.events import (
+    Activation,
     Configured,
     Decision,
     Erased,
     Event,
     ModeChanged,
+    Opaque,
+    Overwritten,
+    Record,
+    Retracted,
     Reward,
     Settled,
     Trimmed,
     Void,
 )
-from belated.core.ids import erased_key_of
-from belated.exceptions import HistoryTrimmed, HistoryUndone, InvalidInput
-from belated.journals import Journal, Snapshot
+from belated.core.ids import erased_key_of, key_of, new_id, partition_of
+from belated.core.rewards import Explicit
+from belated.exceptions import HistoryTrimmed, HistoryUndone, InvalidInput, JournalClosed
+from belated.fold.fold import Fold
+from belated.journals import Journal, Log, Snapshot, UniqueLog
+from belated.journals.arrivals import erased_key_in
+from belated.journals.log import FollowedLog
+from belated.journals.pages import ColumnLog
+from belated.model.families import Bernoulli
+from belated.policies import DelayedUCB
 from belated.testing.clocks import ManualClock
-from belated.testing.unique_log_contract import UniqueLogContract
+
+_ROW = np.array([1.0, 0.5], dtype=np.float32)
+_EXACT = np.array([0.5, -0.0, 1e-45], dtype=np.float32)
+_EVERY_KIND: list[Event] = [
+    Decision("order-17", 5, "blue", 3, _EXACT, 0.25, 1 / 3, 7, activated=False),
+    Decision("ключ 🎲", -5, 2**40, 0, np.empty(0, np.float32), -0.0, 1.0, 0),
+    Activation("order-17", 6),
+    Reward("order-17", 2**53 + 1, 0.1, "click", 2),
+    Reward("order-17", 7, math.nan),
+    Void("order-17", 8),
+    Settled(0, 1_700_000_000_000_000),
+    ModeChanged(9, "freeze", "a sale begins"),
+    Configured(10, {"window": "7d", "größe": ""}),
+]
+_FROM_THE_FUTURE = Opaque(b"\xc8written by a release to come")
 
 
-class JournalContract(UniqueLogContract):
+class LogContract:
+    """Subclass it as ``class TestMyLog(LogContract)`` and say how a log is opened.
+
+    Each test opens logs of its own, and closes them. Positions may have gaps.
+    """
+
+    def open_journal(self, partitions: int, clock: ManualClock) -> Log:
+        """Open a new and empty log."""
+        raise NotImplementedError
+
+    def reopen(self, journal: Any, clock: ManualClock) -> Log:
+        """Open the same log a second time, while the first is still open.
+
+        Leave it as it is if a log does not outlive its object: tests that need it are skipped.
+        """
+        pytest.skip("this log does not outlive its object")
+
+    # --- records ----------------------------------------------------------------------------
+
+    def test_a_new_log_is_empty(self) -> None:
+        """No partition has a record, an end or a stamp."""
+        with self.open_journal(4, ManualClock()) as journal:
+            assert isinstance(journal, Log)
+            assert journal.partitions == 4
+            for partition in range(4):
+                assert journal.read(partition, 0, 10) == []
+                assert (journal.end(partition), journal.last_stamp(partition)) == (0, 0)
+
+    def test_events_survive_exactly(self) -> None:
+        """All kinds come back equal, in the order in which they were appended."""
+        with self.open_journal(1, ManualClock()) as journal:
+            journal.append(_EVERY_KIND)
+            assert [record.event for record in journal.read(0, 0, 100)] == _EVERY_KIND
+
+    def test_positions_increase_and_are_those_of_the_records(self) -> None:
+        """The positions that append gives are the places at which the events are found."""
+        with self.open_journal(1, ManualClock()) as journal:
+            positions = journal.append([Void("a", 1)])
+            positions += journal.append([Void("b", 2), Void("c", 3)])
+            assert 0 < positions[0] < positions[1] < positions[2] == journal.end(0)
+            records = journal.read(0, 0, 10)
+            assert [(r.position, r.event) for r in records] == list(
+                zip(positions, [Void("a", 1), Void("b", 2), Void("c", 3)], strict=True)
+            )
+
+    def test_nothing_may_be_appended(self) -> None:
+        """An empty batch has no positions and leaves the journal as it was."""
+        with self.open_journal(1, ManualClock()) as journal:
+            assert journal.append([]) == []
+            journal.import_records([])
+            assert journal.end(0) == 0
+
+    @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
+    def test_pages_of_any_size_give_every_record_once(self, limit: int) -> None:
+        """A page is full unless it is the last, and the next starts where it ended."""
+        with self.open_journal(1, ManualClock()) as journal:
+            journal.append([Void(f"{n}", n) for n in range(7)])
+            whole, after = [], 0
+            while page := journal.read(0, after, limit):
+                whole += page
+                after = page[-1].position
+                assert len(page) == limit or after == journal.end(0)
+            assert whole == journal.read(0, 0, 100)
+            assert [record.event for record in whole] == [Void(f"{n}", n) for n in range(7)]
+
+    @pytest.mark.parametrize("limit", [1, 3, 100])
+    def test_columns_are_the_records(self, limit: int) -> None:
+        """If the log gives any: the same, page by page, and none beyond the last."""
+        with self.open_journal(1, ManualClock()) as journal:
+            if not isinstance(journal, ColumnLog):
+                return  # it promises none
+            x = np.array([0.5, -1.0], dtype=np.float32)
+            decision = Decision("a", 5, "blue", 0, x, 0.5, 1.0, 3)
+            journal.append([Void("v", 1), decision, *[Void(f"{n}", n) for n in range(5)]])
+            positions = [record.position for record in journal.read(0, 0, 10)]
+            for after in (0, *positions):
+                columns = journal.read_columns(0, after, limit)
+                assert columns.records(0) == journal.read(0, after, limit)
+            assert len(journal.read_columns(0, positions[-1], limit)) == 0
+
+    def test_what_follows_directly_is_given_back(self) -> None:
+        """If the log can: the very records; none where another was the last, and all are there."""
+        with self.open_journal(1, ManualClock()) as journal:
+            if not isinstance(journal, FollowedLog):
+                return  # it promises nothing of the kind
+            journal.append([Void("a", 1)])
+            [last] = journal.read(0, 0, 10)
+            found = journal.append_after([Void("b", 2), Void("c", 3)], last)
+            assert found.records == journal.read(0, last.position, 10)
+            assert found.positions == [record.position for record in found.records]
+            changed = msgspec.structs.replace(found.records[-1], digest=bytes(32))
+            for id, known in (("d", last), ("e", changed)):
+                more = journal.append_after([Void(id, 4)], known)
+                assert more.records == []
+                assert more.positions == [journal.end(0)]
+            assert [record.event.id for record in journal.read(0, 0, 10)] == list("abcde")  # type: ignore[union-attr]
+
+    def test_what_cannot_be_read_is_refused(self) -> None:
+        """A partition that is not there, a position before the first, a page below nothing."""
+        with self.open_journal(2, ManualClock()) as journal:
+            for partition, after, limit in [(2, 0, 1), (-1, 0, 1), (0, -1, 1), (0, 0, -1)]:
+                with pytest.raises(InvalidInput):
+                    journal.read(partition, after, limit)
+            with pytest.raises(InvalidInput):
+                journal.end(2)
+            with pytest.raises(InvalidInput):
+                journal.last_stamp(-1)
+            assert journal.read(0, 0, 0) == []
+            assert journal.read(0, 99, 10) == []
+
+    def test_an_event_is_in_the_partition_of_its_id(self) -> None:
+        """However events are batched, each partition holds those of its ids, in order."""
+
+        @settings(max_examples=max(1, settings().max_examples // 4))  # some commit to a disk
+        @given(
+            st.lists(st.lists(st.text(min_size=1, max_size=32), max_size=5), max_size=5),
+            st.sampled_from([1, 2, 16]),
+        )
+        def holds(batches: list[list[str]], partitions: int) -> None:
+            numbers = count()  # no event twice: a log may keep the same one once
+            with self.open_journal(partitions, ManualClock()) as journal:
+                expected: dict[int, list[tuple[int, Event]]] = {n: [] for n in range(partitions)}
+                for batch in batches:
+                    events = [Void(id, next(numbers)) for id in batch]
+                    for event, position in zip(events, journal.append(events), strict=True):
+                        home = partition_of(key_of(event.id), partitions)
+                        expected[home].append((position, event))
+                for partition, kept in expected.items():
+                    records = journal.read(partition, 0, 1000)
+                    assert [(r.position, r.event) for r in records] == kept
+                    assert all(r.partition == partition for r in records)
+
+        holds()
+
+    def test_ids_made_here_go_by_their_slot(self) -> None:
+        """Slot mod P; settled marks go where they say."""
+        with self.open_journal(4, ManualClock()) as journal:
+            journal.append([Void(new_id(10**15, slot), slot) for slot in (0, 5, 4094)])
+            journal.append([Settled(3, 9)])
+            ends = [len(journal.read(partition, 0, 10)) for partition in range(4)]
+            assert ends == [1, 1, 1, 1]
+
+    # --- batches ----------------------------------------------------------------------------
+
+    def test_a_batch_with_something_wrong_in_it_leaves_nothing(self) -> None:
+        """No event, an event of no partition here, an unreadable one: none of the batch is kept."""
+        wrong: list[object] = ["no event", Settled(2, 5), Settled(-1, 5), _FROM_THE_FUTURE, None]
+        with self.open_journal(2, ManualClock()) as journal:
+            for event in wrong:
+                with pytest.raises(InvalidInput):
+                    journal.append([Void("a", 1), event])  # type: ignore[list-item]
+                with pytest.raises(InvalidInput):
+                    journal.append([event])  # type: ignore[list-item]
+            with pytest.raises(InvalidInput):
+                journal.append([Void("a", 1), Void("b", 1)], recorded=[1])
+            assert (journal.end(0), journal.end(1)) == (0, 0)
+
+    # --- stamps -----------------------------------------------------------------------------
+
+    def test_stamps_are_those_of_the_clock(self) -> None:
+        """A batch has one stamp, and the last one is known."""
+        clock = ManualClock(1000)
+        with self.open_journal(1, clock) as journal:
+            journal.append([Void("a", 1), Void("b", 1)])
+            clock.now = 1007
+            journal.append([Void("c", 1)])
+            assert [record.recorded for record in journal.read(0, 0, 10)] == [1000, 1000, 1007]
+            assert journal.last_stamp(0) == 1007
+
+    def test_the_clock_that_stamps_can_be_asked(self) -> None:
+        """It is not held where stamps are."""
+        clock = ManualClock(1000)
+        with self.open_journal(1, clock) as journal:
+            journal.append([Void("a", 1)])
+            clock.now = 900
+            assert journal.now() == 900
+
+    def test_a_clock_that_steps_back_is_held(self) -> None:
+        """Stamps never decrease within a partition, one event at a time or in batches."""
+        clock = ManualClock(1000)
+        with self.open_journal(1, clock) as journal:
+            for n, clock.now in enumerate((1000, 900, -5, 999, 1001, 1000)):
+                journal.append([Void("a", n)])
+                journal.append([Void("b", n), Void("c", n)])
+            stamps = [record.recorded for record in journal.read(0, 0, 100)]
+            assert stamps == [1000] * 12 + [1001] * 6
+
+    def test_a_clock_is_held_in_each_partition_apart(self) -> None:
+        """What one partition has seen does not hold the others."""
+        clock = ManualClock(1000)
+        with self.open_journal(2, clock) as journal:
+            journal.append([Settled(0, 1)])
+            clock.now = 500
+            journal.append([Settled(0, 2), Settled(1, 2)])
+            assert (journal.last_stamp(0), journal.last_stamp(1)) == (1000, 500)
+
+    def test_times_may_be_given_with_the_events(self) -> None:
+        """They stand for the clock, and are held like it."""
+        with self.open_journal(1, ManualClock(1000)) as journal:
+            journal.append([Void("a", 1), Void("b", 1), Void("c", 1)], recorded=[70, 50, 80])
+            journal.append([Void("d", 1)], recorded=[60])
+            assert [record.recorded for record in journal.read(0, 0, 10)] == [70, 70, 80, 80]
+
+    # --- records from elsewhere -------------------------------------------------------------
+
+    def test_imported_records_keep_stamp_and_event(self) -> None:
+        """Every kind arrives, also one that cannot be read; the clock goes on from there."""
+        events = [*_EVERY_KIND, _FROM_THE_FUTURE]
+        records = [Record(0, 10 * n, 5000 + n // 2, event) for n, event in enumerate(events)]
+        with self.open_journal(1, ManualClock(1000)) as journal:
+            journal.import_records(iter(records))
+            imported = journal.read(0, 0, 100)
+            assert [(r.recorded, r.event) for r in imported] == [
+                (r.recorded, r.event) for r in records
+            ]
+            journal.append([Void("a", 1)])
+            assert journal.last_stamp(0) == records[-1].recorded
+
+    def test_imported_records_find_their_partition(self) -> None:
+        """By id; what cannot be read stays in its own partition modulo the number here."""
+        id = new_id(10**15, slot=7)
+        records = [Record(0, 1, 5, Void(id, 1)), Record(7, 1, 5, _FROM_THE_FUTURE)]
+        with self.open_journal(2, ManualClock()) as journal:
+            journal.import_records(records)
+            assert [r.event for r in journal.read(1, 0, 10)] == [Void(id, 1), _FROM_THE_FUTURE]
+            assert journal.end(0) == 0
+
+    def test_imported_stamps_that_decrease_are_refused_whole(self) -> None:
+        """Within the call or against what is there: nothing of the call is kept."""
+        first, second = Record(0, 1, 50, Void("a", 1)), Record(0, 2, 40, Void("b", 1))
+        with self.open_journal(1, ManualClock(1000)) as journal:
+            with pytest.raises(InvalidInput, match="sort"):
+                journal.import_records([first, second])
+            assert journal.end(0) == 0
+            journal.import_records([second, first])
+            with pytest.raises(InvalidInput, match="sort"):
+                journal.import_records([second])
+            assert [record.recorded for record in journal.read(0, 0, 10)] == [40, 50]
+
+    # --- what decisions were chosen from ----------------------------------------------------
+
+    def test_requests_lie_beside_their_decisions(self) -> None:
+        """In the partition and at the position of each; those of no other are given."""
+        events: list[Event] = [Void("a", 1), *map(_decision, "abcdef"), Settled(0, 5)]
+        requests = {n: bytes([1, 0, n]) * 3 for n in (1, 3, 6)}
+        with self.open_journal(4, ManualClock()) as journal:
+            found = journal.append(events, requests=requests)
+            journal.append([_decision("g")])
+            (single,) = journal.append([_decision("h")], requests={0: b"h"})
+            homes = {id: partition_of(key_of(id), 4) for id in "abcdefgh"}
+            for partition in range(4):
+                expected = {
+                    found[n]: request
+                    for n, request in requests.items()
+                    if homes["_abcdef"[n]] == partition
+                }
+                if homes["h"] == partition:
+                    expected[single] = b"h"
+                everything = [record.position for record in journal.read(partition, 0, 100)]
+                assert journal.requests(partition, everything) == expected
+                assert journal.requests(partition, list(expected)[:1]) == dict(
+                    list(expected.items())[:1]
+                )
+                assert journal.requests(partition, []) == {}
+                assert journal.requests(partition, [999_999]) == {}
+            with pytest.raises(InvalidInput):
+                journal.requests(4, [1])
+
+    def test_requests_come_with_imported_records(self) -> None:
+        """By their place in the call, wherever the records go."""
+        records = [Record(0, 10 * n, 5000 + n, _decision(id)) for n, id in enumerate("abcd")]
+        with self.open_journal(2, ManualClock(1000)) as journal:
+            journal.import_records(iter(records), requests={1: b"of b", 3: b"of d"})
+            told = {}
+            for partition in range(2):
+                for record in journal.read(partition, 0, 10):
+                    assert isinstance(record.event, Decision)
+                    kept = journal.requests(partition, [record.position])
+                    told[record.event.id] = kept.get(record.position)
+            assert told == {"a": None, "b": b"of b", "c": None, "d": b"of d"}
+
+    def test_a_request_of_no_decision_leaves_nothing(self) -> None:
+        """Of another event, or of none: nothing of the call is kept."""
+        with self.open_journal(1, ManualClock()) as journal:
+            for place in (1, 2, -1):
+                with pytest.raises(InvalidInput, match="no decision"):
+                    journal.append([_decision("a"), Void("a", 1)], requests={place: b"x"})
+            with pytest.raises(InvalidInput, match="no decision"):
+                journal.import_records([Record(0, 1, 5, Void("a", 1))], requests={0: b"x"})
+            with pytest.raises(InvalidInput, match="no decision"):
+                journal.append([Void("a", 1)], requests={0: b"x"})
+            assert journal.end(0) == 0
+
+    # --- several at once --------------------------------------------------------------------
+
+    def test_what_one_writes_the_other_reads(self) -> None:
+        """Two objects on one log see each other's records and stamps."""
+        clock = ManualClock(1000)
+        with self.open_journal(2, clock) as one, self.reopen(one, clock) as other:
+            assert (other.bandit, other.partitions) == (one.bandit, 2)
+            one.append([Settled(0, 1)])
+            clock.now = 900
+            other.append([Settled(0, 2)])
+            one.append([Settled(0, 3)])
+            records = other.read(0, 0, 10)
+            assert records == one.read(0, 0, 10)
+            assert [record.event for record in records] == [Settled(0, n) for n in (1, 2, 3)]
+            assert other.last_stamp(0) == 1000
+
+    # --- the end ----------------------------------------------------------------------------
+
+    def test_a_closed_log_says_so(self) -> None:
+        """Every call raises JournalClosed; closing twice is no error."""
+        journal = self.open_journal(1, ManualClock())
+        journal.append([Void("a", 1)])
+        journal.close()
+        journal.close()
+        calls: list[Callable[[], object]] = [
+            lambda: journal.append([Void("a", 1)]),
+            lambda: journal.append([]),
+            lambda: journal.import_records([]),
+            lambda: journal.read(0, 0, 1),
+            lambda: journal.requests(0, [1]),
+            lambda: journal.end(0),
+            lambda: journal.last_stamp(0),
+            journal.now,
+        ]
+        for call in calls:
+            with pytest.raises(JournalClosed):
+                call()
+
+
+class JournalContract(LogContract):
     """Subclass it as ``class TestMyJournal(JournalContract)`` and say how one is opened.
 
     Each test opens journals of its own, and closes them. Of the two methods to define,
@@ -39,6 +404,262 @@ class JournalContract(UniqueLogContract):
     def reopen(self, journal: Any, clock: ManualClock) -> Journal:
         """Open the same journal a second time, while the first is still open."""
         pytest.skip("this journal does not outlive its object")
+
+    def test_all_records_of_ids_are_found_and_no_others(self) -> None:
+        """By made ids and callers' own, in order, exactly as reading everything finds them."""
+        ids = [new_id(10**15 + n) for n in range(20)] + [f"order-{n}" for n in range(20)]
+        events: list[Event] = []
+        for n, id in enumerate(ids):
+            events += [_decision(id), Reward(id, n, 1.0), Void(id, n)]
+        events += [Settled(p, 7) for p in range(4)]
+        with self.open_journal(4, ManualClock()) as log:
+            assert isinstance(log, UniqueLog)
+            assert log.records_of(ids) == []
+            log.append(events)
+            log.import_records([Record(0, 9, 10**18, Opaque(b"\xc8from a release to come"))])
+            log.append([Activation(id, 1) for id in ids])
+            everything = [one for p in range(4) for one in log.read(p, 0, 1_000)]
+            for some in ([ids[3]], ids[::7], [ids[1], ids[1]], ["nobody"], []):
+                expected = [one for one in everything if getattr(one.event, "id", None) in some]
+                assert log.records_of(some) == expected
+
+    def test_of_an_id_with_many_records_the_first_are_returned(self) -> None:
+        """If so many are wanted; its decision always, wherever it is."""
+        with self.open_journal(1, ManualClock()) as log:
+            log.append([Reward("a", n, 1.0) for n in range(20)])
+            log.append([Reward("b", 1, 1.0), _decision("a"), Void("a", 50)])
+            everything = log.read(0, 0, 100)
+            assert log.records_of(["a", "b"], 5) == [*everything[:5], *everything[20:22]]
+            assert log.records_of(["a"], 0) == [everything[21]]
+            assert len(log.records_of(["a"], 100)) == len(log.records_of(["a"])) == 22
+
+    def test_ids_that_begin_alike_are_told_apart(self) -> None:
+        """An index may know a part of the key only. Zeros look like nothing that has no id."""
+        ids = [f"00000000000070008{end:015x}" for end in range(3)] + ["0" * 32]
+        with self.open_journal(1, ManualClock()) as log:
+            log.append([*map(_decision, ids), Settled(0, 7), ModeChanged(5, "freeze")])
+            for id in ids:
+                assert [getattr(one.event, "id", None) for one in log.records_of([id])] == [id]
+                assert list(log.decisions([id])) == [id]
+            assert [one.event for one in log.settlements(0)] == [Settled(0, 7)]
+            assert log.mode() == ModeChanged(5, "freeze")
+
+    def test_under_an_id_no_second_decision_is_taken(self) -> None:
+        """The first that was appended stands, also one of the same call; all others are kept."""
+        with self.open_journal(4, ManualClock()) as log:
+            first = _decision("a")
+            (made, _), standing = log.append_unique([first, Reward("a", 5, 1.0)], {"a"})
+            assert standing == {}
+            given: list[Event] = [
+                Reward("a", 6, 0.5, "b"),
+                _decision("a", 1, 3),
+                _decision("b", 9, 1),
+            ]
+            (reward, second, new), standing = log.append_unique(given, {"a", "b"})
+            assert reward > second == made
+            assert standing == {"a": first}
+            assert log.decisions(["a", "b"]) == {"a": first, "b": given[2]}
+            assert log.append_unique([_decision("b", 1)], ["b"]) == ([new], {"b": given[2]})
+            twice = [_decision("c", 9), _decision("c", 8)]
+            positions, standing = log.append_unique(twice, ["c"])
+            assert (positions[0], standing) == (positions[1], {"c": twice[0]})
+            held = [one.event for p in range(4) for one in log.read(p, 0, 100)]
+            assert [one for one in held if isinstance(one, Decision)].count(twice[0]) == 1
+            assert twice[1] not in held
+            assert given[1] not in held
+
+    def test_a_decision_that_is_not_taken_leaves_no_request(self) -> None:
+        """Whether it lost to one that was there, or to one of the same call."""
+        with self.open_journal(4, ManualClock()) as log:
+            (first,), _ = log.append_unique([_decision("a")], {"a"}, {0: b"first"})
+            given = [_decision("a", 9), _decision("b"), _decision("b", 9), _decision("c")]
+            requests = {n: b"%d" % n for n in range(4)}
+            (_, b, _, c), _ = log.append_unique(given, {"a", "b"}, requests)
+            for id, position, kept in [("a", first, b"first"), ("b", b, b"1"), ("c", c, b"3")]:
+                home = partition_of(key_of(id), 4)
+                assert log.requests(home, [position]) == {position: kept}
+            held = sum(
+                len(log.requests(p, [one.position for one in log.read(p, 0, 100)]))
+                for p in range(4)
+            )
+            assert held == 3
+
+    def test_ids_that_are_not_named_are_not_looked_at(self) -> None:
+        """And nothing at all is nothing."""
+        with self.open_journal(1, ManualClock()) as log:
+            log.append([_decision("a")])
+            assert log.append_unique([_decision("a", 9)], ()).standing == {}
+            assert len(log.read(0, 0, 9)) == 2
+            assert log.append_unique([], {"a"}) == ([], {})
+            assert log.append_unique([Void("a", 5)], {"a"}).standing == {}
+
+    def test_ids_that_share_half_their_key_have_a_decision_each(self) -> None:
+        """An index may know a part of the key only."""
+        ids = [f"018bcfe568007005ab1c2d3e4f50617{n}" for n in range(4)]
+        with self.open_journal(1, ManualClock()) as log:
+            for id in ids:
+                assert log.append_unique([_decision(id)], {id}).standing == {}
+            assert len(log.read(0, 0, 9)) == len(ids)
+            assert log.append_unique([_decision(ids[2], 9)], ids).standing == {
+                ids[2]: _decision(ids[2])
+            }
+
+    def test_of_many_that_race_all_are_told_the_same(self) -> None:
+        """Threads, each with a log of its own where it can be opened twice."""
+        clock = ManualClock()
+        with self.open_journal(1, clock) as log:
+            try:
+                logs = [log, *(self.reopen(log, clock) for _ in range(3))]
+            except pytest.skip.Exception:
+                logs = [log] * 4
+            told: list[list[tuple[int, Decision]]] = [[] for _ in logs]
+
+            def race(who: int) -> None:
+                for n in range(25):
+                    own = _decision(f"order-{n}", at=100 - who, index=who)
+                    (position,), standing = logs[who].append_unique([own], {own.id})
+                    told[who].append((position, standing.get(own.id, own)))
+
+            threads = [Thread(target=race, args=(who,)) for who in range(len(logs))]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert told == [told[0]] * len(logs)
+            assert len(log.read(0, 0, 1_000)) == 25
+            for other in logs[1:]:
+                if other is not log:
+                    other.close()
+
+    def test_the_decision_that_stands_is_that_of_the_ledger(self) -> None:
+        """Of several under one id the one that the ledger takes; none where none was made."""
+        rivals = [_decision("a", at, index) for at in (9, 5) for index in range(6)]
+        with self.open_journal(4, ManualClock()) as log:
+            log.append(rivals)
+            log.append([Reward("b", 5, 1.0)])
+            fold = Fold(DelayedUCB(2, Bernoulli()), Explicit(), partitions=4)
+            home = partition_of(key_of("a"), 4)
+            records = log.read(home, 0, 100)
+            for record in records:
+                fold.take(record)
+            entry = fold.ledgers[home].entry("a")
+            assert entry is not None
+            (standing,) = [one.event for one in records if one.position == entry.position]
+            assert log.decisions(["a", "b", "c"]) == {"a": standing}
+
+    def test_the_last_settlements_are_found_wherever_they_are(self) -> None:
+        """At the end of the partition or far before it, in order, and no others."""
+        with self.open_journal(2, ManualClock()) as log:
+            assert log.settlements(1) == []
+            log.append([Settled(1, until) for until in range(100, 300)])
+            found = log.settlements(1)
+            assert 1 < len(found) <= 200
+            assert found == log.read(1, 0, 1_000)[-len(found) :]
+            log.append([_decision(f"{n}") for n in range(200)])
+            assert log.settlements(1) == found
+            log.append([Settled(1, 300)])
+            assert log.settlements(1)[-1].event == Settled(1, 300)
+            assert log.settlements(0) == []
+            with pytest.raises(InvalidInput):
+                log.settlements(2)
+
+    def test_the_mode_is_that_of_the_last_switch(self) -> None:
+        """None before the first; other events do not change it."""
+        with self.open_journal(2, ManualClock()) as log:
+            assert log.mode() is None
+            log.append([ModeChanged(9, "freeze", "a sale begins")])
+            log.append([_decision(f"{n}") for n in range(20)])
+            assert log.mode() == ModeChanged(9, "freeze", "a sale begins")
+            log.append([ModeChanged(5, "baseline"), ModeChanged(4, "learn"), Settled(0, 1)])
+            assert log.mode() == ModeChanged(4, "learn")
+
+    def test_what_was_erased_can_be_overwritten(self) -> None:
+        """Its events and requests are gone; places, stamps and digests stay; once is enough."""
+        with self.open_journal(4, ManualClock()) as log:
+            key = erased_key_of("order-17")
+            home = partition_of(key, 4)
+            told: list[Event] = [Reward("order-17", 6, 1.0), _decision("order-17"), Void("b", 7)]
+            log.append(told, requests={1: b"the request"})
+            with pytest.raises(InvalidInput, match="was not erased"):
+                log.overwrite([key])
+            log.append([Erased(key, 5)])
+            before = log.read(home, 0, 100)
+            assert log.overwrite([key]) == 2
+            assert log.overwrite([key]) == 0
+            after = log.read(home, 0, 100)
+            assert [(one.position, one.recorded, one.digest) for one in after] == [
+                (one.position, one.recorded, one.digest) for one in before
+            ]
+            of_it = [one.event for one in after if erased_key_in(one.event) == key]
+            assert of_it == [Overwritten(key)] * 2
+            assert log.records_of(["b"])[0].event == Void("b", 7)
+            assert [one.event for one in log.records_of(["order-17"])] == of_it
+            assert log.decisions(["order-17"]) == {}
+            assert log.requests(home, [one.position for one in after]) == {}
+            log.append(told)  # sent once more: that changes nothing of what was overwritten
+            assert log.read(home, 0, len(before)) == after
+
+    def test_what_undoes_is_found(self) -> None:
+        """In each partition its own, all of them, in order; and nothing else."""
+        with self.open_journal(4, ManualClock()) as log:
+            assert log.undone(1) == []
+            key = erased_key_of("order-17")
+            home = partition_of(key, 4)
+            undoing: list[Event] = [Erased(key, 5), Retracted(home, 6, 1, 2, "feed")]
+            log.append([_decision("order-17"), undoing[0], Settled(home, 1)])
+            log.append([_decision(f"{n}") for n in range(40)])
+            log.append([*undoing[1:], Retracted(home ^ 1, 6, 1, 2, "feed")])
+            assert [one.event for one in log.undone(home)] == undoing
+            assert [one.position for one in log.undone(home)] == sorted(
+                one.position for one in log.undone(home)
+            )
+            assert len(log.undone(home ^ 1)) == 1
+            assert log.settlements(home) == [
+                one for one in log.read(home, 0, 99) if isinstance(one.event, Settled)
+            ]
+            with pytest.raises(InvalidInput):
+                log.undone(4)
+
+    def test_the_settings_are_the_last_ones(self) -> None:
+        """None before the first; neither mode nor anything else changes them."""
+        with self.open_journal(2, ManualClock()) as log:
+            assert log.configured() is None
+            log.append([ModeChanged(5, "freeze"), Configured(9, {"window": "7d"})])
+            log.append([_decision(f"{n}") for n in range(20)])
+            assert log.configured() == Configured(9, {"window": "7d"})
+            log.append([Configured(8, {"window": "1d"}), Configured(7, {}), Settled(0, 1)])
+            assert log.configured() == Configured(7, {})
+            assert log.mode() == ModeChanged(5, "freeze")
+            assert log.read(1, 0, 100) == log.records_of(
+                [one.event.id for one in log.read(1, 0, 100)]  # type: ignore[union-attr]
+            )
+
+    def test_what_one_appends_the_other_finds(self) -> None:
+        """Also after it has looked before."""
+        clock = ManualClock()
+        with self.open_journal(1, clock) as one, self.reopen(one, clock) as other:
+            assert other.decisions(["a"]) == {}
+            assert isinstance(other, UniqueLog)
+            one.append([_decision("a"), Settled(0, 4), ModeChanged(5, "off")])
+            assert other.decisions(["a"]) == {"a": _decision("a")}
+            assert other.mode() == ModeChanged(5, "off")
+            assert [record.event for record in other.settlements(0)] == [Settled(0, 4)]
+
+    def test_a_closed_log_looks_nothing_up(self) -> None:
+        """Every look-up raises JournalClosed."""
+        log = self.open_journal(1, ManualClock())
+        log.close()
+        calls: list[Callable[[], object]] = [
+            lambda: log.records_of(["a"]),
+            lambda: log.decisions(["a"]),
+            lambda: log.append_unique([_decision("a")], {"a"}),
+            lambda: log.settlements(0),
+            log.mode,
+            log.configured,
+        ]
+        for call in calls:
+            with pytest.raises(JournalClosed):
+                call()
 
     def test_it_is_a_journal(self) -> None:
         """It has all that the protocol names."""
@@ -106,6 +727,12 @@ class JournalContract(UniqueLogContract):
 
 
 #: Of the last record that is dropped.
+
+
+def _decision(id: str, at: int = 5, index: int = 0) -> Decision:
+    return Decision(id, at, index, index, _ROW, 0.5, 1.0, 0)
+
+
 STAMP = 1_006
 
 

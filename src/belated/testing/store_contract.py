@@ -21,71 +21,69 @@ class StoreContract:
         """Return a new store in which nothing is yet."""
         raise NotImplementedError
 
-    def test_bandits_are_listed_and_looking_makes_none(self) -> None:
-        """By name, whatever the order they came in."""
+    @pytest.fixture
+    def new_store(self) -> Store:
+        """A new store, with its tables."""
         store = self.make_store()
-        assert isinstance(store, Store)
         store.create_tables()
-        store.create_tables()
-        assert [one.name for one in store.describe()] == []
-        for bandit in ("offers", "Zoo", "default"):
-            store.journal(bandit).close()
-        assert [one.name for one in store.describe()] == ["Zoo", "default", "offers"]
+        return store
 
-    def test_a_journal_is_the_same_whenever_it_is_opened(self) -> None:
+    def test_bandits_are_listed_and_looking_makes_none(self, new_store: Store) -> None:
+        """By name, whatever the order they came in."""
+        assert isinstance(new_store, Store)
+        new_store.create_tables()
+        assert [one.name for one in new_store.describe()] == []
+        for bandit in ("offers", "Zoo", "default"):
+            new_store.journal(bandit).close()
+        assert [one.name for one in new_store.describe()] == ["Zoo", "default", "offers"]
+
+    def test_a_journal_is_the_same_whenever_it_is_opened(self, new_store: Store) -> None:
         """Events and the number of partitions are there; another number is refused."""
-        store = self.make_store()
-        store.create_tables()
-        with store.journal("offers", partitions=4) as journal:
+        with new_store.journal("offers", partitions=4) as journal:
             assert (journal.bandit, journal.partitions) == ("offers", 4)
             journal.append([Void("a", 5)])
-        with store.journal("offers") as journal, store.journal("offers", partitions=4) as other:
+        with (
+            new_store.journal("offers") as journal,
+            new_store.journal("offers", partitions=4) as other,
+        ):
             assert journal.partitions == 4
             assert [one.event for one in other.records_of(["a"])] == [Void("a", 5)]
         with pytest.raises(JournalMismatch, match="partitions"):
-            store.journal("offers", partitions=2)
-        with store.journal() as journal:
+            new_store.journal("offers", partitions=2)
+        with new_store.journal() as journal:
             assert (journal.bandit, journal.partitions) == ("default", 1)
             assert journal.records_of(["a"]) == []
 
-    def test_names_and_numbers_are_checked(self) -> None:
+    def test_names_and_numbers_are_checked(self, new_store: Store) -> None:
         """And what is refused is not made."""
-        store = self.make_store()
-        store.create_tables()
         with pytest.raises(InvalidInput):
-            store.journal("")
+            new_store.journal("")
         with pytest.raises(InvalidInput):
-            store.journal("offers", partitions=3)
-        assert [one.name for one in store.describe()] == []
+            new_store.journal("offers", partitions=3)
+        assert [one.name for one in new_store.describe()] == []
 
-    def test_coordination_needs_a_journal(self) -> None:
+    def test_coordination_needs_a_journal(self, new_store: Store) -> None:
         """And is that of one bandit."""
-        store = self.make_store()
-        store.create_tables()
         with pytest.raises(JournalError, match="open its journal first"):
-            store.coordination("offers")
-        store.journal("offers").close()
-        store.journal("other").close()
+            new_store.coordination("offers")
+        new_store.journal("offers").close()
+        new_store.journal("other").close()
         with (
-            closing(store.coordination("offers")) as one,
-            closing(store.coordination("other")) as other,
+            closing(new_store.coordination("offers")) as one,
+            closing(new_store.coordination("other")) as other,
         ):
             assert one.acquire_lease("me", 100.0) is not None
             assert other.leader() is None
 
-    def test_keys_belong_to_the_store(self) -> None:
+    def test_keys_belong_to_the_store(self, new_store: Store) -> None:
         """Whatever opened them."""
-        store = self.make_store()
-        store.create_tables()
-        with closing(store.keys()) as one, closing(store.keys()) as other:
+        with closing(new_store.keys()) as one, closing(new_store.keys()) as other:
             assert one.create("id", "shop", ["*"], ["read"], None, b"hash")
             assert [key.id for key in other.live()] == ["id"]
 
-    def test_one_session_serves_many_bandits(self) -> None:
+    def test_one_session_serves_many_bandits(self, new_store: Store) -> None:
         """What is appended together is there, and what others did is seen at one look."""
-        store = self.make_store()
-        store.create_tables()
-        with closing(store.session()) as session:
+        with closing(new_store.session()) as session:
             assert isinstance(session, StoreSession)
             assert session.ends(["a", "b"]) == {}
             one, other = session.journal("a", partitions=2), session.journal("b")
@@ -103,7 +101,7 @@ class StoreContract:
             assert found[0].positions[0] == found[0].positions[2]
             assert list(found[1].positions) == [1, 2]
             assert other.requests(0, [1, 2]) == {2: b"of b's"}
-            with store.journal("a") as again:
+            with new_store.journal("a") as again:
                 assert again.decisions(["mine"]) == {"mine": first}
             # Once more: under the id the first stands, and no other bandit is disturbed.
             more = [Batch(one, [second], ["mine"]), Batch(other, [Void("z", 7)])]
@@ -127,11 +125,9 @@ class StoreContract:
         assert session.published({"a": 0, "b": 0}) == {"b": (1, b"model")}
         assert session.published({"a": 0, "b": 1}) == {}
 
-    def test_leases_are_renewed_together(self) -> None:
+    def test_leases_are_renewed_together(self, new_store: Store) -> None:
         """Those that are still held: not one that another has, nor one that nobody ever had."""
-        store = self.make_store()
-        store.create_tables()
-        with closing(store.session()) as session:
+        with closing(new_store.session()) as session:
             for name in ("a", "b", "c"):
                 session.journal(name, partitions=1)
             leads = {name: session.coordination(name) for name in ("a", "b", "c")}
@@ -149,11 +145,9 @@ class StoreContract:
             }  # fmt: skip
             assert all(one is not None and one.seconds > 50.0 for one in left.values())
 
-    def test_closing_what_a_session_opened_leaves_the_others_open(self) -> None:
+    def test_closing_what_a_session_opened_leaves_the_others_open(self, new_store: Store) -> None:
         """And closing the session ends all."""
-        store = self.make_store()
-        store.create_tables()
-        session = store.session()
+        session = new_store.session()
         one, other = session.journal("a"), session.journal("b")
         one.close()
         with pytest.raises(JournalClosed):

@@ -57,7 +57,6 @@ from belated.theory.confidence import (
     width_tight,
 )
 from belated.theory.missing import (
-    indicator_variance,
     missing_bennett,
     missing_bounded,
     missing_hoeffding,
@@ -83,7 +82,6 @@ __all__ = [
     "Setting",
     "bounds_for",
     "greatest_slope",
-    "indicator_variance",
     "least_slope",
     "missing_bennett",
     "missing_bounded",

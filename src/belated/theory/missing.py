@@ -162,25 +162,6 @@ def missing_hoeffding(
     return _twice(mu, M) + _hoeffding_spread(sigma, q) * root  # (30), (31)
 
 
-def indicator_variance(p: float) -> float:
-    r"""The least variance of a normal law that dominates a coin: (1 - 2p)/(2 log((1 - p)/p)).
-
-    It is the sub-Gaussian σ² of one reward being missing (Theorem 8), from which the bound of
-    Hoeffding is made: 1/4 at p = 1/2 and 0 at both ends.
-
-    Args:
-        p: the probability that the reward is missing.
-
-    >>> indicator_variance(0.5), indicator_variance(0.01)
-    (0.25, 0.1066)
-    """
-    if p in (0.0, 1.0):
-        return 0.0
-    odds = 1.0 - 2.0 * as_probability(p, "p")
-    # log((1 - p)/p) = 2 artanh(1 - 2p), and x/artanh(x) has the limit 1 at 0.
-    return 0.25 * odds / math.atanh(odds) if abs(odds) > 1e-8 else 0.25
-
-
 def _twice(mu: float, M: float) -> float:
     """2(μ + M): what the rounds up to the mean can add, and the mean of all others."""
     return 2.0 * (as_nonnegative(mu, "mu") + as_nonnegative(M, "M"))

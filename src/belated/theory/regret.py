@@ -33,7 +33,7 @@ import numpy as np
 
 from belated.core.inputs import as_dim, as_nonnegative, as_positive, as_probability
 from belated.delays import Parameters
-from belated.delays.process import as_rounds
+from belated.delays.process import as_rounds, set_checked
 from belated.exceptions import InvalidInput
 from belated.model.families import Family
 from belated.theory.confidence import greatest_slope, least_slope, noise, width_paper
@@ -80,8 +80,7 @@ class Setting:
     def __post_init__(self) -> None:
         object.__setattr__(self, "horizon", as_rounds(self.horizon, "horizon", least=1))
         object.__setattr__(self, "dim", as_dim(self.dim))
-        for name in ("sigma", "kappa", "steepest", "span"):
-            object.__setattr__(self, name, as_positive(getattr(self, name), name))
+        set_checked(self, as_positive, "sigma", "kappa", "steepest", "span")
         if self.horizon <= self.dim:
             message = f"horizon is {self.horizon}: more rounds than the {self.dim} features"
             raise InvalidInput(f"{message} were expected", self.horizon)

@@ -28,7 +28,7 @@ MAX_FIELDS = 20_000
 MAX_PAIRS = 1_000_000
 #: How many numbers the rows of one decision request may have, if features make them.
 MAX_NUMBERS = 2_000_000
-# What stands in `extra_json_schema` is for readers of the document: others check it.
+# `extra_json_schema` is documentation only: these bounds are checked elsewhere.
 _NO_NUL = {"pattern": "^[^\\u0000]*$"}
 Number = Annotated[
     float, msgspec.Meta(extra_json_schema={"minimum": -MAX_ENTRY, "maximum": MAX_ENTRY})
@@ -66,7 +66,7 @@ EventTime = (
         ),
     ]
 )
-#: What is said of another one.
+#: Hint for a time that cannot be read.
 TIME_HINT = "send RFC 3339 with its offset, such as 2026-11-16T12:00:00Z"
 
 
@@ -139,7 +139,7 @@ class ModeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         mode: learn: as usual. freeze: with the model of now, which does not change any more.
             baseline: without a model. off: not at all; rewards are taken.
-        reason: why, for whoever asks later.
+        reason: why; recorded in the journal.
     """
 
     mode: Literal["learn", "freeze", "baseline", "off"]
@@ -156,7 +156,7 @@ class Answer(Result, msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Decided(Answer, frozen=True):
-    """A decision, safely kept before it was answered.
+    """A decision, durable before it was answered.
 
     Attributes:
         id: under which its reward is reported.
@@ -184,7 +184,7 @@ class Decided(Answer, frozen=True):
 
     @classmethod
     def of(cls, event: Decision, token: str | None = None, slot: int | None = None) -> Decided:
-        """What is told of a decision."""
+        """Return the response for a decision."""
         return cls(
             event.id,
             event.action,
@@ -211,9 +211,9 @@ class ManyDecided(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """It is safe. What it means is known to the learner, and told by GET.
+    """The event is durable. What it came to is in the details of the decision.
 
-    The answer is the same for every id, also for one that nobody knows.
+    The response is the same for every id, including unknown ones.
     """
 
     id: str
@@ -221,7 +221,7 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 class ManyAccepted(msgspec.Struct, frozen=True):
-    """All of them are safe."""
+    """All of them are durable."""
 
     accepted: int
 
@@ -246,7 +246,7 @@ class Happened(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         kind: decision, activation, reward or void.
         recorded: when the journal took it.
-        at: when it happened, by the clock of whoever told it.
+        at: when it happened, by the clock of the reporter.
         status: what it was when it came: decided, rewarded, duplicate, revised, late, …
         value: of a reward.
         part: of a reward.
@@ -263,7 +263,7 @@ class Happened(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, record: Record, status: str) -> Happened:
-        """What is told of a record."""
+        """Return a record as it is sent."""
         event = record.event
         assert isinstance(event, DecisionEvent)
         kind, recorded = kind_of(event), as_datetime(record.recorded)
@@ -298,8 +298,8 @@ class DecisionDetails(Answer, frozen=True):
 
     Attributes:
         id: of the decision.
-        state: dormant, pending, rewarded, defaulted, censored or voided; unmatched if something was
-            told of it, but no decision is known; unknown if nothing was; erased if it was erased.
+        state: dormant, pending, rewarded, defaulted, censored or voided; unmatched if it has
+            events but no known decision; unknown if it has none; erased if it was erased.
         decision: as it was made.
         value: what it is learned with, null if it is not.
         late: whether its reward came after the window.
@@ -324,9 +324,9 @@ class DecisionDetails(Answer, frozen=True):
     request: Offered | None = None
 
     @classmethod
-    def of(cls, telling: DecisionHistory) -> DecisionDetails:
-        """What was read of a decision."""
-        entry, event, kept = telling.entry, telling.decision, telling.request
+    def of(cls, history: DecisionHistory) -> DecisionDetails:
+        """Return the history of a decision as it is sent."""
+        entry, event, kept = history.entry, history.decision, history.request
         chosen = None
         if event is not None:
             chosen = Chosen(
@@ -336,16 +336,16 @@ class DecisionDetails(Answer, frozen=True):
                 source=event.source,
             )
         return cls(
-            telling.id,
-            telling.state,
+            history.id,
+            history.state,
             chosen,
-            telling.value,
+            history.value,
             late=entry is not None and entry.late,
             conflict=entry is not None and entry.conflict,
-            forgotten=telling.forgotten,
-            incomplete=telling.incomplete,
+            forgotten=history.forgotten,
+            incomplete=history.incomplete,
             due=None if entry is None else entry.due,
-            records=[Happened.of(*told) for told in telling.records],
+            records=[Happened.of(*record) for record in history.records],
             request=None if kept is None else Offered(**KeptRequest.read(kept).to_dict()),
         )
 
@@ -374,7 +374,7 @@ class Ready(msgspec.Struct, frozen=True):
     Attributes:
         status: ready, stale, draining (it will stop soon), or journal replaced: the file of SQLite
             was removed or replaced, and nothing is accepted until the service is restarted.
-        stale_bandits: the bandits whose model is too old; not told where the service asks for keys.
+        stale_bandits: the bandits whose model is too old; empty if the service needs keys.
     """
 
     status: str
@@ -382,14 +382,14 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 class BanditState(Answer, frozen=True):
-    """How it stands with a bandit, by the model that chooses now.
+    """The state of a bandit, by the model that decides now.
 
     Attributes:
         bandit: its name.
         policy: how it chooses.
         version: records that the model has learned from.
         observations: rewards it knows.
-        pending: decisions whose reward is out, those of this decider included.
+        pending: decisions whose reward is outstanding, those of this decider included.
         model_age_seconds: age of the model; null before the first one.
         mode: how it decides: learn, freeze, baseline or off.
     """

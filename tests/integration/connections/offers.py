@@ -30,7 +30,7 @@ def slow_down(
     app: Service, monkeypatch: pytest.MonkeyPatch, until: threading.Event
 ) -> threading.Event:
     """Have commits wait; gives what is set once one does."""
-    log, begun = app.bandits[NAME].commits._log, threading.Event()
+    log, begun = app.bandits[NAME].commits.log, threading.Event()
     append_all = log.append_all
 
     def patiently(batches: Sequence[Batch]) -> list[Appended]:

@@ -11,9 +11,9 @@ import pytest
 
 from belated.journals import Store
 from belated.service import Service
-from belated.service.access.limits import Limits
 from belated.service.http import connection as connection_module
 from belated.service.http.connection import MAX_HEAD_BYTES, MAX_HEADERS, MAX_PIPELINE
+from belated.service.operating.config import Limits
 from tests.integration.connections.offers import OFFERS, chunked, slow_down
 from tests.integration.raw_http import OFFER, Raw, get, request, said, statuses
 from tests.integration.serving import Serving, served

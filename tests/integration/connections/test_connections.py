@@ -11,8 +11,8 @@ import pytest
 
 from belated.journals import Store
 from belated.service import Service
-from belated.service.access.limits import Limits
 from belated.service.http.connection import Connection
+from belated.service.operating.config import Limits
 from tests.integration.connections.offers import LIMIT, NAME, OFFERS, SHOP, chunked, slow_down
 from tests.integration.keyrings import Made, known
 from tests.integration.listening import listening
@@ -170,7 +170,7 @@ def test_an_error_inside_is_told_as_such(
     def fail(*arguments: object) -> None:
         raise ZeroDivisionError("inside")
 
-    monkeypatch.setattr(Service, "ask", fail)
+    monkeypatch.setattr(Service, "dispatch", fail)
     with Raw(serving.port) as raw:
         raw.send(request(OFFER, "Connection: close"))
         (answer,) = raw.answers()

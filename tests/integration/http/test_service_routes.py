@@ -13,7 +13,7 @@ import pytest
 
 from belated.client import Client
 from belated.journals import Store
-from belated.service.http.app import AROUND
+from belated.service.http.app import SERVICE_ROUTES
 from belated.service.http.routes import BANDIT_ROUTES
 from tests.integration.http.bandits import DIM, ROWS
 from tests.integration.serving import Serving
@@ -35,7 +35,7 @@ def test_every_documented_route_answers_as_documented(http: httpx.Client) -> Non
     """Each operation of /openapi.json, with its example, has the status and the type it names."""
     eventually(lambda: http.get("/readyz").is_success)  # a first model has come
     document = http.get("/openapi.json").json()
-    types = {(r.path, r.method): r for r in (*BANDIT_ROUTES, *AROUND)}
+    types = {(r.path, r.method): r for r in (*BANDIT_ROUTES, *SERVICE_ROUTES)}
     asked = 0
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
@@ -54,7 +54,7 @@ def test_every_documented_route_answers_as_documented(http: httpx.Client) -> Non
             if answer is not None:
                 msgspec.json.decode(response.content, type=answer)
             asked += 1
-    assert asked == len(BANDIT_ROUTES) + len(AROUND)
+    assert asked == len(BANDIT_ROUTES) + len(SERVICE_ROUTES)
 
 
 def test_the_whole_story_of_a_decision(client: Client) -> None:

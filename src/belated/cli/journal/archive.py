@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_semantics(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the command."""
     with opened(options.address) as (journal, bandit):
         if bandit.identity is None:
@@ -49,8 +49,7 @@ def run(options: argparse.Namespace) -> int:
             )
     if not written:
         print(f"nothing new of {bandit.name} is final")
-        return 0
+        return
     days = sorted({one.day for one in written})
     count = several(sum(one.decisions for one in written), "decision")
     print(f"{count} of {bandit.name} archived, {days[0]} to {days[-1]}")
-    return 0

@@ -42,10 +42,6 @@ def run(options: argparse.Namespace) -> int:
         return _overwrite(options.address)
     if not options.ids or not options.reason:
         raise InvalidInput("IDs of decisions and a --reason are needed, or --overwrite", None)
-    return _erase(options)
-
-
-def _erase(options: argparse.Namespace) -> int:
     ids = list(dict.fromkeys(map(check_id, options.ids)))
     with opened(options.address) as (journal, _):
         starts = starts_of(journal)

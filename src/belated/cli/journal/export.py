@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_archive(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the command."""
     if options.format == "parquet" and options.output is None:
         raise InvalidInput("Parquet is not for a terminal: add --output FILE", options.format)
@@ -75,12 +75,11 @@ def run(options: argparse.Namespace) -> int:
     ):
         if options.format != RECORDS:
             write_decisions(journal, options.format, options.requests, output)
-            return 0
+            return
         starts = [one.position for one in starts_of(journal)]
         trimmed = starts if any(starts) else None
         header = Header(FORMAT, bandit.name, bandit.partitions, bandit.identity, trimmed)
         write(journal, header, output)
-    return 0
 
 
 @contextmanager

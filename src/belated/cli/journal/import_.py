@@ -72,11 +72,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--partitions", "a power of two; as it was if not given", int, metavar="P")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the command."""
     if options.format != "records":
         with _source(options.source) as source:
-            return import_foreign(source, options.source, options.format, options.address)
+            import_foreign(source, options.source, options.format, options.address)
+        return
     place, name = split_address(options.address)
     store = open_store(place)
     with _source(options.source) as source:
@@ -102,7 +103,6 @@ def run(options: argparse.Namespace) -> int:
                     progress.step(len(page))
     parts = several(partitions, "partition")
     print(f"{several(lines.count, 'record')} imported as bandit {bandit} of {parts}")
-    return 0
 
 
 class Lines:
@@ -215,15 +215,14 @@ def _source(name: str) -> Iterator[BinaryIO]:
 # --- logs of other systems -----------------------------------------------------------------------
 
 
-def import_foreign(source: BinaryIO, name: str, format: str, address: str) -> int:
-    """Make a journal of a log; returns the exit code."""
+def import_foreign(source: BinaryIO, name: str, format: str, address: str) -> None:
+    """Make a journal of a log."""
     place, bandit = split_address(address)
     read, features_of = READERS[format]
     log = list(read(source, name))
     with open_store(place).new_journal(bandit, partitions=1) as journal:
         count = import_log(journal, log, features_of(log) if log else None)
     print(f"{several(count, 'decision')} imported as bandit {bandit}")
-    return 0
 
 
 # --- another number of partitions ----------------------------------------------------------------

@@ -20,8 +20,9 @@ from belated.cli.address import (
     starts_of,
 )
 from belated.cli.options import add_json
-from belated.cli.text import Progress, moment, pairs, several, size, span, table, wrapped
+from belated.cli.text import Progress, moment, pairs, several, size, table, wrapped
 from belated.core.events import kind_of
+from belated.core.times import lasting
 from belated.exceptions import CorruptEvent, CorruptJournal
 from belated.journals import Journal, StoredBandit
 from belated.journals.pages import pages
@@ -137,31 +138,20 @@ def _text(one: dict[str, Any]) -> str:
         items += [("first", moment(one["first"])), ("last", moment(one["last"]))]
     blocks = [pairs(items)]
     if one["events"]:
-        rows = [[kind, f"{count:,}"] for kind, count in one["events"].items()]
-        blocks.append(table(["events", ">count"], rows, indent="  "))
+        blocks.append(table(["events", ">count"], list(one["events"].items()), indent="  "))
     if one["partitions"] > 1 and one["records"]:
-        rows = [
-            [
-                str(part["partition"]),
-                f"{part['records']:,}",
-                moment(part["first"]),
-                moment(part["last"]),
-            ]
+        parts = [
+            [part["partition"], part["records"], moment(part["first"]), moment(part["last"])]
             for part in one["parts"]
             if part["records"]
         ]
-        blocks.append(table([">partition", ">records", "first", "last"], rows, indent="  "))
+        blocks.append(table([">partition", ">records", "first", "last"], parts, indent="  "))
     if one["snapshots"]:
-        rows = [
-            [
-                str(snapshot["partition"]),
-                f"{snapshot['position']:,}",
-                f"{snapshot['behind']:,}",
-                "-" if snapshot["age"] is None else span(snapshot["age"]),
-                size(snapshot["bytes"]),
-            ]
-            for snapshot in one["snapshots"]
-        ]
+        rows = []
+        for snapshot in one["snapshots"]:
+            age = "-" if snapshot["age"] is None else lasting(snapshot["age"] / 1e6)
+            counts = [snapshot[name] for name in ("partition", "position", "behind")]
+            rows.append([*counts, age, size(snapshot["bytes"])])
         head = [">snapshot of partition", ">position", ">records since", ">age", ">size"]
         blocks.append(table(head, rows, indent="  "))
     blocks += [

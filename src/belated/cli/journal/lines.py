@@ -53,30 +53,20 @@ class Header(msgspec.Struct, tag_field="kind", tag="journal", frozen=True, omit_
     trimmed: list[int] | None = None
 
 
-class End(
-    msgspec.Struct,
-    tag_field="kind",
-    tag="end",
-    frozen=True,
-    forbid_unknown_fields=True,
-    omit_defaults=True,
+class _Strict(
+    msgspec.Struct, tag_field="kind", frozen=True, forbid_unknown_fields=True, omit_defaults=True
 ):
+    """A line in which every field is known."""
+
+
+class End(_Strict, tag="end", frozen=True):
     """The last line: how many records stand above, and the head that names them all."""
 
     records: int
     head: str = ""
 
 
-class Line(
-    msgspec.Struct,
-    tag_field="kind",
-    tag="unknown",
-    frozen=True,
-    gc=False,
-    forbid_unknown_fields=True,
-    omit_defaults=True,
-    kw_only=True,
-):
+class Line(_Strict, tag="unknown", frozen=True, gc=False, kw_only=True):
     """A record; those of a known kind have a class with the fields of the event beside these."""
 
     partition: int

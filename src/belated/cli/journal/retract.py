@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reason(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the command."""
     with opened(options.address) as (journal, _):
         now = journal.now()
@@ -50,7 +50,6 @@ def run(options: argparse.Namespace) -> int:
         journal.append([Retracted(partition, *act) for partition in range(journal.partitions)])
         verb = "count again" if options.restore else "count no longer"
         print(f"{several(count, 'reward')} by {options.key} in {journal.bandit} {verb}")
-    return 0
 
 
 def _count(journal: Journal, key: str, start: int, end: int) -> int:
@@ -60,11 +59,7 @@ def _count(journal: Journal, key: str, start: int, end: int) -> int:
     with Progress("read", sum(ends)) as progress:
         for partition, last in enumerate(ends):
             for page in pages(journal, partition, end=last):
-                count += sum(
-                    isinstance(one.event, Reward)
-                    and one.event.reporter == key
-                    and start <= one.recorded < end
-                    for one in page
-                )
+                inside = (one.event for one in page if start <= one.recorded < end)
+                count += sum(isinstance(one, Reward) and one.reporter == key for one in inside)
                 progress.step(len(page))
     return count

@@ -25,8 +25,8 @@ from belated.cli.address import (
     undoing_in,
 )
 from belated.cli.options import actor, add_option, add_reason, add_semantics, duration, semantics
-from belated.cli.text import Progress, moment, several, span
-from belated.core.times import as_duration, duration_us
+from belated.cli.text import Progress, moment, several
+from belated.core.times import as_duration, duration_us, lasting
 from belated.evaluation.archiving import forgettable
 from belated.exceptions import HistoryUndone, InvalidInput
 from belated.fold.fold import Fold
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_semantics(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the command."""
     with opened(options.address) as (journal, bandit):
         rewards, retention = semantics(options, configured(journal))
@@ -64,8 +64,10 @@ def run(options: argparse.Namespace) -> int:
             raise InvalidInput(f"{message}, and their records are needed; give it one first")
         age = duration_us(as_duration(options.older_than, "--older-than"))
         if age < retention:
-            message = f"--older-than is {span(age)}, and decisions take rewards for "
-            raise InvalidInput(f"{message}{span(retention)} (the retention): give at least that")
+            message = f"--older-than is {lasting(age / 1e6)}, and decisions take rewards for "
+            raise InvalidInput(
+                f"{message}{lasting(retention / 1e6)} (the retention): give at least that"
+            )
         archive = None if options.archived is None else Archive(options.archived, bandit.name)
 
         def before(partition: int) -> int:
@@ -86,7 +88,6 @@ def run(options: argparse.Namespace) -> int:
             print(f"{several(count, 'record')} of {journal.bandit} dropped, up to {upto}")
         else:
             print(f"nothing of {journal.bandit} can be dropped")
-    return 0
 
 
 def _rebase(

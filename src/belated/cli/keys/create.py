@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reason(parser, required=False)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the command."""
     from belated.wire.keys import ALL, SCOPES, check_rate, check_scope, hash_of, new_key
 
@@ -53,4 +53,3 @@ def run(options: argparse.Namespace) -> int:
     print(key)
     note = f"this is the key {id} of {name}: keep it now, for it is not shown again"
     print(f"belated: {note}", file=sys.stderr)
-    return 0

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="those that were revoked too")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the command."""
     with opened(options) as (keys, _):
         found = [one for one in keys.all() if options.all or one.revoked is None]
@@ -39,4 +39,3 @@ def run(options: argparse.Namespace) -> int:
     if rows:
         print(table([*head, "revoked"] if options.all else head, rows))
     print(f"{several(sum(one.revoked is None for one in found), 'key')} at work")
-    return 0

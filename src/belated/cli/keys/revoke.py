@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reason(parser, required=False)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the command."""
     from belated.wire.keys import id_in
 
@@ -31,4 +31,3 @@ def run(options: argparse.Namespace) -> int:
             if key.revoked is None:
                 record(config, key, "revoked", options.reason)
     print(f"the key {id} is revoked: services refuse it within two seconds")
-    return 0

@@ -33,6 +33,8 @@ ENOUGH = 1e-4
 TRUSTED = 1e-4
 #: How often the precision of an adaptive prior is looked at again; two or three times suffice.
 MAX_PRIORS = 50
+#: Of :func:`fit_rows`: steps, the longest step on the linear predictor, and the last.
+STEPS, LONGEST, SHORTEST = 25, 4.0, 1e-8
 #: By how much, relatively, the prior of a fit that is not polished may be off.
 NEAR = 0.02
 
@@ -290,3 +292,20 @@ def _solve(precision: Matrix, gradient: Vector) -> Vector:
         return np.concatenate([step for _, step, _ in solved])
     root = root_of(precision)  # rounding: a direction of the prior is lost beside the data
     return root @ (gradient @ root)
+
+
+def fit_rows(
+    rows: Matrix, outcome: Vector, weight: Vector, family: Family, ridge: float = 1.0
+) -> Vector:
+    """Return the coefficients of a weighted fit of rows in memory, without their precision."""
+    theta = np.zeros(rows.shape[1])
+    prior = ridge * np.eye(len(theta))
+    for _ in range(STEPS):
+        _, mean, slope = family.cumulant_mean_slope(rows @ theta)
+        score = rows.T @ (weight * (outcome - mean)) - ridge * theta
+        step = np.linalg.solve((rows.T * (weight * slope)) @ rows + prior, score)
+        moved = float(np.abs(rows @ step).max(initial=0.0)) if family.number else 0.0
+        theta = theta + step * min(1.0, LONGEST / max(moved, LONGEST))
+        if moved < SHORTEST:
+            break
+    return theta

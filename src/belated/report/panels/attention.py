@@ -9,8 +9,7 @@ import numpy as np
 
 from belated.advice import CHECKS, Evidence, Overview, advise
 from belated.evaluation import silence, slowing
-from belated.exceptions import BelatedError
-from belated.report.facts import HOUR, RECENT, Facts
+from belated.report.facts import HOUR, RECENT, Facts, if_known
 from belated.report.html import element
 from belated.report.text import Data
 from belated.report.vega import gaps
@@ -56,19 +55,13 @@ def _overview(facts: Facts, data: dict[str, Any]) -> Overview:
 
 
 def _quiet(facts: Facts) -> tuple[int, float, bool] | None:
-    try:
-        found = silence(facts.table)
-    except BelatedError:  # too few rewards to forecast
-        return None
-    return int(1e6 * found.seconds), found.expected, found.stopped
+    found = if_known(silence, facts.table)
+    return None if found is None else (int(1e6 * found.seconds), found.expected, found.stopped)
 
 
 def _slowing(facts: Facts) -> tuple[int, int, float] | None:
-    try:
-        found = slowing(facts.table)
-    except BelatedError:
-        return None
-    if not found.slowed:
+    found = if_known(slowing, facts.table)
+    if found is None or not found.slowed:
         return None
     return int(1e6 * found.since.timestamp()), found.came, found.expected
 

@@ -18,6 +18,7 @@ from belated.report.vega import (
     ends,
     layer,
     point,
+    rule,
     spec,
     tips,
     value_format,
@@ -40,18 +41,18 @@ def collect(facts: Facts) -> dict[str, Any] | None:
     for n in range(GROUPS):
         here = recent & (group == n)
         if here.any():
-            row = facts.matched.row(here)
+            row = facts.row(here)
             value = row.pop("p")
             if value is not None:
                 predicted = short(float(mean[here].mean()))
                 bins.append({"predicted": predicted, "observed": value, **row})
-    observed, error = facts.matched.ratio(recent)
+    observed, error = facts.ratio(recent)
     if not math.isfinite(observed) or observed == 0.0:
         return None
     weeks = []
     for first in range(0, facts.calendar.count, RECENT):
         here = facts.own & (period >= first) & (period < first + RECENT)
-        value = facts.matched.ratio(here)[0] if here.any() else math.nan
+        value = facts.ratio(here)[0] if here.any() else math.nan
         if math.isfinite(value) and value != 0.0:
             off = short(float(mean[here].mean()) / value - 1.0, 4)
             weeks.append({"t": facts.calendar.ms(first), "bias": off})
@@ -79,13 +80,12 @@ def chart(data: Spec) -> Spec:
         ("n", "Decisions", ",d"),
     )  # fmt: skip
     text = {"type": "text", "fill": "$muted", "align": "right", "dx": -10}
+    around = {**RANGE, "stroke": "$accent"}
     return spec(
         [
-            layer(whole, {"type": "line", "stroke": "$muted", "strokeDash": [4, 4]}, x=right, y=up),
+            layer(whole, rule(4, 4) | {"type": "line"}, x=right, y=up),
             layer(near, text, x=right, y=up, text={"value": "perfect"}),
-            layer(
-                bins, {**RANGE, "stroke": "$accent"}, x=right, y=y("lo", axis), y2={"field": "hi"}
-            ),
+            layer(bins, around, x=right, y=y("lo", axis), y2={"field": "hi"}),
             layer(bins, point(60, fill="$accent"), x=right, y=up, tooltip=tip),
         ],
         240,

@@ -7,10 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from belated.report.facts import Facts, Z, short
+from belated.report.facts import Facts, around, short
 from belated.report.panel import ENDS, Panel, Said
 from belated.report.text import Data
-from belated.report.vega import RANGE, Spec, across, ends, layer, point, spec, tips
+from belated.report.vega import (
+    RANGE,
+    Spec,
+    across,
+    ends,
+    layer,
+    names,
+    number,
+    point,
+    rule,
+    spec,
+    tips,
+)
 
 #: Coefficients in the table, and in the chart.
 LISTED, SHOWN = 12, 10
@@ -19,25 +31,19 @@ LISTED, SHOWN = 12, 10
 def collect(facts: Facts) -> list[dict[str, Any]]:
     """The coefficients furthest from zero by their standard errors, with the auditor's."""
     features, auditor = facts.evaluation.features, facts.auditor
-    names = None if features is None else features.names
+    labels = None if features is None else features.names
     estimate = facts.estimate
-    if names is None or estimate is None or len(estimate.mean) != len(names):
+    if labels is None or estimate is None or len(estimate.mean) != len(labels):
         return []
     errors = np.sqrt(np.diag(estimate.covariance))
     rows = []
-    for place, name in enumerate(names):
+    for place, name in enumerate(labels):
         if name.endswith("intercept"):
             continue
         action, _, column = name.rpartition(": ")
         theta, error = float(estimate.mean[place]), float(errors[place])
-        row: dict[str, Any] = {
-            "name": column,
-            "action": action,
-            "theta": short(theta, 4),
-            "lo": short(theta - Z * error, 4),
-            "hi": short(theta + Z * error, 4),
-            "z": short(theta / error, 3),
-        }
+        row = {"name": column, "action": action, **around(theta, error, digits=4, key="theta")}
+        row["z"] = short(theta / error, 3)
         if auditor is not None and place < len(auditor.theta):
             row["audit"] = short(float(auditor.theta[place]), 4)
         rows.append(row)
@@ -51,10 +57,7 @@ def chart(data: Spec) -> Spec:
         {**row, "label": f"{row['action']} · {row['name']}" if row["action"] else row["name"]}
         for row in data["coefficients"][:SHOWN]
     ]
-    up = {
-        "field": "label", "type": "nominal", "sort": None, "title": None,
-        "axis": {"labelColor": "$ink", "labelFontSize": 11.5, "labelLimit": 200, "grid": False},
-    }  # fmt: skip
+    up = names("label", labelFontSize=11.5, labelLimit=200)
     unit = {"Bernoulli": "change in log-odds", "Poisson": "change in log-rate"}
 
     def right(field: str) -> Spec:
@@ -66,11 +69,10 @@ def chart(data: Spec) -> Spec:
     )  # fmt: skip
     bar, where = {**RANGE, "stroke": "$accent"}, {"y": up, "tooltip": tip}
     audited = [row for row in rows if "audit" in row]
-    zero = {"field": "zero", "type": "quantitative"}
     diamond = point(60, filled=False, stroke="$ink", strokeWidth=1.6, shape="diamond")
     return spec(
         [
-            layer([{"zero": 0}], {"type": "rule", "stroke": "$muted"}, x=zero),
+            layer([{"zero": 0}], rule(), x=number("zero")),
             layer(rows, bar, x=right("lo"), x2={"field": "hi"}, **where),
             layer(rows, point(70, fill="$accent"), x=right("theta"), **where),
             layer(audited, diamond, x=right("audit"), **where),

@@ -18,6 +18,8 @@ from belated.report.vega import (
     gaps,
     hover,
     layer,
+    line,
+    number,
     span_of,
     spec,
     tips,
@@ -60,30 +62,25 @@ def collect(facts: Facts) -> dict[str, Any] | None:
 def chart(data: Spec) -> Spec:
     """How the decisions of each period ripen."""
     found, time = data["cohorts"], TimeAxis(data)
-    scale, unit = span_of(found["expected"][-1]["age"])
+    days, unit = span_of(found["expected"][-1]["age"])
     rows = [
         {
             **row,
-            "age": row["age"] * scale,
+            "age": row["age"] * days,
             "hit": any(
                 gap["from"] - 2 * time.step < row["cohort"] < gap["to"] for gap in gaps(data)
             ),
         }
         for row in time.named(found["lines"], "cohort")
     ]
-    expected = [{**row, "age": row["age"] * scale} for row in found["expected"]]
+    expected = [{**row, "age": row["age"] * days} for row in found["expected"]]
     right = across("age", f"age in {unit}")
     up = y("share", "~%")
-    line: Spec = {"type": "line", "interpolate": "monotone"}
-    strength = {
-        "field": "cohort", "type": "quantitative",
-        "scale": {"domain": [data["from"], data["as_of"]], "range": [0.15, 0.85]},
-    }  # fmt: skip
+    scale = {"domain": [data["from"], data["as_of"]], "range": [0.15, 0.85]}
+    strength = {**number("cohort"), "scale": scale}
     where: Spec = {"x": right, "y": up, "detail": {"field": "cohort"}}
-    usual = layer(
-        None, {**line, "strokeWidth": 1.4, "stroke": "$accent"}, opacity=strength, **where
-    )
-    hit = layer(None, {**line, "strokeWidth": 2, "stroke": "$warn"}, **where)
+    usual = layer(None, line(1.4, stroke="$accent"), opacity=strength, **where)
+    hit = layer(None, line(2, stroke="$warn"), **where)
     tip = tips(
         ("when", "Decided", None), ("age", f"Age, {unit}", ".1f"), ("share", "Rewarded", ".1%")
     )

@@ -7,10 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from belated.report.facts import DAY, Facts, short
+from belated.report.facts import DAY, Facts, interval, short
 from belated.report.panel import ENDS, Panel, Said
 from belated.report.text import Data, several, span
-from belated.report.vega import Spec, across, band, ends, layer, point, span_of, spec, tips, y
+from belated.report.vega import (
+    Spec,
+    across,
+    band,
+    ends,
+    label,
+    layer,
+    number,
+    point,
+    rule,
+    span_of,
+    spec,
+    tips,
+    y,
+)
 
 #: Points of the delay curve.
 POINTS = 57
@@ -24,8 +38,8 @@ def collect(facts: Facts) -> dict[str, Any] | None:
     end = curve_end(facts)
     rows = []
     for age in np.linspace(0.0, end, POINTS):
-        value, low, high = curve.at_us(float(age)) if age else (0.0, 0.0, 0.0)
-        rows.append({"d": short(age / DAY), "F": short(value), "lo": short(low), "hi": short(high)})
+        ends = curve.at_us(float(age)) if age else (0.0, 0.0, 0.0)
+        rows.append({"d": short(age / DAY), **interval(*ends, key="F")})
     found: dict[str, Any] = {"curve": rows, "n": curve.rewards, "missing": curve.missing}
     for name, part in (("median", 0.5), ("p90", 0.9)):
         when = curve.quantile(part)
@@ -54,31 +68,28 @@ def chart(data: Spec) -> Spec:
     scale, unit = span_of(found["curve"][-1]["d"])
     curve = [{**row, "d": row["d"] * scale} for row in found["curve"]]
     marks = [
-        {"d": found[name] * scale, "F": at, "label": f"{label} after {found[name] * scale:.1f}"}
-        for name, at, label in (("median", 0.5, "half"), ("p90", 0.9, "90%"))
+        {"d": found[name] * scale, "F": at, "label": f"{share} after {found[name] * scale:.1f}"}
+        for name, at, share in (("median", 0.5, "half"), ("p90", 0.9, "90%"))
         if found[name] is not None
     ]
     right = across("d", f"{unit} after the decision")
     up = y("F", "%", scale={"domain": [0, 1]})
     layers = []
     if "window" in found:
-        at = {"field": "d", "type": "quantitative"}
-        window = found["window"] * scale
+        at, window = number("d"), found["window"] * scale
         said = f"window ends: {found['in_window']:.0%} are in"
-        rule = {"type": "rule", "stroke": "$muted", "strokeDash": [2, 3]}
-        side: Spec = {"align": "left", "dx": 6}
-        if 2 * window > curve[-1]["d"]:  # no room for the label on the right
-            side = {"align": "right", "dx": -6}
-        text = {"type": "text", **side, "fill": "$muted"}
+        # On the left, if there is no room for the label on the right.
+        align, dx = ("right", -6) if 2 * window > curve[-1]["d"] else ("left", 6)
+        text = {"type": "text", "align": align, "dx": dx, "fill": "$muted"}
         here = [{"d": window, "F": 0.06, "label": said}]
-        layers = [layer(here, rule, x=at), layer(here, text, x=at, y=up, text={"field": "label"})]
+        named = layer(here, text, x=at, y=up, text={"field": "label"})
+        layers = [layer(here, rule(2, 3), x=at), named]
     tip = tips(("d", unit.capitalize(), ".2f"), ("F", "Arrived", ".1%"), *ends(".1%"))
-    label = {"type": "text", "align": "left", "dx": 11, "dy": 14, "fontWeight": 600, "fontSize": 12}
     dot = point(80, fill="$accent", stroke="$card", strokeWidth=2)
     layers += [
         *band(curve, right, up, tip, 0.18),
         layer(marks, dot, x=right, y=up),
-        layer(marks, label, x=right, y=up, text={"field": "label"}),
+        layer(marks, label(align="left", dx=11, dy=14), x=right, y=up, text={"field": "label"}),
     ]
     return spec(layers, 240)
 

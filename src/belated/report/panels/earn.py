@@ -13,8 +13,11 @@ from belated.report.vega import (
     arm_tips,
     arms,
     axis_format,
+    dashed,
     hover,
+    label,
     layer,
+    line,
     spec,
     value_format,
     y,
@@ -27,7 +30,7 @@ def collect(facts: Facts) -> list[dict[str, Any]]:
     for last in range(min(2, facts.calendar.count - 1), facts.calendar.count):
         recent = (period <= last) & (period > last - RECENT)
         for arm, mask in facts.arms:
-            row = facts.matched.row(mask & recent)
+            row = facts.row(mask & recent)
             if row["p"] is not None:
                 rows.append({"t": facts.calendar.ms(last), "arm": arm, **row})
     return rows
@@ -45,25 +48,16 @@ def chart(data: Spec) -> Spec:
         for arm, row in last.items()
     ]
     tip = arm_tips(("when", "Up to", None), form)
-    dash = {"condition": {"test": "datum.arm=='Holdout'", "value": [5, 3]}, "value": [1, 0]}
+    at, up, dash = time.x(), y("p", axis), dashed("datum.arm=='Holdout'")
     return spec(
         [
             layer(
                 None, {"type": "area", "opacity": 0.14, "interpolate": "monotone"},
-                x=time.x(), y=y("lo", axis), y2={"field": "hi"}, color=arms(),
+                x=at, y=y("lo", axis), y2={"field": "hi"}, color=arms(),
             ),
-            layer(
-                None, {"type": "line", "strokeWidth": 2.5, "interpolate": "monotone"},
-                x=time.x(), y=y("p", axis), color=arms(), strokeDash=dash,
-            ),
-            layer(
-                None, hover(220) | {"filled": True},
-                x=time.x(), y=y("p", axis), tooltip=tip,
-            ),
-            layer(
-                labels, {"type": "text", "align": "right", "fontWeight": 600, "fontSize": 12},
-                x=time.x(), y=y("at", axis), text={"field": "arm"}, color=arms(),
-            ),
+            layer(None, line(), x=at, y=up, color=arms(), strokeDash=dash),
+            layer(None, hover(220) | {"filled": True}, x=at, y=up, tooltip=tip),
+            layer(labels, label(), x=at, y=y("at", axis), text={"field": "arm"}, color=arms()),
         ],
         250,
         data={"values": rows},
@@ -75,14 +69,10 @@ def words(data: Data) -> Said:
     head = data["headline"]
     last = {row["arm"]: row["p"] for row in data["earn"]}
     if "per_decision_holdout" in head:
-        bandit, other = head["per_decision"]["p"], head["per_decision_holdout"]["p"]
-        title = (
-            f"The bandit earns {amount(data, bandit)} per decision, the holdout "
-            f"{amount(data, other)}"
-        )
+        own, held = (amount(data, head[f"per_decision{arm}"]["p"]) for arm in ("", "_holdout"))
+        title = f"The bandit earns {own} per decision, the holdout {held}"
     else:
-        recent = next(iter(last.values()))
-        title = f"Lately a decision earns {amount(data, recent)}"
+        title = f"Lately a decision earns {amount(data, next(iter(last.values())))}"
     return Said(
         title,
         f"Reward per decision over trailing {periods(data, 7)}, with 95 % bands. Young decisions "

@@ -10,7 +10,18 @@ import numpy as np
 from belated.report.facts import Facts, short
 from belated.report.panel import Panel, Said
 from belated.report.text import Data
-from belated.report.vega import Spec, TimeAxis, hover, layer, spec, tips, y
+from belated.report.vega import (
+    Spec,
+    TimeAxis,
+    dashed,
+    hover,
+    label,
+    layer,
+    line,
+    spec,
+    tips,
+    y,
+)
 
 #: Effective number of actions per decision below which the bandit is nearly certain.
 CERTAIN = 1.2
@@ -43,23 +54,17 @@ def chart(data: Spec) -> Spec:
     colour = {"field": "what", "type": "nominal", "scale": scale}
     most = max(2.0, 1.15 * max(row["n"] for row in rows))
     up = y("n", ".1f", scale={"domain": [0, most], "nice": False})
-    dash = {
-        "condition": {"test": "datum.what=='in use overall'", "value": [5, 3]}, "value": [1, 0],
-    }  # fmt: skip
+    dash = dashed("datum.what=='in use overall'")
     tip = tips(("when", "At", None), ("what", "Actions", None), ("n", "Effective number", ".2f"))
     labels = explore_labels(rows, 0.12 * most)
-    text = {"type": "text", "align": "right", "fontWeight": 600, "fontSize": 12}
     above, below = ([one for one in labels if one["above"] is side] for side in (True, False))
-    line = {"type": "line", "strokeWidth": 2.5, "interpolate": "monotone"}
     return spec(
         [
-            layer(rows, line, x=time.x(), y=up, color=colour, strokeDash=dash),
-            layer(
-                rows, hover(200), x=time.x(), y=up, tooltip=tip
-            ),
+            layer(rows, line(), x=time.x(), y=up, color=colour, strokeDash=dash),
+            layer(rows, hover(200), x=time.x(), y=up, tooltip=tip),
             *(
                 layer(
-                    some, {**text, "dy": dy}, x=time.x(), y={**up, "field": "at"},
+                    some, label(dy=dy), x=time.x(), y={**up, "field": "at"},
                     text={"field": "what"}, color=colour,
                 )
                 for some, dy in ((above, -10), (below, 12))

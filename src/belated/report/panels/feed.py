@@ -10,7 +10,7 @@ import numpy as np
 from belated.report.facts import HOUR, LENGTHS, MINUTE, Facts, short
 from belated.report.panel import Panel, Said
 from belated.report.text import Data, day, several, span
-from belated.report.vega import RANGE, Spec, TimeAxis, layer, outages, point, spec, tips, y
+from belated.report.vega import RANGE, Spec, TimeAxis, layer, number, outages, point, spec, tips, y
 
 #: Bars of the feed, at most; rewards without which nothing is said of gaps.
 BARS, FEW = 124, 50
@@ -42,13 +42,14 @@ def collect(facts: Facts) -> dict[str, Any] | None:
         for n in range(facts.calendar.count):
             here = known & (period == n)
             if here.sum() > 5:
-                middle, most = np.quantile(lags[here], [0.5, 0.99]) / MINUTE
-                found["lag"].append(
-                    {"t": facts.calendar.ms(n), "p50": short(middle, 4), "p99": short(most, 4)}
-                )
-        middle, most = np.quantile(lags[known], [0.5, 0.99]) / MINUTE
-        found["lag_p50"], found["lag_p99"] = short(middle, 4), short(most, 4)
+                found["lag"].append({"t": facts.calendar.ms(n), **_quantiles(lags[here])})
+        found |= {f"lag_{name}": value for name, value in _quantiles(lags[known]).items()}
     return found
+
+
+def _quantiles(lags: Any) -> dict[str, float | None]:
+    minutes = np.quantile(lags, [0.5, 0.99]) / MINUTE
+    return {"p50": short(minutes[0], 4), "p99": short(minutes[1], 4)}
 
 
 def _outages(came: Any) -> list[dict[str, Any]]:
@@ -82,15 +83,12 @@ def words(data: Data) -> Said:
     """Whether rewards come."""
     found = data["feed"]
     gaps = found["outages"]
-    title = (
-        f"{several(sum(row['n'] for row in found['bins']), 'reward message')} came without a gap"
-    )
+    count = sum(row["n"] for row in found["bins"])
+    title = f"{several(count, 'reward message')} came without a gap"
     if gaps:
         longest = max(gaps, key=lambda one: one["hours"])
-        title = (
-            f"No reward reached the journal for {span(longest['hours'] / 24)} from "
-            f"{day(longest['from'])}"
-        )
+        length, start = span(longest["hours"] / 24), day(longest["from"])
+        title = f"No reward reached the journal for {length} from {start}"
     return Said(
         title,
         f"Rewards as the journal took them, per {span(found['step'] / 86_400_000)}; shaded: "
@@ -108,20 +106,15 @@ def lag_chart(data: Spec) -> Spec:
     ]
     most = max(row["p99"] for row in rows)
     low = min(row["p50"] for row in rows)
-    ticks = [
-        t
-        for t in (1 / 60, 1 / 6, 1, 3, 10, 30, 60, 180, 360, 1440, 10080)
-        if low / 3 <= t <= 3 * most
-    ]
+    steps = (1 / 60, 1 / 6, 1, 3, 10, 30, 60, 180, 360, 1440, 10080)
+    ticks = [step for step in steps if low / 3 <= step <= 3 * most]
     written = (
         "datum.value < 1 ? format(datum.value * 60, '.0f') + ' s' : datum.value < 60 ? "
         "format(datum.value, '.0f') + ' min' : format(datum.value / 60, '.0f') + ' h'"
     )
-    up = {
-        "field": "p50", "type": "quantitative", "title": None,
-        "scale": {"type": "log", "domain": [low / 2, 2 * most]},
-        "axis": {"values": ticks, "labelExpr": written},
-    }  # fmt: skip
+    scale = {"type": "log", "domain": [low / 2, 2 * most]}
+    axis = {"values": ticks, "labelExpr": written}
+    up = {**number("p50"), "title": None, "scale": scale, "axis": axis}
     tip = tips(
         ("when", "At", None), ("p50", "Median, minutes", ".2f"), ("p99", "99 %, minutes", ",.1f")
     )

@@ -7,10 +7,10 @@ from typing import Any
 
 from belated.evaluation import Expected, forecast
 from belated.exceptions import InvalidInput
-from belated.report.facts import Facts, short
+from belated.report.facts import Facts, interval, short
 from belated.report.panel import ENDS, Panel, Said
 from belated.report.text import Data, periods, several, whole
-from belated.report.vega import Spec, TimeAxis, layer, spec, tips, y
+from belated.report.vega import Spec, TimeAxis, layer, rule, spec, tips, y
 
 #: Periods of the forecast, and of the past beside it.
 AHEAD, PAST = 10, 14
@@ -43,7 +43,7 @@ def collect(facts: Facts) -> dict[str, Any] | None:
 
 
 def _counts(expected: Expected) -> dict[str, float | None]:
-    return {"n": short(expected.mean), "lo": short(expected.low), "hi": short(expected.high)}
+    return interval(expected.mean, expected.low, expected.high, key="n")
 
 
 def chart(data: Spec) -> Spec:
@@ -71,7 +71,7 @@ def chart(data: Spec) -> Spec:
         [
             layer(past, bar, tooltip=came, **where),
             layer(to_come, bar | dashed, tooltip=tip, **where),
-            layer(now, {"type": "rule", "stroke": "$muted", "strokeDash": [2, 3]}, x=time.x()),
+            layer(now, rule(2, 3), x=time.x()),
             layer(now, text, x=time.x(), y={"value": 0}, text={"field": "label"}),
         ],
         240,

@@ -8,7 +8,7 @@ import numpy as np
 
 from belated.evaluation.requests import read_offers
 from belated.exceptions import BelatedError
-from belated.report.facts import Facts, short
+from belated.report.facts import Facts, interval, short
 from belated.report.panel import BAND, Panel, Said
 from belated.report.text import Data, amount, several
 from belated.report.vega import (
@@ -47,27 +47,22 @@ def collect(facts: Facts) -> dict[str, Any] | None:
         return np.maximum.reduceat(means, offers.starts) - means[offers.chosen]
 
     best = gaps(auditor.theta)
-    drawn = []
-    for theta in auditor.draws(DRAWS):
-        drawn.append(np.bincount(period, weights=gaps(theta), minlength=len(count)))
+    found, *drawn = (
+        np.bincount(period, weights=gap, minlength=len(count))
+        for gap in (best, *map(gaps, auditor.draws(DRAWS)))
+    )
     sums = np.array(drawn)
-    found = np.bincount(period, weights=best, minlength=len(count))
     days = []
     for n in np.flatnonzero(count).tolist():
-        low, high = np.quantile(sums[:, n] / count[n], [0.025, 0.975])
-        row = {"p": found[n] / count[n], "lo": low, "hi": high}
-        days.append(
-            {"t": facts.calendar.ms(n)} | {name: short(value, 4) for name, value in row.items()}
-        )
+        ends = np.quantile(sums[:, n] / count[n], [0.025, 0.975])
+        days.append({"t": facts.calendar.ms(n), **interval(found[n] / count[n], *ends, digits=4)})
     start = facts.calendar.recent
     lately, made = sums[:, start:].sum(axis=1), max(int(count[start:].sum()), 1)
-    low, high = np.quantile(lately / made, [0.025, 0.975])
+    recent = float(found[start:].sum()) / made
     first = count[:3].sum()
     return {
         "days": days,
-        "p": short(float(found[start:].sum()) / made, 4),
-        "lo": short(low, 4),
-        "hi": short(high, 4),
+        **interval(recent, *np.quantile(lately / made, [0.025, 0.975]), digits=4),
         "first": short(float(found[:3].sum() / first), 4) if first else None,
         "total": short(float(best.mean()) * len(own)),
     }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from belated.evaluation import lift
+from belated.evaluation import earned, lift
 from belated.exceptions import NotEvaluable
-from belated.report.facts import Facts, around, earned_by, interval, short
+from belated.report.facts import Facts, around, if_known, interval, short
 from belated.report.html import bars, line, tile, whisker
 from belated.report.panels.pending import pending_now
 from belated.report.text import Data, amount, several, signed, whole
@@ -14,7 +14,7 @@ from belated.report.text import Data, amount, several, signed, whole
 
 def collect(facts: Facts) -> dict[str, Any]:
     """The numbers on top: the lift of :func:`belated.evaluation.lift`, or what is earned."""
-    own, held, least = facts.own, facts.held, facts.matched.least
+    own, held, least = facts.own, facts.held, facts.least
     found: dict[str, Any] = {
         "decisions": len(facts.table),
         "bandit": int(own.sum()),
@@ -27,16 +27,15 @@ def collect(facts: Facts) -> dict[str, Any]:
         compared = lift(facts.table)
     except NotEvaluable as refused:
         found["no_lift"] = str(refused)
-        if (alone := earned_by(facts.table.select(own), "bandit")) is not None:
+        if (alone := if_known(earned, facts.table.select(own), "bandit")) is not None:
             found["per_decision"] = around(alone.value, alone.error, least)
         return found
     count = compared.bandit.decisions
     found["per_decision"] = around(compared.bandit.value, compared.bandit.error, least)
     found["per_decision_holdout"] = around(compared.holdout.value, compared.holdout.error, least)
-    found["difference"] = interval(compared.difference, compared.low, compared.high)
-    found["extra"] = interval(
-        count * compared.difference, count * compared.low, count * compared.high
-    )
+    difference = compared.difference, compared.low, compared.high
+    found["difference"] = interval(*difference)
+    found["extra"] = interval(*(count * one for one in difference))
     found["chance"] = short(compared.p)
     found["estimand"] = compared.estimand
     if compared.relative is not None:
@@ -50,7 +49,7 @@ def complete(facts: Facts, data: Data) -> dict[str, Any]:
     """What the headline takes from other panels: what is pending, and small lines."""
     calendar, table, period = facts.calendar, facts.table, facts.period
     trailing = [
-        short(facts.matched.ratio(facts.own & (period <= n) & (period > n - 3))[0])
+        short(facts.ratio(facts.own & (period <= n) & (period > n - 3))[0])
         for n in range(calendar.count)
     ]
     left = data["foregone"]

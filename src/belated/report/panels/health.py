@@ -8,8 +8,11 @@ import numpy as np
 
 from belated.report.facts import DAY, MINUTE, Facts, short
 from belated.report.html import around, element
-from belated.report.text import Data, span, whole
+from belated.report.text import Data, several, span, whole
 from belated.report.vega import TimeAxis, gaps
+
+#: Classes of the style sheet: of a label, its value, and the note below.
+PARTS = ("lab", "hv", "note")
 
 
 def collect(facts: Facts) -> dict[str, Any]:
@@ -43,38 +46,31 @@ def card(data: Data) -> str:
             items.append((True, f"Last {what}", _ago(found[f"last_{what}"]), note))
     if "converged" in found:
         state = "converged" if found["converged"] else "not converged"
-        items.append(
-            (found["converged"], "Model", state, f"fit of {whole(found['fit_n'])} outcomes")
-        )
+        fit = f"fit of {whole(found['fit_n'])} outcomes"
+        items.append((found["converged"], "Model", state, fit))
     off = data["calibration"]
     if off:
         fine = not any(one["kind"] == "calibration" for one in data["attention"])
         items.append((fine, "Calibration", f"{1 + off['bias']:.2g} ×", "predicted over observed"))
     late = gaps(data)
-    said = f"{len(late)} outage{'' if len(late) == 1 else 's'}" if late else "no outage"
-    note = (
-        f"{span(late[-1]['hours'] / 24)} from {_when(data, late[-1]['from'])}"
-        if late
-        else "by the gaps between rewards"
-    )
+    said, note = "no outage", "by the gaps between rewards"
+    if late:
+        said = several(len(late), "outage")
+        note = f"{span(late[-1]['hours'] / 24)} from {_when(data, late[-1]['from'])}"
     items.append((not late, "Reward feed", said, note))
     care = {row["kind"]: row["n"] for row in data["quality"]["rows"]}
-    refused = care["conflict"] + care["unmatched"] + care["expired"] + care["invalid"]
+    refused = sum(care[kind] for kind in ("conflict", "unmatched", "expired", "invalid"))
     alarmed = any(one["panel"] == "quality" for one in data["attention"])
-    items.append(
-        (not alarmed, "Not counted", whole(refused), "contradicted, unmatched, expired or invalid")
-    )
+    note = "contradicted, unmatched, expired or invalid"
+    items.append((not alarmed, "Not counted", whole(refused), note))
     items.append((True, "Journal", whole(found["records"]), "records"))
     cells = ""
-    for fine, label, value, note in items:
-        inner = (
-            element("div", label, cls="lab")
-            + element("div", value, cls="hv")
-            + element("div", note, cls="note")
+    for fine, *texts in items:
+        inner = "".join(
+            element("div", text, cls=kind) for text, kind in zip(texts, PARTS, strict=True)
         )
-        mark = element(
-            "span", "", cls="dot", role="img", aria_label="fine" if fine else "needs attention"
-        )
+        state = "fine" if fine else "needs attention"
+        mark = element("span", "", cls="dot", role="img", aria_label=state)
         cells += around("div", f"{mark}<div>{inner}</div>", cls="hl" if fine else "hl warn")
     return around("div", cells, cls="health", id="health")
 

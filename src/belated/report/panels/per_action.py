@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from belated.report.facts import ACTIONS, Facts, around, code_of, earned_by
+from belated.evaluation import earned
+from belated.report.facts import ACTIONS, Facts, around, code_of, if_known
 from belated.report.panel import BAND, Panel, Said
 from belated.report.text import Data, amount
 from belated.report.vega import (
@@ -14,9 +15,12 @@ from belated.report.vega import (
     arms,
     axis_format,
     layer,
+    names,
+    number,
     point,
     spec,
     value_format,
+    y,
 )
 
 
@@ -24,11 +28,11 @@ def collect(facts: Facts) -> list[dict[str, Any]]:
     """Reward per decision of each action, as the bandit shows it and on the holdout."""
     rows = []
     for name in facts.actions[:ACTIONS]:
-        code = code_of(facts, name)
+        here = facts.table.action == code_of(facts, name)
         for arm, mask in facts.arms:
-            one = earned_by(facts.table.select(mask & (facts.table.action == code)), name)
+            one = if_known(earned, facts.table.select(mask & here), name)
             if one is not None:
-                value = around(one.value, one.error, facts.matched.least)
+                value = around(one.value, one.error, facts.least)
                 rows.append({"action": name, "arm": arm, **value, "n": one.decisions})
     return rows
 
@@ -39,19 +43,13 @@ def chart(data: Spec) -> Spec:
     first = "Bandit" if any(row["arm"] == "Bandit" for row in rows) else "Holdout"
     ranked = sorted((row for row in rows if row["arm"] == first), key=lambda row: -row["p"])
     order = [row["action"] for row in ranked]
-    up = {
-        "field": "action", "type": "nominal", "sort": order, "title": None,
-        "axis": {"labelColor": "$ink", "labelFontSize": 12, "grid": False, "labelLimit": 130},
-    }  # fmt: skip
+    up = names("action", order, labelFontSize=12, labelLimit=130)
     offset = {"field": "arm", "scale": {"domain": ["Bandit", "Holdout"]}}
     high, low = max(row["hi"] for row in rows), min(0.0, *(row["lo"] for row in rows))
-    across = {
-        "field": "lo", "type": "quantitative", "title": None,
-        "scale": {"domain": [low, high + 0.16 * (high - low)], "nice": False},
-        "axis": {"format": axis_format(data), "grid": True},
-    }  # fmt: skip
+    scale = {"domain": [low, high + 0.16 * (high - low)], "nice": False}
+    across = y("lo", axis_format(data), axis={"grid": True}, scale=scale)
     tip = arm_tips(("action", "Action", None), form)
-    at = {"field": "p", "type": "quantitative"}
+    at = number("p")
     where = {"y": up, "yOffset": offset}
     inner = layer(None, point(22, fill="$card"), x=at, **where)
     return spec(
@@ -61,7 +59,7 @@ def chart(data: Spec) -> Spec:
             {"transform": [{"filter": "datum.arm=='Holdout'"}], **inner},
             layer(
                 None, {"type": "text", "align": "left", "dx": 8},
-                x={"field": "hi", "type": "quantitative"}, text={"field": "p", "format": form},
+                x=number("hi"), text={"field": "p", "format": form},
                 color=arms(), **where,
             ),
         ],
@@ -85,17 +83,13 @@ def words(data: Data) -> Said:
         if gain > 0 and len(both) > 1:
             same = " and" if gains == best else f"; {gains}"
             title += f"{same} gains the most from being targeted"
-    definition = "Reward per decision by action, with 95 % intervals."
-    if held:
-        definition += (
-            " Where the bandit shows it, it is shown to those it suits; on the holdout, to anyone."
-        )
-    else:
-        definition += (
-            " The bandit shows an action to those it suits: without a holdout nobody knows "
-            "what it earns elsewhere."
-        )
-    return Said(title, definition)
+    where = (
+        "Where the bandit shows it, it is shown to those it suits; on the holdout, to anyone."
+        if held
+        else "The bandit shows an action to those it suits: without a holdout nobody knows "
+        "what it earns elsewhere."
+    )
+    return Said(title, f"Reward per decision by action, with 95 % intervals. {where}")
 
 
 def _legend(data: Data) -> list[tuple[str, str, str]]:

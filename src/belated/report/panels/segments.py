@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from belated.fold.requests import KeptRequest
 from belated.report.facts import ACTIONS, Facts, short
 from belated.report.panel import Panel, Said
 from belated.report.text import Data, percent, periods
-from belated.report.vega import Spec, layer, spec, tips
+from belated.report.vega import Spec, layer, names, number, spec, tips
 
 #: Columns of the context that make segments; and recent decisions that are read.
 COLUMNS, REQUESTS = 2, 4_000
@@ -33,22 +34,20 @@ def collect(facts: Facts) -> list[dict[str, Any]]:
     columns = _binary(list(contexts.values()))
     if not columns:
         return []
-    counts: dict[tuple[bool, ...], dict[str, int]] = {}
+    counts: dict[tuple[bool, ...], Counter[str]] = defaultdict(Counter)
     for line, context in contexts.items():
         key = tuple(bool(context[name]) for name in columns)
-        action = str(table.actions[table.action[line]])
-        here = counts.setdefault(key, {})
-        here[action] = here.get(action, 0) + 1
+        counts[key][str(table.actions[table.action[line]])] += 1
     rows = []
     for key in sorted(counts, reverse=True):
         said = [name if yes else f"not {name}" for name, yes in zip(columns, key, strict=True)]
-        total = sum(counts[key].values())
+        total = counts[key].total()
         rows += [
             {
                 "segment": ", ".join(said),
                 "action": name,
-                "share": short(counts[key].get(name, 0) / total, 4),
-                "n": counts[key].get(name, 0),
+                "share": short(counts[key][name] / total, 4),
+                "n": counts[key][name],
             }
             for name in facts.actions[:ACTIONS]
         ]
@@ -72,27 +71,24 @@ def _binary(contexts: list[Mapping[str, Any]]) -> list[str]:
 def chart(data: Spec) -> Spec:
     """Share of a segment's decisions by action."""
     across = {"field": "action", "sort": data["actions"], "type": "nominal", "title": None}
-    up = {"field": "segment", "type": "nominal", "sort": None, "title": None}
+    up = names("segment", labelFontSize=12, labelLimit=220)
     below = {
         "labelAngle": 0, "domain": False, "labelExpr": "split(datum.label, ' ')",
         "labelColor": "$ink", "labelOverlap": False, "labelFlush": False, "labelLimit": 90,
     }  # fmt: skip
-    left = {"labelColor": "$ink", "grid": False, "labelFontSize": 12, "labelLimit": 220}
     strength = {"domain": [0, 1], "range": [0.06, 1]}
     tip = tips(
-        ("segment", "Segment", None),
-        ("action", "Action", None),
-        ("share", "Share", ".1%"),
+        ("segment", "Segment", None), ("action", "Action", None), ("share", "Share", ".1%"),
         ("n", "Decisions", ",d"),
-    )
+    )  # fmt: skip
     on = {"condition": {"test": "datum.share > 0.55", "value": "$onfill"}, "value": "$ink"}
     return spec(
         [
             layer(
                 None,
                 {"type": "rect", "fill": "$accent", "stroke": "$card", "strokeWidth": 3},
-                x={**across, "axis": below}, y={**up, "axis": left},
-                opacity={"field": "share", "type": "quantitative", "scale": strength}, tooltip=tip,
+                x={**across, "axis": below}, y=up,
+                opacity={**number("share"), "scale": strength}, tooltip=tip,
             ),
             layer(
                 None, {"type": "text", "fontSize": 12, "fontWeight": 500},

@@ -77,9 +77,7 @@ def chart(data: Spec) -> Spec:
 
 def shown_actions(data: Spec) -> list[tuple[str, str, float]]:
     """Actions of the shares, with their colour and last share; the largest last."""
-    last: dict[str, float] = {}
-    for row in data["share"]:
-        last[row["action"]] = row["share"]
+    last: dict[str, float] = {row["action"]: row["share"] for row in data["share"]}
     order = sorted(last, key=lambda name: -last[name])
     return [(name, COLOURS[n % len(COLOURS)], last[name]) for n, name in enumerate(order)]
 

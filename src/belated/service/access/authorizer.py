@@ -1,9 +1,10 @@
-"""Who may do what: all API keys are in memory, so that no request asks a store."""
+"""Authorization by API keys, which are all in memory, so that no request queries the store."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from hashlib import sha256
 from ipaddress import ip_address
 from typing import Literal
@@ -15,17 +16,18 @@ from belated.wire.keys import ALL, LENGTH, Key, KeyScope, looks_whole
 
 log = logging.getLogger("belated.service")
 
-#: Who may ask: whoever has a key, or anyone.
+#: Whether requests need a key.
 Auth = Literal["keys", "off"]
-#: Seconds between two looks at the keys: within two, one that was revoked works no more.
+#: Seconds between two polls for changes: a revoked key stops working within two.
 POLL_SECONDS = 1.0
 
 _SCHEME = b"bearer "
 _SIZE = len(_SCHEME) + LENGTH
 
 
+@dataclass(eq=False)
 class Authorizer:
-    """Knows all API keys, and lets through who may.
+    """Knows all API keys, and authorizes requests.
 
     A worker polls for changes. While the store is unavailable, the known keys go on working.
 
@@ -33,59 +35,58 @@ class Authorizer:
         store: of the keys; used by that worker alone.
         runtime: time and threads.
         tokens: whether rewards may come with a token instead of a key.
-        poll: seconds between two looks at the store.
+        poll: seconds between two polls of the store.
     """
 
-    def __init__(
-        self, store: KeyStore, runtime: Runtime, *, tokens: bool = False, poll: float = POLL_SECONDS
-    ) -> None:
-        self._store = store
-        self._tokens = tokens
-        self._poll_seconds = poll
-        self._monotonic = runtime.monotonic
+    store: KeyStore
+    runtime: Runtime
+    tokens: bool = field(default=False, kw_only=True)
+    poll: float = field(default=POLL_SECONDS, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._monotonic = self.runtime.monotonic
         self._unavailable = False
         self._rows: list[LiveKey] = []
         self._keys: dict[bytes, Key] = {}
-        self._looked = runtime.monotonic()
-        self._take(store.live())
+        self._take(self.store.live())
         if not self._keys:
             log.warning("no key works yet: make one with `belated keys create`")
-        self._worker = runtime.start_worker("belated keys", self._poll)
+        self._worker = self.runtime.start_worker("belated keys", self._poll)
 
     @property
     def known(self) -> int:
-        """How many keys work."""
+        """Number of valid keys."""
         return len(self._keys)
 
     @property
     def age(self) -> float:
-        """Seconds since the store was looked at."""
+        """Seconds since the store was last polled."""
         return self._monotonic() - self._looked
 
     def authorize(
         self, headers: Mapping[bytes, bytes], scope: KeyScope, bandit: str | None
     ) -> Key | None:
-        """The key with which a request comes, if it may do this.
+        """Return the key of a request, if it allows the request.
 
         Args:
             headers: of the request.
             scope: that is needed.
-            bandit: it is about, ``"*"`` for all; None where it is about none.
+            bandit: it is about, ``"*"`` for all; None if it is about none.
 
         Returns:
-            None if there is no key, and a token may stand in its place.
+            None if there is no key, and a token may replace it.
 
         Raises:
-            Unauthenticated: there is no key that works.
+            Unauthenticated: there is no valid key.
             Forbidden: the key does not allow this, whether there is such a bandit or not.
-            RateLimited: the key asks too often.
+            RateLimited: the key has exceeded its rate.
         """
         value = headers.get(b"authorization")
         if value is None:
-            if self._tokens and scope == "reward":
+            if self.tokens and scope == "reward":
                 return None
             raise Unauthenticated("a key is needed: send it as Authorization: Bearer blt_…")
-        # What has another length is no key, and not worth a hash.
+        # Anything of another length is no key, and not worth a hash.
         right = len(value) == _SIZE and value[: len(_SCHEME)].lower() == _SCHEME
         key = self._keys.get(sha256(value[len(_SCHEME) :]).digest()) if right else None
         if key is None:
@@ -97,35 +98,35 @@ class Authorizer:
         return key
 
     def charge(self, key: Key, more: int) -> None:
-        """Count what a request asks for besides the first.
+        """Count the items of a request besides the first.
 
         Raises:
-            RateLimited: the key has asked for too much before.
+            RateLimited: the key had exceeded its rate before.
         """
         if key.rate is not None and (wait := key.charge(self._monotonic(), more)):
             raise _too_often(key, wait)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop polling for key changes."""
         self._worker.stop()
-        self._store.close()
+        self.store.close()
 
     def _poll(self) -> float:
         try:
-            self._take(self._store.live())
+            self._take(self.store.live())
             self._unavailable = False
-        except Exception as error:  # whatever it is, it must go on: a key may be revoked
+        except Exception as error:  # go on polling in any case: a key may be revoked
             if not self._unavailable:  # once, while it stays so
                 log.warning("the keys cannot be read", extra={"why": str(error)})
             self._unavailable = True
-        return self._poll_seconds
+        return self.poll
 
     def _take(self, rows: list[LiveKey]) -> None:
         self._looked = self._monotonic()
         if rows == self._rows:
             return
         before = {row.hash: row for row in self._rows}
-        # One that has not changed stays as it is, with what it has used up of its rate.
+        # A key that has not changed keeps its object, which counts its use.
         self._keys = {
             row.hash: self._keys[row.hash] if before.get(row.hash) == row else _key(row)
             for row in rows
@@ -137,7 +138,7 @@ def _not_for_this(scope: KeyScope, bandit: str | None) -> Forbidden:
     where, more = "on this bandit", ""
     if bandit is None:
         where = "here"
-    elif bandit == ALL:  # what is told is of all bandits
+    elif bandit == ALL:  # the response is about all bandits
         where, more = "on all bandits", " --bandit '*'"
     message = f'this API key does not grant scope "{scope}" {where}'
     return Forbidden(f"{message}; create one with --scope {scope}{more}")
@@ -153,7 +154,7 @@ def _key(row: LiveKey) -> Key:
 
 
 def auth_at(host: str, auth: Auth | None) -> Auth:
-    """Who may ask on an address: as it is written down, or anyone on this machine.
+    """Return whether requests to an address need a key; by default not on loopback.
 
     >>> auth_at("127.0.0.1", None), auth_at("0.0.0.0", "keys")
     ('off', 'keys')

@@ -1,4 +1,4 @@
-"""Origins: which pages may send requests from a browser, and how the browser is told (CORS).
+"""Origins whose pages may send requests from a browser (CORS).
 
 A browser names the page's origin in ``Origin`` with every request that can change something, and a
 page cannot change that header. So one rule does for requests that a page wants to read the answer
@@ -15,7 +15,7 @@ from belated.exceptions import Forbidden, InvalidInput
 
 #: Seconds for which a browser need not ask again; none keeps an answer for much longer.
 MAX_AGE = 7200
-#: What pages may do: decide, and report. Whoever reads or switches a bandit is a program.
+#: What pages may do: decide and report. Reading and switching bandits is for programs.
 SCOPES = ("decide", "reward")
 
 #: As a browser sends it: lower case, a host in ASCII, and no path.
@@ -74,11 +74,10 @@ class Cors:
 
         Args:
             origin: of the page.
-            scope: of what it asks for.
+            scope: of the route.
             headers: of the request.
-            keyed: whether a key is asked for: then the page of the console may ask for whatever
-                the key allows. Without keys it may not: its origin could be a stranger's, whose
-                name leads here.
+            keyed: whether the service needs keys: then the console may do what its key allows.
+                Without keys it may not: its origin could be any name that resolves to this host.
 
         Raises:
             Forbidden: the origin is not listed, or no page may ask for this.

@@ -1,8 +1,8 @@
-"""Tokens of rewards: whoever has the one of a decision may report its reward, without a key.
+"""Reward tokens: the token of a decision allows reporting its reward without a key.
 
-A token is the name of the key that signed it, a dot, and 72 letters: the time it ends, the range of
-the reward, and the HMAC-SHA256 of both with the bandit and the decision. Nothing is kept of it: it
-is checked by being made again.
+A token is the name of the key that signed it, a dot, and 72 letters: its expiry, the range of the
+reward, and the HMAC-SHA256 of both with the bandit and the decision. Nothing is stored: to check a
+token, it is computed again.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import math
 import re
 import struct
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 from belated.core.events import Decision
@@ -23,12 +24,12 @@ from belated.exceptions import Forbidden, InvalidInput, RateLimited, Unauthentic
 from belated.journals.steady_clock import system_clock
 from belated.wire.messages import RewardBody
 
-#: What is done with tokens: none are made; they are counted; they are asked for.
+#: What is done with tokens: none are made; they are counted; they are required.
 TokenMode = Literal["off", "report", "enforce"]
-#: How long a token is good for where nothing says how late a reward may come, in microseconds.
+#: Lifetime of a token if rewards have neither window nor retention, in microseconds.
 LIFETIME = 30 * 86_400_000_000
-#: Rewards that a token alone may report within so many seconds, at each process; and how many
-#: tokens are remembered for that: if there are more, their counts begin anew.
+#: Rewards that a token alone may report within so many seconds, per process; and the number of
+#: tokens that are counted: if there are more, all counts restart at 0.
 MAX_REPORTS, REPORT_SECONDS, MAX_REMEMBERED = 10, 60.0, 100_000
 #: What a token can turn out to be.
 VERDICTS = ("valid", "missing", "forged", "expired", "range", "part")
@@ -83,6 +84,7 @@ class TokenSecrets:
         return f"TokenSecrets({', '.join(map(repr, self.secrets))})"
 
 
+@dataclass(eq=False)
 class RewardTokens:
     """Makes and checks the tokens of one bandit.
 
@@ -90,50 +92,43 @@ class RewardTokens:
         keys: that sign and verify.
         bandit: its name.
         mode: what is done about rewards without a good token.
-        guarded: whether the service asks for keys; then one stands for a token.
+        guarded: whether the service needs keys; then a key replaces a token.
         lifetime: of a token, in microseconds since the decision.
         least: the least reward that can be reported.
         most: the greatest.
         clock: gives microseconds since 1970.
     """
 
-    def __init__(
-        self,
-        keys: TokenSecrets,
-        bandit: str,
-        *,
-        mode: TokenMode,
-        guarded: bool,
-        lifetime: int = LIFETIME,
-        least: float,
-        most: float,
-        clock: Callable[[], int] = system_clock,
-    ) -> None:
-        # Begun with the secret once: a copy is quicker than to begin again for every token.
-        self._macs = {
-            name: hmac.new(secret, digestmod="sha256") for name, secret in keys.secrets.items()
-        }
-        self._signer = next(iter(keys.secrets), "")
-        name = bandit.encode()
-        self._bandit = struct.pack(">H", len(name)) + name
-        self._mode = mode
-        self._guarded = guarded
-        self._lifetime = lifetime
-        self._range = least, most
-        self._clock = clock
+    keys: TokenSecrets
+    bandit: str
+    _: KW_ONLY
+    mode: TokenMode
+    guarded: bool
+    lifetime: int = LIFETIME
+    least: float
+    most: float
+    clock: Callable[[], int] = system_clock
+
+    def __post_init__(self) -> None:
+        secrets = self.keys.secrets
+        # Started with the secret once: a copy is quicker than a new one for every token.
+        self._macs = {name: hmac.new(secrets[name], digestmod="sha256") for name in secrets}
+        self._signer = next(iter(secrets), "")
+        name = self.bandit.encode()
+        self._name = struct.pack(">H", len(name)) + name
         self._reports: dict[str, int] = {}
         self._reports_until = -math.inf
         #: How many rewards came, by what their token was.
         self.seen = dict.fromkeys(VERDICTS, 0)
 
     def of(self, decision: Decision) -> str:
-        """The token of a decision: the same each time it is asked for."""
-        ends = -(-(decision.at_us + self._lifetime) // 1_000_000)
-        payload = _PAYLOAD.pack(_FORM, ends >> 8 & 0xFFFFFFFF, ends & 0xFF, *self._range)
+        """Return the token of a decision; it is always the same."""
+        ends = -(-(decision.at_us + self.lifetime) // 1_000_000)
+        payload = _PAYLOAD.pack(_FORM, ends >> 8 & 0xFFFFFFFF, ends & 0xFF, self.least, self.most)
         return self._sign(self._signer, payload, decision.id).decode()
 
     def check(self, id: str, reward: RewardBody, keyed: bool) -> None:
-        """Refuse a reward that is not vouched for.
+        """Refuse a reward without a valid key or token.
 
         Args:
             id: of the decision.
@@ -151,15 +146,15 @@ class RewardTokens:
             self._count_report(id)
         if verdict == "valid" or (keyed and verdict == "missing"):
             return
-        if self._mode == "report" and (keyed or not self._guarded):
+        if self.mode == "report" and (keyed or not self.guarded):
             return
-        if verdict == "missing" and self._guarded:
+        if verdict == "missing" and self.guarded:
             raise Unauthenticated("a key is needed, or the token that came with the decision")
         raise Forbidden(_WHY[verdict])
 
     def _count_report(self, id: str) -> None:
-        """One reward is all that a token is for; without a bound one could fill a journal."""
-        now = self._clock() / 1e6
+        """Count a use of a token: it is for one reward, and must not fill a journal."""
+        now = self.clock() / 1e6
         if now >= self._reports_until or len(self._reports) >= MAX_REMEMBERED:
             self._reports.clear()
             self._reports_until = now + REPORT_SECONDS
@@ -172,22 +167,22 @@ class RewardTokens:
     def _verdict(self, id: str, reward: RewardBody, keyed: bool) -> str:
         if reward.token is None:
             return "missing"
-        found = self._genuine(reward.token, id)
-        if found is None:
+        content = self._genuine(reward.token, id)
+        if content is None:
             return "forged"
-        ends, least, most = found
-        if self._clock() >= ends * 1_000_000:
+        ends, least, most = content
+        if self.clock() >= ends * 1_000_000:
             return "expired"
         if not least <= reward.value <= most:
             return "range"
         # Of two rewards that contradict each other the one that happened first counts: with a time
-        # of his own, whoever gets hold of a token could overturn what was told before.
+        # of their own, anyone with the token could overturn an earlier report.
         if not keyed and (reward.part or reward.revision or reward.at is not None):
             return "part"
         return "valid"
 
     def _genuine(self, token: str, id: str) -> tuple[int, float, float] | None:
-        """The end and the range in a token, if it was made here for this decision."""
+        """Return the expiry and range of a token, if it was signed here for this decision."""
         signer, _, text = token.partition(".")
         try:
             payload = base64.urlsafe_b64decode(text)[: _PAYLOAD.size]
@@ -196,14 +191,14 @@ class RewardTokens:
             return None
         if signer not in self._macs or form != _FORM:
             return None
-        # The whole text is compared, so that there is one way only to write a token.
+        # The whole text is compared, so that a token can be written in one way only.
         if not hmac.compare_digest(self._sign(signer, payload, id), token.encode()):
             return None
         return high << 8 | low, least, most
 
     def _sign(self, signer: str, payload: bytes, id: str) -> bytes:
         mac = self._macs[signer].copy()
-        mac.update(payload + self._bandit + id.encode())
+        mac.update(payload + self._name + id.encode())
         return signer.encode() + b"." + base64.urlsafe_b64encode(payload + mac.digest())
 
 

@@ -1,7 +1,7 @@
-"""A process that makes a report and ends: deciding does not wait for it.
+"""A process that makes a report and exits, so that deciding does not wait for it.
 
 It reads the address of a journal from its standard input, so that no list of processes shows it,
-and writes what the console shows to its standard output, as JSON.
+and writes the content of the console to its standard output, as JSON.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from belated.journals import open_journal
 from belated.report.gauges import Gauges
 from belated.report.page import body
 from belated.report.panels import specifications
-from belated.report.report import learned, report_data
+from belated.report.report import Report, learned
 
-#: What else runs on the machine comes first.
+#: Niceness: all else on the machine has priority.
 NICE = 15
 
 
 def main() -> int:
-    """Make one report; what cannot be made is told in one line on standard error."""
+    """Make one report; an error is one line on standard error."""
     if hasattr(os, "nice"):
         os.nice(NICE)
     try:
         with open_journal(sys.stdin.readline().strip()) as journal:
             evaluation = JournalEvaluation.of_journal(journal)
-            data = report_data(evaluation, *learned(evaluation))
+            data = Report.of(evaluation, *learned(evaluation)).data
     except BelatedError as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         return 1

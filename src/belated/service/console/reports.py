@@ -1,4 +1,4 @@
-"""The reports of bandits, each made by a process of its own while somebody looks at them."""
+"""The reports of bandits, each made by its own process while someone views them."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ import msgspec
 from belated.journals import Store
 from belated.report.gauges import Gauges
 
-#: Seconds before a report is made anew, and how many times as long as it took: of one processor it
-#: takes a fiftieth at most.
+#: Seconds between two reports, and at least so many times as long as one took: reports use at most
+#: a fiftieth of one processor.
 EVERY, SHARE = 60.0, 50.0
-#: Seconds after which it is given up.
+#: Timeout in seconds.
 LONGEST = 600.0
 
 
 class _Made(msgspec.Struct):
-    """What the process says."""
+    """The output of the process."""
 
     gauges: Gauges
     page: msgspec.Raw
 
 
 class BanditReport:
-    """Makes the report of one bandit when it is asked for, and not more often than is worth it.
+    """Makes the report of one bandit on request, at a limited rate.
 
     Args:
         store: of the journal.
@@ -65,7 +65,7 @@ class BanditReport:
         return self._thread is not None and self._thread.is_alive()
 
     def look(self) -> bytes | None:
-        """Return the last report, and have a newer one made if it is time for that."""
+        """Return the last report, and start making a newer one if it is due."""
         with self._locked:
             due = self.tried_at + max(EVERY, SHARE * self.took) if self.tried_at else 0.0
             if self._address is not None and not self.busy and time.monotonic() >= due:
@@ -76,7 +76,7 @@ class BanditReport:
         return self.page
 
     def close(self) -> None:
-        """End what is under way."""
+        """End the running process."""
         process = self._process
         if process is not None:
             process.kill()
@@ -89,19 +89,19 @@ class BanditReport:
             with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
                 self._process = process
                 try:
-                    found, told = process.communicate(f"{self._address}\n".encode(), LONGEST)
+                    output, errors = process.communicate(f"{self._address}\n".encode(), LONGEST)
                 except subprocess.TimeoutExpired:
                     process.kill()
-                    found, told = b"", b"it took too long"
+                    output, errors = b"", b"it took too long"
         except OSError as error:
-            found, told = b"", str(error).encode()
+            output, errors = b"", str(error).encode()
         self._process = None
-        if found and process.returncode == 0:
-            made = msgspec.json.decode(found, type=_Made)
+        if output and process.returncode == 0:
+            made = msgspec.json.decode(output, type=_Made)
             self.page, self.gauges, self.error = bytes(made.page), made.gauges, ""
             self.made_at = time.monotonic()
         else:
-            lines = told.decode(errors="replace").strip().splitlines()
+            lines = errors.decode(errors="replace").strip().splitlines()
             self.error = lines[-1] if lines else "the process that makes it has ended"
         self.tried_at = time.monotonic()
         self.took = self.tried_at - start
@@ -121,7 +121,7 @@ class Reports(dict[str, BanditReport]):
         )
 
     def watch(self, bandits: Collection[str]) -> None:
-        """Have the oldest of these made anew, if all of them together may take the time for it.
+        """Refresh the oldest of these reports, within the time that all together may take.
 
         One is made at a time, and of one processor all take a fiftieth: with a hundred bandits, a
         report is seldom newer than an hour.
@@ -133,7 +133,7 @@ class Reports(dict[str, BanditReport]):
             min((self[name] for name in bandits), key=lambda one: one.tried_at).look()
 
     def close(self) -> None:
-        """End what is under way."""
+        """End the running process."""
         for one in self.values():
             one.close()
 

@@ -1,4 +1,4 @@
-"""The service over HTTP: what can be asked, who may, and what is answered."""
+"""The service over HTTP: routing, authorization and the routes that are about no bandit."""
 
 from __future__ import annotations
 
@@ -49,8 +49,7 @@ from belated.service.learning.learners import learners_of
 from belated.service.learning.lease import SECONDS
 from belated.service.runtime import ThreadRuntime, dead_workers
 from belated.service.serving.definition import Definition
-from belated.service.serving.served_bandit import MAX_MODEL_AGE, ServedBandit
-from belated.service.serving.served_bandits import ServedBandits
+from belated.service.serving.served_bandits import MAX_MODEL_AGE, ServedBandit, ServedBandits
 from belated.service.serving.spools import Spools
 from belated.wire.keys import ALL, Key
 from belated.wire.messages import (
@@ -89,7 +88,7 @@ class Service:
         seed: of the choices.
 
     Attributes:
-        authorizer: knows the keys; None where anyone may ask.
+        authorizer: knows the keys; None if none are needed.
         tokens: of the bandits that make them.
         draining: whether it will stop soon: requests are answered, but should be sent elsewhere.
         requests: how many there were, by method and path of their route and status.
@@ -144,13 +143,13 @@ class Service:
     # --- requests --------------------------------------------------------------------------------
 
     def admit(self, exchange: Exchange, path: bytes, headers: Mapping[bytes, bytes]) -> None:
-        """See what is asked and whether that is allowed, before anything of the body is read.
+        """Find the route and authorize the request, before anything of the body is read.
 
         Raises:
-            Exception: it is not; :meth:`refused` says what to answer.
+            Exception: the request is refused; :meth:`problem_for` makes the response.
         """
         if not path.startswith(b"/v1/"):
-            exchange.route = route = _around(exchange.method, path)
+            exchange.route = route = _service_route(exchange.method, path)
             if self.authorizer is not None and route.scope is not None:
                 about = ALL if route.everywhere else None
                 exchange.key = self.authorizer.authorize(headers, route.scope, about)
@@ -174,12 +173,12 @@ class Service:
             exchange.tokens = self.tokens.get(name)
         elif exchange.key is not None or self.authorizer is None:
             raise UnknownBandit(f"there is no bandit {name!r} here")
-        else:  # without a key nobody hears whether there is such a bandit: no token will do
+        else:  # without a key nobody learns whether there is such a bandit: no token is valid
             exchange.tokens = NOBODY
         _check_content(headers, json=route.body is not None)
 
-    def ask(self, exchange: Exchange, body: bytes | bytearray) -> None:
-        """Have it done, and answered."""
+    def dispatch(self, exchange: Exchange, body: bytes | bytearray) -> None:
+        """Handle a request; the response may be sent later."""
         route = exchange.route
         assert route is not None
         if route.of_service:
@@ -194,16 +193,16 @@ class Service:
         route.handler(exchange, read)
 
     def _find(self, method: str, path: bytes) -> tuple[str, Route, str]:
-        """The bandit that is meant, what is asked of it, and the id in the path."""
-        return self._quick.get((method, path)) or _taken_apart(method, path)
+        """Return the bandit in the path, the route, and the decision id in the path."""
+        return self._quick.get((method, path)) or _parse_path(method, path)
 
     def count(self, route: Route | None, status: int) -> None:
-        """One more request was answered."""
+        """Count a response."""
         method, path = ("other", "other") if route is None else (route.method, route.path)
         self.requests[method, path, status] += 1
 
-    def refused(self, route: Route | None, error: Exception) -> tuple[Problem, dict[str, str]]:
-        """What is answered in place of what was asked, and the headers of that."""
+    def problem_for(self, route: Route | None, error: Exception) -> tuple[Problem, dict[str, str]]:
+        """Return the problem for an error and the headers of the response; log what needs it."""
         problem, headers = problem_of(error)
         self.count(route, problem.status)
         if problem.status == 500:
@@ -215,14 +214,14 @@ class Service:
         return problem, headers
 
     def _log_trouble(self, error: JournalError) -> None:
-        """The store is there and refuses: somebody must look, but not at a line a request."""
+        """Log that the store refuses requests, though it is up; not for every request."""
         now = self._runtime.monotonic()
         if now >= self._trouble_due:
             self._trouble_due = now + TROUBLE_LOG_SECONDS
             log.error("the store refuses what is asked of it", extra={"why": str(error)})
 
     def _charge(self, key: Key, body: Any) -> None:
-        """Count what is asked for: the first was counted when the key was shown."""
+        """Count the items of a batch; the first was counted when the key was checked."""
         assert self.authorizer is not None
         if isinstance(body, DecisionRequests):
             self.authorizer.charge(key, len(body.requests) - 1)
@@ -253,13 +252,13 @@ class Service:
     @cached_property
     def document(self) -> bytes:
         """The OpenAPI document."""
-        routes = [*BANDIT_ROUTES, *AROUND]
+        routes = [*BANDIT_ROUTES, *SERVICE_ROUTES]
         return encode(describe(routes, keys=self._auth == "keys", tokens=bool(self.tokens)))
 
     # --- the life of the server ------------------------------------------------------------------
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Open the journals, take the models, and learn if that is to be done here."""
+        """Open the journals, load the models, and start the learners of this process."""
         self._served = ServedBandits(
             list(self.definitions.values()),
             self._store,
@@ -281,7 +280,7 @@ class Service:
         self._learners.start()
 
     def close(self) -> None:
-        """Answer what is under way, then let go of everything."""
+        """Answer what is under way, then close the store."""
         self.reports.close()
         if self.authorizer is not None:
             self.authorizer.close()
@@ -290,7 +289,7 @@ class Service:
         self._learners.stop()
 
 
-# --- what is not about one bandit ----------------------------------------------------------------
+# --- routes of the service -----------------------------------------------------------------------
 
 
 def _livez(service: Service) -> tuple[int, bytes]:
@@ -331,7 +330,7 @@ def _nothing(service: Service) -> tuple[int, bytes]:
     return 204, b""
 
 
-AROUND = (
+SERVICE_ROUTES = (
     Route(
         "GET", "/livez", _livez, "Whether the process and its workers run", Alive,
         also={503: Dead}, scope=None, of_service=True,
@@ -357,35 +356,35 @@ AROUND = (
         everywhere=True, of_service=True,
     ),
 )  # fmt: skip
-_AROUND = {route.path.encode(): route for route in AROUND}
-#: The question of a browser whether a page may ask; counted with all that is unusual.
+_BY_PATH = {route.path.encode(): route for route in SERVICE_ROUTES}
+#: A CORS preflight request; counted as "other".
 PREFLIGHT = Route("other", "other", _nothing, "", None, scope=None, of_service=True)
 
 
-def _around(method: str, path: bytes) -> Route:
-    route = _AROUND.get(path)
+def _service_route(method: str, path: bytes) -> Route:
+    route = _BY_PATH.get(path)
     if route is None or method != route.method:
         others = [] if route is None else [route.method]
         raise not_found(method, others, path.decode("latin-1"))
     return route
 
 
-def _taken_apart(method: str, raw: bytes) -> tuple[str, Route, str]:
-    """The name of the bandit in a path, what is asked, and the id in it."""
+def _parse_path(method: str, raw: bytes) -> tuple[str, Route, str]:
+    """Parse a path: the name of the bandit, the route, and the decision id."""
     _, _, name, *parts = raw.decode("latin-1").split("/")
     return _text(name), find(method, parts), _text(parts[1]) if len(parts) > 1 else ""
 
 
 def _text(part: str) -> str:
-    """A part of a path as it is meant."""
+    """Decode a part of a path."""
     return unquote(part, errors="strict")
 
 
 def _check_content(headers: Mapping[bytes, bytes], *, json: bool) -> None:
-    """Refuse a body that is compressed, or not said to be JSON.
+    """Refuse a body that is compressed, or not declared as JSON.
 
-    What a compressed one would come to is not known before it is there. And a page of a stranger
-    can have a browser send any other type, but this one only where the service allows it.
+    The size of a compressed body is not known before it is decompressed. And any page can have a
+    browser send other content types, but this one only if the service allows it.
     """
     coding = headers.get(b"content-encoding")
     if coding is not None and coding.strip().lower() != b"identity":
@@ -400,14 +399,14 @@ def _check_content(headers: Mapping[bytes, bytes], *, json: bool) -> None:
         if kind != b"application/json" and (
             kind.partition(b";")[0].strip().lower() != b"application/json"
         ):
-            told = "send the body as JSON, with Content-Type: application/json"
-            raise ProblemError(415, "Unsupported type", told)
+            detail = "send the body as JSON, with Content-Type: application/json"
+            raise ProblemError(415, "Unsupported type", detail)
 
 
 def _tokens_of(
     definition: Definition, keys: TokenSecrets | None, guarded: bool, clock: Callable[[], int]
 ) -> RewardTokens:
-    """Return what makes and checks the tokens of a bandit, as its definition says."""
+    """Return the object that makes and checks the reward tokens of a bandit."""
     if keys is None:
         message = f"{definition.name} makes tokens, and there are no keys to sign them with"
         raise InvalidInput(f"{message}: add secrets_env under [tokens]", definition.name)

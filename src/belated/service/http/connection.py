@@ -1,8 +1,8 @@
 """Connections: from bytes to requests, and their responses back, in bounded room and time.
 
-Whatever a stranger can make the server keep has a bound here; none of them depends on how many
-strangers there are. Proxies in front read the same bytes: whatever two programs could read
-differently is refused, and the connection closed, so that nobody can hide a request within another.
+Everything that a client can make the server hold has a bound here, and no bound depends on the
+number of clients. Proxies in front read the same bytes: what two programs could read differently is
+refused, and the connection closed, which prevents request smuggling.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import NoReturn
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from belated.service.access.limits import Limits
 from belated.service.http.app import Service
 from belated.service.http.problems import ProblemError, problem_of
 from belated.service.http.routes import Exchange, encode
+from belated.service.operating.config import Limits
 
 #: Bytes of the request line and the headers together, and how many headers there may be.
 MAX_HEAD_BYTES, MAX_HEADERS = 64 << 10, 100
-#: Headers that mean something here. Each may stand once; of all others nothing is kept.
+#: Headers that are used. Each may occur once; all others are ignored.
 KNOWN = frozenset(
     {
         b"access-control-request-method",
@@ -43,27 +43,27 @@ KNOWN = frozenset(
         b"upgrade",
     }
 )
-#: What probes of the platform ask, by whatever address they know.
+#: Paths of health probes, which are answered under any host name.
 PROBES = (b"/livez", b"/readyz")
-#: Bytes that are parsed at a time, so that what has come of a request is known that exactly.
+#: Bytes that are parsed at a time: the size of a partial request is known this exactly.
 PIECE = 16 << 10
-#: Requests over one connection that are sent before the first of them is answered.
+#: Pipelined requests per connection.
 MAX_PIPELINE = 16
-#: Seconds for the headers, from their first byte on; and for the body, which gets another second
-#: for so many bytes as come.
+#: Seconds for the headers, from their first byte on; and for the body, extended by a second for
+#: every `BODY_RATE` bytes received.
 HEAD_SECONDS, BODY_SECONDS, BODY_RATE = 10.0, 30.0, 64 << 10
 #: Seconds for which an idle connection is kept: longer than balancers keep theirs, or they would
 #: send requests down one that is being closed.
 KEEP_ALIVE_SECONDS = 75.0
-#: Seconds for which an answer may wait to be read; and for which a connection that is to be closed
-#: is read from: whoever is still sending would not see the last answer otherwise.
+#: Seconds for which a response may wait to be read; and for which a connection that is being closed
+#: is still read: a client that is still sending would not see the last response otherwise.
 WRITE_SECONDS, LINGER_SECONDS = 30.0, 2.0
-#: Bytes of requests that are not complete, or wait for their turn, and of answers that nobody
-#: reads; of all connections together, and at least this many bodies of the greatest size.
+#: Bytes of incomplete or queued requests and of unread responses, of all connections together; at
+#: least this many bodies of the maximal size.
 MAX_HELD, MIN_BODIES = 16 << 20, 4
-#: After so many bytes were held, memory is given back once most of them were let go.
+#: If more bytes were held, memory is returned to the system once most of them are free.
 MUCH = 4 << 20
-#: Seconds between two looks at the connections: deadlines are this much late at most.
+#: Seconds between two checks of deadlines, which are late by this much at most.
 LOOK_SECONDS = 1.0
 
 PROBLEM = b"application/problem+json"
@@ -100,14 +100,14 @@ class Connections:
         return len(self._all)
 
     def add(self, connection: Connection, address: str) -> bool:
-        """Count one more, if there may be one more."""
+        """Add a connection, unless a limit is reached; returns whether it was added."""
         limits = self.limits
         if (
             len(self._all) >= limits.connections
             or self._addresses[address] >= limits.per_address
         ):  # fmt: skip
             return False
-        if self._timer is None:  # nobody has looked since the last one went
+        if self._timer is None:  # it stops when the last connection is closed
             self._look()
             self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
         self._all.add(connection)
@@ -115,14 +115,14 @@ class Connections:
         return True
 
     def remove(self, connection: Connection, address: str) -> None:
-        """Count one less."""
+        """Remove a connection."""
         self._all.discard(connection)
         self._addresses[address] -= 1
         if not self._addresses[address]:
             del self._addresses[address]
 
     def hold(self, more: int) -> None:
-        """Count bytes that are held; when they are too many, whoever holds most has to go."""
+        """Count bytes that are held; above the limit, the largest holders are closed."""
         self.held += more
         if self.held <= self._room:
             return
@@ -135,7 +135,7 @@ class Connections:
             one.give_up()
 
     def head(self, status: int, kind: bytes) -> bytes:
-        """The beginning of an answer, up to the number of its bytes."""
+        """Return the head of a response, up to its content length."""
         found = self._heads.get((status, kind))
         if found is None:
             phrase = HTTPStatus(status).phrase
@@ -148,18 +148,18 @@ class Connections:
     def message(
         self, status: int, kind: bytes, data: bytes, more: Mapping[str, str], whole: bool = True
     ) -> bytes:
-        """An answer with further headers; only those if it is not whole."""
+        """Return a response with further headers; without its body unless it is whole."""
         head = self.head(status, kind)
         parts = [head if status == 204 else b"%b%d\r\n" % (head, len(data))]
         parts += [f"{name}: {value}\r\n".encode("latin-1") for name, value in more.items()]
         return b"".join([*parts, b"\r\n", data if whole else b""])
 
     async def close(self, idle: float, grace: float) -> None:
-        """Have all of them end, once what is under way is answered.
+        """Close all connections, once requests in flight are answered.
 
         Args:
             idle: seconds for which idle ones may send another request.
-            grace: seconds after which those that last longer are cut.
+            grace: seconds after which the others are aborted.
         """
         await self._wait(idle)
         for connection in list(self._all):
@@ -176,7 +176,7 @@ class Connections:
 
     def _look(self) -> None:
         self.now = now = time.monotonic()
-        self._heads.clear()  # they tell the time
+        self._heads.clear()  # they contain the date
         self._timer = self._loop.call_later(LOOK_SECONDS, self._look) if self._all else None
         for one in list(self._all):
             if one.due <= now:
@@ -194,7 +194,7 @@ class Connection(asyncio.Protocol):
         connections: of the server.
 
     Attributes:
-        service: answers.
+        service: handles the requests.
         due: when it has taken too long, in seconds of the connections' clock.
         held: bytes it keeps for requests that are not complete or wait, and for unread answers.
     """
@@ -217,7 +217,7 @@ class Connection(asyncio.Protocol):
         self._mixed = False
         # Those that are complete; the first one is being answered.
         self._queue: deque[Exchange] = deque()
-        self._asking = False
+        self._dispatched = False
         # Whether the other side does not read, and whether this one does.
         self._stalled, self._reading = False, True
         self._half_closed = self._stopping = self._ended = False
@@ -225,7 +225,7 @@ class Connection(asyncio.Protocol):
     # --- the transport ---------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Someone has come."""
+        """Register the connection, or refuse it if there are too many."""
         self._transport = transport
         peer = transport.get_extra_info("peername")
         address = peer[0] if isinstance(peer, tuple) else ""
@@ -243,7 +243,7 @@ class Connection(asyncio.Protocol):
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has ended: what waits is not begun, what is under way has nobody to hear of it."""
+        """Drop queued requests; responses to those in flight are discarded."""
         self._ended = True
         self._queue.clear()
         self._hold(0)
@@ -252,7 +252,7 @@ class Connection(asyncio.Protocol):
             self._shared.remove(self, self._address)
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes have come."""
+        """Parse received bytes."""
         self._burst = 0
         if len(data) <= PIECE:
             self._feed(data)
@@ -270,7 +270,7 @@ class Connection(asyncio.Protocol):
         try:
             parser.feed_data(data)
         except HttpParserUpgrade:
-            self._end_with(malformed("an upgrade cannot be had"))
+            self._end_with(malformed("upgrades are not supported"))
         except HttpParserError:
             if not self._ended:
                 self._end_with(malformed("this is not HTTP/1.1"))
@@ -279,19 +279,19 @@ class Connection(asyncio.Protocol):
                 self._wait_for_more(len(data))
 
     def eof_received(self) -> bool:
-        """The other side sends no more; it may still read."""
+        """Note that the client has stopped sending; it may still read."""
         self._half_closed = True
         return bool(self._queue)
 
     def pause_writing(self) -> None:
-        """The other side does not read: take nothing more from it."""
+        """Stop reading: the client does not read its responses."""
         self._stalled = True
         self.due = self._shared.now + WRITE_SECONDS
         self._hold_all()
         self._set_reading()
 
     def resume_writing(self) -> None:
-        """It reads again."""
+        """Go on: the client reads again."""
         self._stalled = False
         self._restart_clock()
         self._hold_all()
@@ -301,7 +301,7 @@ class Connection(asyncio.Protocol):
     # --- the parser ------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Start a request."""
         if self._ended:
             raise _Ended
         self._stage = _HEAD
@@ -311,14 +311,14 @@ class Connection(asyncio.Protocol):
         self.due = self._shared.now + HEAD_SECONDS
 
     def on_url(self, url: bytes) -> None:
-        """A part of what is asked for."""
+        """Add a part of the request target."""
         self._url += url
         self._size += len(url)
         if self._size > MAX_HEAD_BYTES:
             self._stop_with(large_head())
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header; after the body there may be more of them, which mean nothing."""
+        """Add a header; trailers after the body are ignored."""
         self._header_count += 1
         self._size += len(name) + len(value) + 4
         if self._size > MAX_HEAD_BYTES or self._header_count > MAX_HEADERS:
@@ -326,11 +326,11 @@ class Connection(asyncio.Protocol):
         name = name.lower()
         if name in KNOWN and self._stage == _HEAD:
             if name in self._headers:
-                self._stop_with(malformed(f"{name.decode()} stands there twice"))
+                self._stop_with(malformed(f"{name.decode()} occurs twice"))
             self._headers[name] = value
 
     def on_headers_complete(self) -> None:
-        """See what is asked, and whether that is allowed, before any of the body is taken."""
+        """Find the route and authorize the request before any of its body is received."""
         parser, shared = self._parser, self._shared
         assert parser is not None
         try:
@@ -338,8 +338,8 @@ class Connection(asyncio.Protocol):
             path, query = check_target(self._url, self._headers, shared.limits.hosts)
             self._burst += 1
             if max(self._burst, len(self._queue) + 1) > MAX_PIPELINE:
-                told = f"{MAX_PIPELINE} requests may wait for their answers"
-                raise ProblemError(429, "Too many requests at once", told)
+                detail = f"at most {MAX_PIPELINE} requests may be pipelined"
+                raise ProblemError(429, "Too many requests at once", detail)
         except ProblemError as error:
             self._stop_with(error)
         self._stage = _BODY
@@ -360,7 +360,7 @@ class Connection(asyncio.Protocol):
                 self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body."""
+        """Add a part of the body."""
         exchange = self._current
         if exchange is None or exchange.error is not None:
             self._skipped += len(body)
@@ -378,7 +378,7 @@ class Connection(asyncio.Protocol):
             self._stop_with(ProblemError(413, "Too large", most))
 
     def on_message_complete(self) -> None:
-        """All of it is there."""
+        """Queue the request: it is complete."""
         self._stage = _IDLE
         self._mixed = True
         exchange, self._current = self._current, None
@@ -390,12 +390,12 @@ class Connection(asyncio.Protocol):
     # --- bounds ----------------------------------------------------------------------------------
 
     def _wait_for_more(self, size: int) -> None:
-        """A request is there in part: count what is kept of it."""
+        """Count what is held of an incomplete request."""
         if self._stage == _BODY:
             self.due += size / BODY_RATE
         else:
             # What the parser keeps of a header is not seen here before it is complete. Of a piece
-            # in which another request ends nobody knows how much that is.
+            # in which another request ends, the size of that part is unknown.
             self._partial += 0 if self._mixed else size
             if self._partial > MAX_HEAD_BYTES:
                 self._end_with(large_head())
@@ -415,16 +415,16 @@ class Connection(asyncio.Protocol):
             self._shared.hold(more)
 
     def give_up(self) -> None:
-        """There is no room for all that is held, and most of it is held here."""
+        """Close this connection to free memory: it holds more than most others."""
         if self._stalled or self._queue:
             self.cut()
         elif not self._ended:
-            told = "too many requests are under way: try again soon"
-            self._end_with(ProblemError(503, "Too busy", told, headers={"retry-after": "1"}))
+            detail = "too many requests are under way: try again soon"
+            self._end_with(ProblemError(503, "Too busy", detail, headers={"retry-after": "1"}))
         self._hold(0)
 
     def expire(self) -> None:
-        """It has taken too long, if it is the other side that is waited for."""
+        """Close a connection whose deadline has passed, unless the service is the slow side."""
         if self._stalled:
             self.cut()
         elif self._queue:
@@ -437,13 +437,13 @@ class Connection(asyncio.Protocol):
             self._end_with(ProblemError(408, "Too slow", "the request was not complete in time"))
 
     def stop(self) -> None:
-        """Take no further request."""
+        """Accept no further request."""
         self._stopping = True
         if not self._queue and self._stage == _IDLE and not self._ended:
             self._close()
 
     def cut(self) -> None:
-        """Close it at once, whatever is under way."""
+        """Abort the connection."""
         self._ended = True
         self._transport.abort()
 
@@ -456,7 +456,7 @@ class Connection(asyncio.Protocol):
 
     def refuse(self, exchange: Exchange, error: Exception) -> None:
         """Send a problem in place of the response."""
-        problem, headers = self.service.refused(exchange.route, error)
+        problem, headers = self.service.problem_for(exchange.route, error)
         more = {**headers, **(exchange.more or {})}
         self._send(exchange, problem.status, PROBLEM, encode(problem), more)
 
@@ -468,8 +468,8 @@ class Connection(asyncio.Protocol):
         data: bytes,
         more: dict[str, str] | None,
     ) -> None:
-        """Send a response, all in one piece; then it is the next one's turn."""
-        self._asking = False
+        """Send a response in one write, then start the next request."""
+        self._dispatched = False
         queue, transport = self._queue, self._transport
         if not queue or transport.is_closing():
             return
@@ -506,11 +506,11 @@ class Connection(asyncio.Protocol):
             self._set_reading()
 
     def _advance(self) -> None:
-        if self._queue and not self._asking and not self._stalled:
-            self._asking = True
-            self._ask(self._queue[0])
+        if self._queue and not self._dispatched and not self._stalled:
+            self._dispatched = True
+            self._dispatch(self._queue[0])
 
-    def _ask(self, exchange: Exchange) -> None:
+    def _dispatch(self, exchange: Exchange) -> None:
         """Dispatch the request; the response may be sent later."""
         if exchange.error is not None:
             # Raised here it would keep this frame, and that the error: and all that was received,
@@ -519,19 +519,19 @@ class Connection(asyncio.Protocol):
             return
         body, exchange.body = exchange.body, b""  # need not be kept while a commit is awaited
         try:
-            self.service.ask(exchange, body)
+            self.service.dispatch(exchange, body)
         except Exception as error:
             self.refuse(exchange, error)
 
     def _stop_with(self, error: ProblemError) -> NoReturn:
-        """End from within the parser, which reads no further."""
+        """Refuse the request from within the parser, and stop parsing."""
         self._end_with(error)
         raise _Ended
 
     def _end_with(self, error: ProblemError) -> None:
-        """Refuse what is being read, once all before it is answered, and close."""
+        """Refuse the current request, once all before it are answered, and close."""
         self._ended = True
-        if self._stage == _BODY and self._current is None:  # it has its answer
+        if self._stage == _BODY and self._current is None:  # it was answered
             self._close()
             return
         exchange = self._current or Exchange(self, "GET", False)
@@ -541,7 +541,7 @@ class Connection(asyncio.Protocol):
         self._enqueue(exchange)
 
     def _close(self) -> None:
-        """Close, once what was sent has been read, or nothing more comes."""
+        """Close the connection, once the client has read the last response."""
         self._ended = True
         self._queue.clear()
         if self._half_closed or not self._transport.can_write_eof():
@@ -551,7 +551,7 @@ class Connection(asyncio.Protocol):
             self.due = self._shared.now + LINGER_SECONDS
 
     def _restart_clock(self) -> None:
-        """Time that was spent here is not the other side's."""
+        """Reset the read deadline: time spent in the server does not count against the client."""
         if self._ended:
             self.due = self._shared.now + LINGER_SECONDS
         elif self._stage == _IDLE:
@@ -560,7 +560,7 @@ class Connection(asyncio.Protocol):
             self.due = self._shared.now + BODY_SECONDS
 
     def _set_reading(self) -> None:
-        """Read on unless answers are not read, or requests wait for their turn."""
+        """Read unless responses are not read, or requests are queued."""
         wanted = not self._stalled and len(self._queue) < 2
         if wanted != self._reading and not self._transport.is_closing():
             self._reading = wanted
@@ -575,25 +575,25 @@ class _Ended(Exception):
 
 
 def check_framing(headers: Mapping[bytes, bytes], parser: HttpRequestParser) -> bool:
-    """Refuse what is no request of HTTP/1.1 or 1.0; returns whether it is of 1.1."""
+    """Refuse anything but HTTP/1.1 and 1.0; returns whether it is 1.1."""
     version = parser.get_http_version()
     newest = version == "1.1"
     if not newest and version != "1.0":
         raise malformed("this service speaks HTTP/1.1")
     if b"upgrade" in headers or parser.should_upgrade():
-        raise malformed("an upgrade cannot be had")
+        raise malformed("upgrades are not supported")
     coding = headers.get(b"transfer-encoding")
     if coding is not None and (coding.lower() != b"chunked" or not newest):
-        raise malformed("of Transfer-Encoding only chunked is known, in HTTP/1.1")
+        raise malformed("Transfer-Encoding must be chunked, in HTTP/1.1")
     if newest and b"host" not in headers:
-        raise malformed("there is no Host")
+        raise malformed("the Host header is missing")
     return newest
 
 
 def check_target(
     url: bytes, headers: Mapping[bytes, bytes], hosts: Collection[str]
 ) -> tuple[bytes, bytes]:
-    """The path and the query that are asked for, under a name that this server is asked by.
+    """Return the path and the query of a request target, and check the host name.
 
     >>> check_target(b"http://here/v1/a?b", {b"host": b"here"}, ())
     (b'/v1/a', b'b')
@@ -602,45 +602,45 @@ def check_target(
     if not url.startswith(b"/"):
         url = _without_host(url, host)
     if b"#" in url:
-        raise malformed("a fragment is no part of what is asked for")
+        raise malformed("the request target has a fragment")
     path, _, query = url.partition(b"?")
     name = _HOST.fullmatch(host)
     if name is None:
-        raise malformed("Host is no name")
+        raise malformed("the Host header is no host name")
     if hosts and path not in PROBES and name[1].decode().lower() not in hosts:
-        told = "this name is not listed: add it to server.hosts in the config file"
-        raise ProblemError(421, "Misdirected request", told)
+        detail = "this name is not listed: add it to server.hosts in the config file"
+        raise ProblemError(421, "Misdirected request", detail)
     return path, query
 
 
 def _without_host(url: bytes, host: bytes) -> bytes:
-    """What is asked for, of a whole address: it must name the same host."""
+    """Return the path and query of an absolute URL, which must name the same host."""
     if url == b"*":
         return url
     whole = _ABSOLUTE.fullmatch(url)
     if whole is None:
-        raise malformed("what is asked for must begin with a slash")
+        raise malformed("the request target must begin with a slash")
     if whole[1].lower() != host.lower():
-        raise malformed("Host is another than in the request line")
+        raise malformed("the Host header differs from the request line")
     return whole[2] if whole[2].startswith(b"/") else b"/" + whole[2]
 
 
 def malformed(detail: str) -> ProblemError:
-    """It cannot be read in one way only."""
+    """Return the problem of a request that is not valid HTTP, or ambiguous."""
     return ProblemError(400, "Malformed request", detail)
 
 
 def large_head() -> ProblemError:
-    """Request line and headers are too long, or the headers too many."""
-    told = f"request line and headers may have {MAX_HEAD_BYTES:,} bytes, in {MAX_HEADERS} headers"
-    return ProblemError(431, "Headers too large", told)
+    """Return the problem of too long a request line and headers, or too many headers."""
+    most = f"request line and headers may have {MAX_HEAD_BYTES:,} bytes, in {MAX_HEADERS} headers"
+    return ProblemError(431, "Headers too large", most)
 
 
 def give_back_memory() -> None:
-    """Have the allocator return what is free; does nothing where it cannot be asked to.
+    """Return free memory to the system, where the C library can.
 
-    glibc keeps it for what may come: after a flood that is as much as the flood held at once. It
-    takes some milliseconds.
+    glibc keeps it otherwise: after a burst, as much as the burst held at once. Takes some
+    milliseconds.
     """
     trim = _malloc_trim()
     if trim is not None:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from belated import __version__
 from belated.service.http.routes import Route
+from belated.wire import messages
 from belated.wire.keys import SCOPES
 from belated.wire.messages import Id, ManyDecided, Problem
 
 _REF = "#/components/schemas/{name}"
-#: By status, what kind of problem it is and why it is answered.
+#: By status, the name of a problem in the document, and what it means.
 _PROBLEMS = {
     400: ("Malformed", "The request is no JSON, or holds text that is not UTF-8."),
-    401: ("Unauthorized", "There is no key, or it does not work."),
+    401: ("Unauthorized", "There is no key, or it is not valid."),
     403: (
         "Forbidden",
         "The key is not for this, the token is not for this reward, or a browser sends it for a "
@@ -26,15 +27,15 @@ _PROBLEMS = {
     ),
     404: ("NotFound", "There is no such bandit."),
     413: ("TooLarge", "The body is too large."),
-    415: ("Unsupported", "The body is compressed, or not said to be application/json."),
-    422: ("Invalid", "Something in the request is wrong: the detail says what. Nothing was taken."),
+    415: ("Unsupported", "The body is compressed, or not declared as application/json."),
+    422: ("Invalid", "Something in the request is wrong: see the detail. Nothing was stored."),
     429: (
         "TooOften",
-        "The key or the token is used more often than it may be, or the decision is unknown and "
-        "too many events wait for unknown decisions; try again later.",
+        "The key or the token has exceeded its rate, or the decision is unknown and "
+        "too many events wait for unknown decisions. Retry later.",
     ),
     500: ("Failed", "Something went wrong in the service."),
-    503: ("Away", "The journal cannot be reached now. It is safe to try again, after a second."),
+    503: ("Away", "The journal is unavailable. Retry after a second."),
 }
 _OF_KEYS = frozenset({401, 429})
 _ATTRIBUTE = re.compile(r"^    (\w+): (.+\n?(?:     .*\n?)*)", re.MULTILINE)
@@ -43,7 +44,7 @@ _PARAMETERS = {
     "id": "Of the decision; what is not a letter, a digit or one of -._~ is percent-encoded.",
     "at": "When it happened; now if it is not given.",
 }
-#: What may stand in a path.
+#: Parameters of a path.
 _PARTS = {"bandit": {"type": "string", "minLength": 1}, "id": msgspec.json.schema(Id)}
 
 
@@ -52,16 +53,15 @@ def describe(routes: Sequence[Route], *, keys: bool, tokens: bool) -> dict[str, 
 
     Args:
         routes: to be described.
-        keys: whether the service asks for keys.
+        keys: whether the service needs keys.
         tokens: whether it makes tokens of rewards.
     """
     types = [Problem]
     for route in routes:
         types += [one for one in (route.body, route.answer, *route.also.values()) if one]
     _, components = msgspec.json.schema_components(types, ref_template=_REF)
-    for kind in _structs(types):
-        if kind.__name__ in components:
-            _explain(components[kind.__name__], kind)
+    for name, schema in components.items():
+        _explain(schema, getattr(messages, name))
     paths: dict[str, dict[str, Any]] = {}
     refusals: set[int] = set()  # of all routes
     for route in routes:
@@ -76,8 +76,8 @@ def describe(routes: Sequence[Route], *, keys: bool, tokens: bool) -> dict[str, 
         "info": {
             "title": "belated",
             "summary": "Contextual bandits for rewards that come late.",
-            "description": "Whatever is sent again is safe: a retry changes nothing. "
-            "Of a key that stands twice in an object the last counts.",
+            "description": "Every request is safe to retry. "
+            "If a JSON key is repeated, the last value wins.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             "version": __version__,
         },
@@ -104,7 +104,7 @@ def describe(routes: Sequence[Route], *, keys: bool, tokens: bool) -> dict[str, 
 
 
 def _refusals(route: Route, keys: bool) -> set[int]:
-    """The statuses of the problems that can come of asking for this."""
+    """Return the statuses of the problems that a route can answer with."""
     found: set[int] = set()
     if "{bandit}" in route.path:
         takes = route.body is not None or "{id}" in route.path
@@ -158,7 +158,7 @@ def _operation(route: Route, routes: Sequence[Route], refused: set[int]) -> dict
 
 
 def _links(route: Route, routes: Sequence[Route]) -> dict[str, Any]:
-    """What can be asked next of the decision that an answer names."""
+    """Link the decision in a response to the routes that take its id."""
     place = _place_of_id(route.answer)
     if place is None:
         return {}
@@ -171,7 +171,7 @@ def _links(route: Route, routes: Sequence[Route]) -> dict[str, Any]:
 
 
 def _place_of_id(kind: Any) -> str | None:
-    """Where an answer names a decision, or the first of many, as a JSON pointer."""
+    """Return where a response has the id of a decision, or of the first, as a JSON pointer."""
     if kind is ManyDecided:
         return "/decisions/0/id"
     return "/id" if "id" in kind.__struct_fields__ else None
@@ -190,29 +190,11 @@ def _schema(kind: Any) -> dict[str, str]:
     return {"$ref": _REF.format(name=kind.__name__)}
 
 
-def _structs(types: Iterable[Any]) -> set[Any]:
-    """These types, and those of their fields."""
-    found: set[Any] = set()
-
-    def visit(one: Any) -> None:
-        if isinstance(one, msgspec.inspect.StructType) and one.cls not in found:
-            found.add(one.cls)
-            for field in one.fields:
-                visit(field.type)
-        visit_all = [getattr(one, "item_type", None), *getattr(one, "types", ())]
-        for inner in filter(None, visit_all):
-            visit(inner)
-
-    for one in types:
-        visit(msgspec.inspect.type_info(one))
-    return found
-
-
 def _explain(schema: dict[str, Any], kind: type) -> None:
-    """Move what docstrings say of each field to that field."""
+    """Describe a type and its fields by the docstring of the type."""
     for one in reversed(kind.__mro__):  # those of its parents are its own too
         about, _, attributes = (inspect.getdoc(one) or "").partition("\n\nAttributes:\n")
         schema["description"] = " ".join(about.split())
-        for name, said in _ATTRIBUTE.findall(attributes):
+        for name, text in _ATTRIBUTE.findall(attributes):
             if name in schema.get("properties", {}):
-                schema["properties"][name]["description"] = " ".join(said.split())
+                schema["properties"][name]["description"] = " ".join(text.split())

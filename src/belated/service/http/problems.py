@@ -31,7 +31,7 @@ _UNAVAILABLE = "the journal cannot be reached now: nothing was taken"
 
 
 def _short(detail: str) -> str:
-    """Messages name what was sent, which may be long."""
+    """Truncate a message: it may quote what was sent."""
     return detail if len(detail) <= LONGEST else detail[: LONGEST - 1] + "…"
 
 
@@ -47,7 +47,7 @@ class ProblemError(Exception):
 
 
 #: By the type of an error, the first that fits: status, title, detail (None for the words of the
-#: error itself) and headers. Nothing of the inside is told.
+#: error itself) and headers. Internals are never exposed.
 _PROBLEMS: tuple[tuple[Any, int, str, str | None, dict[str, str]], ...] = (
     (msgspec.ValidationError | InvalidInput, 422, "Invalid request", None, {}),
     (msgspec.DecodeError, 400, "Malformed JSON", None, {}),

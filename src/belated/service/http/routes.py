@@ -1,6 +1,6 @@
-"""The routes: what can be asked, how it is parsed, answered and rendered.
+"""The routes of a bandit: how requests are parsed, handled and rendered.
 
-One table for all of it, so that the OpenAPI document and what is served cannot disagree.
+The OpenAPI document is made from the same table, so that the two cannot disagree.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from belated.service.access.tokens import RewardTokens
 from belated.service.http.problems import ProblemError
 from belated.service.serving.definition import Definition
 from belated.service.serving.request_batcher import Rows
-from belated.service.serving.served_bandit import ServedBandit
+from belated.service.serving.served_bandits import ServedBandit
 from belated.wire.keys import Key, KeyScope
 from belated.wire.messages import (
     MAX_ACTIONS,
@@ -68,25 +68,25 @@ _DAY = 86_400_000_000
 
 @dataclass(frozen=True)
 class Route:
-    """What can be asked.
+    """A method and a path, and what is done for a request to them.
 
     Attributes:
         method: of HTTP.
-        path: a part in braces stands for whatever is there.
-        handler: takes the request and its body, and settles the request with what was done. For a
+        path: a part in braces is a parameter.
+        handler: handles an exchange and its body, and finishes the exchange with the result. For a
             route of the service: takes the service, and returns status and content.
         summary: in a few words.
-        answer: the type of the answer, None where it is no JSON.
-        status: of the answer.
-        body: the type of the request's body, None if it has none.
-        query: parameters after the question mark, each with its type; none must be given.
-        also: the type of the answer for further statuses that are no problems.
-        content: the content type of the answer.
-        scope: what a key must be for; None if all may ask. There is no default, so that none is
-            forgotten.
+        answer: type of the response; None unless it is JSON.
+        status: of the response.
+        body: type of the request's body; None if it has none.
+        query: optional query parameters, each with its type.
+        also: type of the response for further statuses that are no problems.
+        content: content type of the response.
+        scope: that a key must have; None if no key is needed. There is no default, so that it
+            cannot be forgotten.
         everywhere: whether the key must be for all bandits.
-        render: makes the response of what the request is settled with; None if that is one.
-        of_service: whether it is about the service, and no bandit.
+        render: makes the response from the result; None if the result is one.
+        of_service: whether it is about the service rather than a bandit.
         name: in the OpenAPI document; that of the handler if it is empty.
     """
 
@@ -116,7 +116,7 @@ class Route:
 
 
 def _nothing(data: bytes | bytearray) -> None:
-    """There is no body to read."""
+    """Ignore the body: the route has none."""
 
 
 @dataclass(slots=True, eq=False)
@@ -128,14 +128,14 @@ class Exchange:
         method: of the request.
         keep_alive: whether another request may follow over the connection.
         query: the part of the URL after the question mark.
-        body: as far as it has come.
-        error: why the request is refused, if that is known before its turn comes.
+        body: as far as it has been received.
+        error: why the request is refused, if that is known before its turn.
         route: None until it is found.
         bandit: set once the request is allowed, if it is about a bandit.
         tokens: of the bandit, if it makes any.
         id: in the path, empty if there is none.
         key: that came with the request; None without one.
-        more: headers with which a page may read the response.
+        more: CORS headers of the response.
     """
 
     connection: Responder
@@ -156,15 +156,15 @@ class Exchange:
         """The name of the key it came with, empty without one."""
         return "" if self.key is None else self.key.name
 
-    def settle(self, found: Any) -> None:
-        """Send the response that `found` is rendered as, or the problem if it is an error."""
-        if isinstance(found, Exception):
-            self.connection.refuse(self, found)
+    def finish(self, result: Any) -> None:
+        """Render a result and send it; if it is an error, send the problem."""
+        if isinstance(result, Exception):
+            self.connection.refuse(self, result)
             return
         route = self.route
         assert route is not None
         try:
-            content = encode(found if route.render is None else route.render(self, found))
+            content = encode(result if route.render is None else route.render(self, result))
         except Exception as error:
             self.connection.refuse(self, error)
             return
@@ -265,7 +265,7 @@ def parse_rewards(
 
 
 def event_time(at: datetime | int, now: int) -> int:
-    """When something happened, as the caller says, in microseconds since 1970.
+    """Return the time of an event as reported, in microseconds since 1970.
 
     Raises:
         InvalidInput: it was before the year 2000; or more than a day ahead, by which a caller's
@@ -324,25 +324,25 @@ def _packed(given: list[list[float]], dim: int) -> bytes:
         return as_rows(given, dim).tobytes()
 
 
-# --- what is done, and what is answered ----------------------------------------------------------
+# --- handlers ------------------------------------------------------------------------------------
 
 
 def _decide(call: Exchange, body: DecisionRequest) -> None:
     request, rows = parse_request(body, call.bandit.definition)
-    call.bandit.decide([request], [rows], call.settle)
+    call.bandit.decide([request], [rows], call.finish)
 
 
 def _decided(call: Exchange, made: Sequence[Decision]) -> Decided:
     (decision,) = made
-    return _told(call.tokens, decision, call.bandit.slot)
+    return _rendered(call.tokens, decision, call.bandit.slot)
 
 
-def _told(tokens: RewardTokens | None, decision: Decision, slot: int | None = None) -> Decided:
+def _rendered(tokens: RewardTokens | None, decision: Decision, slot: int | None = None) -> Decided:
     return Decided.of(decision, None if tokens is None else tokens.of(decision), slot)
 
 
 def _decide_many(call: Exchange, body: DecisionRequests) -> None:
-    call.bandit.decide_many(_parsed(body.requests, call.bandit.definition), call.settle)
+    call.bandit.decide_many(_parsed(body.requests, call.bandit.definition), call.finish)
 
 
 def _parsed(
@@ -361,12 +361,12 @@ def _rows(request: DecisionRequest, definition: Definition) -> bytes:
 
 
 def _many_decided(call: Exchange, made: Sequence[Decision]) -> ManyDecided:
-    return ManyDecided([_told(call.tokens, one) for one in made], call.bandit.slot)
+    return ManyDecided([_rendered(call.tokens, one) for one in made], call.bandit.slot)
 
 
 def _reward(call: Exchange, body: RewardBody | RewardsBody) -> None:
     rewards = parse_rewards(rewards_in(call.id, body), call.bandit, call.key_name)
-    call.bandit.report(rewards, call.settle)
+    call.bandit.append_rewards(rewards, call.finish)
 
 
 def _accepted(call: Exchange, _: Any) -> Accepted:
@@ -374,19 +374,19 @@ def _accepted(call: Exchange, _: Any) -> Accepted:
 
 
 def _activate(call: Exchange, _: None) -> None:
-    call.bandit.append_event(Activation(check_id(call.id), _at(call)), call.settle)
+    call.bandit.append_event(Activation(check_id(call.id), _at(call)), call.finish)
 
 
 def _void(call: Exchange, _: None) -> None:
-    call.bandit.append_event(Void(check_id(call.id), _at(call)), call.settle)
+    call.bandit.append_event(Void(check_id(call.id), _at(call)), call.finish)
 
 
 def _story(call: Exchange, _: None) -> None:
-    call.bandit.details(call.id, call.settle)
+    call.bandit.details(call.id, call.finish)
 
 
 def _state(call: Exchange, _: None) -> None:
-    call.settle(state_of(call.bandit))
+    call.finish(state_of(call.bandit))
 
 
 def state_of(bandit: ServedBandit) -> BanditState:
@@ -408,15 +408,15 @@ def _report(call: Exchange, _: None) -> None:
     page = None if report is None else report.look()
     why = "" if report is None else report.error
     status = "ready" if page is not None else "unavailable" if why else "computing"
-    call.settle(ReportPage(status, why, None if page is None else msgspec.Raw(page)))
+    call.finish(ReportPage(status, why, None if page is None else msgspec.Raw(page)))
 
 
 def _switch(call: Exchange, body: ModeBody) -> None:
-    call.bandit.change_mode(body.mode, body.reason, call.key_name, call.settle)
+    call.bandit.change_mode(body.mode, body.reason, call.key_name, call.finish)
 
 
 def _at(call: Exchange) -> int:
-    """When it happened: as the caller says, or now."""
+    """Return the time in the query; now if there is none."""
     text = call.query.decode("latin-1")
     try:  # more than these are not taken apart: a query may be longer than a body
         given = parse_qs(text, keep_blank_values=True, max_num_fields=10)
@@ -427,7 +427,7 @@ def _at(call: Exchange) -> int:
     if not given:
         return call.bandit.now()
     if len(given["at"]) > 1:
-        raise InvalidInput("at stands in the query more than once")
+        raise InvalidInput("at occurs in the query more than once")
     (text,) = given["at"]
     try:
         at = _read_at(text.encode() if _NUMBER.fullmatch(text) else msgspec.json.encode(text))
@@ -443,7 +443,7 @@ _read_at: Callable[[bytes], Any] = msgspec.json.Decoder(EventTime).decode
 _DECISIONS = "/v1/{bandit}/decisions"
 _AT = {"at": EventTime}
 
-#: What can be asked of a bandit. Whoever decides also says whether that was carried out.
+#: The scope `decide` includes activations and voids: the caller reports what became of a decision.
 BANDIT_ROUTES = (
     Route(
         "POST", _DECISIONS, _decide, "Choose one of some actions", Decided, 201,
@@ -479,15 +479,15 @@ BANDIT_ROUTES = (
         query=_AT, scope="decide", render=_accepted,
     ),
     Route(
-        "GET", f"{_DECISIONS}/{{id}}", _story, "Tell all of one decision", DecisionDetails,
+        "GET", f"{_DECISIONS}/{{id}}", _story, "Return all records of a decision", DecisionDetails,
         scope="read", render=lambda call, history: DecisionDetails.of(history),
     ),
     Route(
-        "GET", "/v1/{bandit}", _state, "Tell how a bandit stands", BanditState,
+        "GET", "/v1/{bandit}", _state, "Return the state of a bandit", BanditState,
         scope="read",
     ),
     Route(
-        "GET", "/v1/{bandit}/report", _report, "Tell what a bandit earns",
+        "GET", "/v1/{bandit}/report", _report, "Return the report of a bandit",
         ReportPage, scope="read",
     ),
     Route(
@@ -527,7 +527,7 @@ def _find(method: str, parts: list[str]) -> Route | None:
 
 
 def not_found(method: str, others: Sequence[str], path: str) -> ProblemError:
-    """Return why there is no route: of other methods there may be one."""
+    """Return why there is no route: other methods may have one."""
     if not others:
         return ProblemError(404, "Not found", f"there is no {path}")
     message = f"this takes {' or '.join(others)}, not {method}"

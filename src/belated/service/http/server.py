@@ -1,4 +1,4 @@
-"""A process that serves, until it is told to stop and not before."""
+"""The server process: it runs until SIGTERM or SIGINT, then drains and stops."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from belated.exceptions import MissingExtra
-from belated.service.access.limits import Limits
 from belated.service.http.app import Service
+from belated.service.operating.config import Limits
 
 try:
     from belated.service.http.connection import Connection, Connections
 except ModuleNotFoundError:
     raise MissingExtra("belated serve", "service") from None
 
-#: Seconds in which requests under way may end, once it is told to stop.
+#: Seconds in which requests in flight may end after a signal to stop.
 GRACE = 10.0
 #: Seconds for which an idle connection may send another request after that: one that is under way
 #: when the connection is closed would not be answered.
 IDLE_SECONDS = 1.0
-#: Connections that may wait to be taken.
+#: Connections that may wait to be accepted.
 BACKLOG = 2048
 #: Open files besides connections: of the store, the spool, the log.
 SPARE_FILES = 128
@@ -38,19 +38,19 @@ log = logging.getLogger("belated.service")
 def serve(
     app: Service, host: str, port: int, *, drain: float = 0.0, limits: Limits | None = None
 ) -> int:
-    """Serve until SIGTERM or SIGINT, then answer what is under way; returns the exit code.
+    """Serve until SIGTERM or SIGINT, then answer requests in flight; returns the exit code.
 
     Args:
         app: what is served.
         host: the address to listen on.
         port: 0 for any that is free.
-        drain: for how many seconds it goes on when it is told to stop: it says that it is not
-            ready, so that balancers send nothing more, and has every connection closed after its
-            next answer.
+        drain: seconds for which it serves on after the signal: it reports that it is not ready, so
+            that load balancers send nothing more, and closes each connection after its next
+            response.
         limits: of the connections.
 
     Raises:
-        OSError: the address cannot be had.
+        OSError: the address is not available.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
@@ -62,16 +62,17 @@ def serve(
 
 
 def collect_rarely() -> None:
-    """Have the collector of cycles look at new objects only, and at many at a time.
+    """Make the garbage collector look at new objects only, and less often.
 
-    A process that serves makes hardly any cycles, and at each turn of the event loop a few thousand
-    objects that soon go by themselves.
+    A server creates hardly any reference cycles, and in each turn of the event loop a few thousand
+    objects that reference counting frees.
     """
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
 
 
+@dataclass(eq=False)
 class Server:
     """Serves on a socket, in the thread that calls :meth:`run`.
 
@@ -80,59 +81,53 @@ class Server:
         listening: where.
         drain: as of :func:`serve`.
         limits: of the connections.
+
+    Attributes:
+        started: is set once requests are accepted.
     """
 
-    def __init__(
-        self,
-        app: Service,
-        listening: socket.socket,
-        *,
-        drain: float = 0.0,
-        limits: Limits | None = None,
-    ) -> None:
-        self._app = app
-        self._listening = listening
-        self._drain = drain
-        self._limits = _affordable(limits or Limits())
-        self._told = threading.Event()
-        #: Is set once requests are taken.
-        self.started = threading.Event()
+    app: Service
+    listening: socket.socket
+    drain: float = 0.0
+    limits: Limits | None = None
+    started: threading.Event = field(default_factory=threading.Event, init=False)
+    _stopped: threading.Event = field(default_factory=threading.Event, init=False)
 
     def stop(self) -> None:
-        """Have it stop; from any thread, and from a signal."""
-        self._told.set()
+        """Have it stop; from any thread, and from a signal handler."""
+        self._stopped.set()
 
     def run(self) -> int:
-        """Serve until it is told to stop; returns the exit code."""
+        """Serve until :meth:`stop` is called; returns the exit code."""
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(self._serve())
 
     async def _serve(self) -> int:
-        app = self._app
+        app = self.app
         loop = asyncio.get_running_loop()
         try:
             app.start(loop)
         except Exception:
             log.exception("the service cannot start")
             await asyncio.to_thread(app.close)
-            self._listening.close()
+            self.listening.close()
             return 2
-        connections = Connections(app, loop, self._limits)
+        connections = Connections(app, loop, _affordable(self.limits or Limits()))
         server = await loop.create_server(
-            lambda: Connection(connections), sock=self._listening, backlog=BACKLOG
+            lambda: Connection(connections), sock=self.listening, backlog=BACKLOG
         )
-        host, port = self._listening.getsockname()[:2]
+        host, port = self.listening.getsockname()[:2]
         log.info("serving", extra={"host": host, "port": port, "bandits": list(app.bandits)})
         self.started.set()
-        while not self._told.is_set():
+        while not self._stopped.is_set():
             await asyncio.sleep(0.1)
-        if self._drain > 0.0:
+        if self.drain > 0.0:
             app.draining = True
-            log.info("draining: no longer ready", extra={"seconds": self._drain})
-            await asyncio.sleep(self._drain)
+            log.info("draining: no longer ready", extra={"seconds": self.drain})
+            await asyncio.sleep(self.drain)
         log.info("stopping: what is under way is answered first")
         app.draining = True  # every answer closes its connection
-        backlog = self._listening.dup()
+        backlog = self.listening.dup()
         server.close()
         await _accept_all(backlog, connections)
         await connections.close(IDLE_SECONDS, GRACE)
@@ -163,7 +158,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _affordable(limits: Limits) -> Limits:
-    """As many connections as the system allows open files; it is asked for more first."""
+    """Raise the limit of open files if needed, or else lower that of connections."""
     if sys.platform == "win32":
         return limits
     import resource

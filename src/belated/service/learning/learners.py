@@ -1,4 +1,4 @@
-"""Learners of a process: each goes on whatever happens to the others, until it is told to stop."""
+"""The learners of a process: a failure of one does not stop the others."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
-from typing import NamedTuple
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 from belated.exceptions import BelatedError, JournalError, JournalUnavailable
 from belated.fold.fold import Fold
 from belated.fold.partitioned import PartitionFold, check_mergeable
-from belated.journals import CoordinationStore, Journal, Store, StoreSession
+from belated.journals import Store, StoreSession
+from belated.journals.coordination import leaders
 from belated.journals.identity import identify
 from belated.service.learning.learning_service import LearningService
-from belated.service.learning.lease import SECONDS, LeaseRenewal
-from belated.service.learning.sessions import LearnerSessions
+from belated.service.learning.lease import SECONDS, LeaseRenewal, new_holder
 from belated.service.learning.shared_learner import SharedLearner
-from belated.service.runtime import Runtime, ThreadRuntime, Worker
+from belated.service.runtime import SharedThreads, ThreadRuntime, Worker
 from belated.service.serving.definition import Definition
 
-#: Seconds between two looks at the journals: while something comes, and at most.
+#: Seconds between two polls of the journals: while records come, and at most.
 IDLE, MAX_IDLE = 0.005, 0.1
 #: Seconds between two polls while records trickle in; a turn that folded this many records is
 #: followed by the next one at once. A poll costs as much as folding ten records, and models are
 #: published less often than this.
 PACE, MANY = 0.02, 500
-#: Seconds to rest: where others do as much, while another leads, while the journal is away, and
-#: after an error that will hardly have gone by itself.
+#: Seconds to rest: where others share the work, while another leads, while the journal is
+#: unavailable, and after an error that a retry will hardly mend.
 SHARED, STAND_BY, AWAY, FAILED = 0.02, 0.2, 0.2, 5.0
-#: Seconds in which all must have stopped: what a database that hangs keeps from being saved is
-#: folded again by whoever leads next.
+#: Seconds in which all must have stopped: what could not be saved by then is folded again by the
+#: next leader.
 STOP = 15.0
 
 #: A learner of either kind.
@@ -42,12 +42,59 @@ Learning = LearningService | SharedLearner
 log = logging.getLogger("belated.service")
 
 
+class LearnerSessions:
+    """Three connections, each opened when it is first needed, for any number of learners.
+
+    One reads and folds, one holds leases and publishes, and one writes snapshots: so that no lease
+    ends while a large snapshot is written.
+
+    Args:
+        store: of the journals.
+        lease: seconds for which a lead is held without being renewed.
+    """
+
+    def __init__(self, store: Store, lease: float) -> None:
+        self._open = store.session
+        self._lease = lease
+        #: Name under which all learners of the process hold their leases.
+        self.holder = new_holder()
+        #: For leases, fits and snapshots of all learners.
+        self.threads = SharedThreads()
+
+    @cached_property
+    def reading(self) -> StoreSession:
+        """For the folds."""
+        return self._open()
+
+    @cached_property
+    def coordinating(self) -> StoreSession:
+        """For leases and models."""
+        return self._open()
+
+    @cached_property
+    def renewal(self) -> LeaseRenewal:
+        """Of all leases at once."""
+        return LeaseRenewal(self.coordinating.cells, self._lease, self.threads)
+
+    @cached_property
+    def saving(self) -> StoreSession:
+        """For snapshots."""
+        return self._open()
+
+    def close(self) -> None:
+        """End the threads and the connections, once all learners have stopped."""
+        self.threads.stop()
+        for name in ("reading", "coordinating", "saving"):
+            if name in vars(self):
+                getattr(self, name).close()
+
+
 class Look(NamedTuple):
-    """How a bandit stands.
+    """The state of a bandit's journal.
 
     Attributes:
         ends: position of the last record of each partition.
-        led: whether another learner leads, for one that stands by.
+        led: whether another learner leads, for a learner that stands by.
     """
 
     ends: tuple[int, ...]
@@ -55,15 +102,15 @@ class Look(NamedTuple):
 
 
 class Learners:
-    """The learners of some bandits, in one thread.
+    """The learners of several bandits, in one thread.
 
-    One look tells which journals have grown; the learners of the others rest until something is due
-    that takes no record. One that fails is logged and made anew; the others do not notice. Who
-    leads is logged too.
+    One query finds the journals that have grown; the other learners rest until something is due
+    without a new record. A learner that fails is logged and replaced. Changes of the leader are
+    logged too.
 
     Args:
         make: by the name of a bandit, what makes its learner.
-        sessions: what they share, closed in the end; None: each is called again and again.
+        sessions: what they share, closed in the end; None: each is called all the time.
     """
 
     def __init__(
@@ -74,10 +121,10 @@ class Learners:
         self._stopped = threading.Event()
         self._sessions = sessions
         self.names = list(make)
-        #: Those that run now, by the name of their bandit; and how often one has failed.
+        #: The learners that run now, and how many have failed, by the name of their bandit.
         self.running: dict[str, Learning] = {}
         self.failures: Counter[str] = Counter()
-        self._kept = [_Kept(name, one) for name, one in make.items()]
+        self._entries = [_Entry(name, factory) for name, factory in make.items()]
         self._away = False
         #: Bandits that others lead, and when that was seen.
         self._others: set[str] = set()
@@ -87,12 +134,12 @@ class Learners:
         self._worker: Worker | None = None
 
     def start(self) -> None:
-        """Begin to learn."""
-        if self._kept:
+        """Start learning."""
+        if self._entries:
             self._worker = ThreadRuntime().start_worker("belated learners", self._turn)
 
     def stop(self) -> None:
-        """Let each save what it knows and leave the lead to others; returns when all have."""
+        """Have each save its state and give up the lead; returns when all have."""
         self._stopped.set()
         if self._worker is not None:
             self._worker.wake()
@@ -100,7 +147,7 @@ class Learners:
             self._worker.stop(0.0)
 
     def _turn(self) -> float | None:
-        """Let each learner do what is due; returns the seconds until the next turn."""
+        """Have each learner do what is due; returns the seconds until the next turn."""
         if self._stopped.is_set():
             self._end_all()
             return None
@@ -108,9 +155,9 @@ class Learners:
         if looks is None:
             return AWAY
         most = 0
-        for one in self._kept:
-            if not self._stopped.is_set() and one.is_due(looks.get(one.name)):
-                most = max(most, self._step(one))
+        for entry in self._entries:
+            if not self._stopped.is_set() and entry.is_due(looks.get(entry.name)):
+                most = max(most, self._step(entry))
         if most:
             self._pause = IDLE
             return 0.0 if most >= MANY else PACE
@@ -120,85 +167,86 @@ class Learners:
 
     def _end_all(self) -> None:
         try:
-            for one in self._kept:
-                self._end(one)
+            for entry in self._entries:
+                self._end(entry)
             if self._sessions is not None:
                 self._sessions.close()
         finally:
             self._ended.set()
 
     def _look(self) -> Mapping[str, Look] | None:
-        """Return how the bandits stand; None while the journal is away."""
-        # Those that share a bandit look for themselves at every step, and rest only for a moment.
-        names = [one.name for one in self._kept if not isinstance(one.learner, SharedLearner)]
+        """Return the state of the journals by bandit; None while the store is unavailable."""
+        # Learners that share a bandit look for themselves at every step, and rest only briefly.
+        names = [
+            entry.name for entry in self._entries if not isinstance(entry.learner, SharedLearner)
+        ]
         if self._sessions is None or not names:
             return {}
         try:
-            ends, led = self._sessions.ends(names), self._led()
+            ends, led = self._sessions.reading.ends(names), self._led(self._sessions)
         except JournalUnavailable as error:
             if not self._away:
-                _tell(logging.WARNING, "the journal is away", "*", error=str(error))
+                _log(logging.WARNING, "the journal is away", "*", error=str(error))
             self._away = True
             return None
-        except JournalError:  # each learner meets it, and says what is wrong
+        except JournalError:  # each learner meets it, and logs what is wrong
             return {}
         if self._away:
-            _tell(logging.INFO, "the journal is back", "*")
-            for one in self._kept:
-                one.due = -math.inf
+            _log(logging.INFO, "the journal is back", "*")
+            for entry in self._entries:
+                entry.due = -math.inf
         self._away = False
-        return {name: Look(found, name in led) for name, found in ends.items()}
+        return {name: Look(positions, name in led) for name, positions in ends.items()}
 
-    def _led(self) -> Collection[str]:
-        """Return the bandits that others lead, as far as learners here stand by."""
-        assert self._sessions is not None
-        waiting = [one.name for one in self._kept if one.stands_by()]
+    def _led(self, sessions: LearnerSessions) -> Collection[str]:
+        """Return the bandits that others lead, of those whose learner here stands by."""
+        waiting = [entry.name for entry in self._entries if entry.stands_by()]
         now = time.monotonic()
         if not waiting:
             self._others = set()
         elif now >= self._led_at + STAND_BY:
-            self._others, self._led_at = self._sessions.led(waiting), now
+            self._others, self._led_at = {*leaders(sessions.reading.cells, waiting)}, now
         return self._others
 
-    def _step(self, one: _Kept) -> int:
-        """Let one learner do what is due; returns how many records it has folded or written."""
+    def _step(self, entry: _Entry) -> int:
+        """Have one learner do what is due; returns how many records it has folded or written."""
         try:
-            if one.learner is None:
-                one.learner = self.running[one.name] = one.make()
-            count = one.step(one.learner)
+            if entry.learner is None:
+                entry.learner = self.running[entry.name] = entry.make()
+            count = entry.step(entry.learner)
         except JournalUnavailable as error:
-            if not one.away:
-                _tell(logging.WARNING, "the journal is away", one.name, error=str(error))
-            one.away = one.learner is not None
-            one.due = time.monotonic() + (AWAY if one.away else FAILED)
+            if not entry.away:
+                _log(logging.WARNING, "the journal is away", entry.name, error=str(error))
+            entry.away = entry.learner is not None
+            entry.due = time.monotonic() + (AWAY if entry.away else FAILED)
             return 0
         except Exception as error:
-            self.failures[one.name] += 1
-            log.exception("a learner failed and is made anew", extra={"bandit": one.name})
+            self.failures[entry.name] += 1
+            log.exception("a learner failed and is made anew", extra={"bandit": entry.name})
             # The library raises its errors between two changes; any other may come at any point.
-            self._end(one, save=isinstance(error, BelatedError))
-            one.due = time.monotonic() + FAILED
+            self._end(entry, save=isinstance(error, BelatedError))
+            entry.due = time.monotonic() + FAILED
             return 0
-        if one.away:
-            _tell(logging.INFO, "the journal is back", one.name)
-        one.away = False
+        if entry.away:
+            _log(logging.INFO, "the journal is back", entry.name)
+        entry.away = False
         return count
 
-    def _end(self, one: _Kept, *, save: bool = True) -> None:
-        learner, one.learner, one.leads, one.away = one.learner, None, None, False
+    def _end(self, entry: _Entry, *, save: bool = True) -> None:
+        learner, entry.learner, entry.leads, entry.away = entry.learner, None, None, False
         if learner is not None:
-            del self.running[one.name]
+            del self.running[entry.name]
             try:
                 learner.close(save=save)
             except Exception:
-                log.exception("a learner could not be closed", extra={"bandit": one.name})
+                log.exception("a learner could not be closed", extra={"bandit": entry.name})
 
 
-class _Kept:
-    """A learner, and when to call it.
+class _Entry:
+    """The learner of one bandit, and when to call it.
 
     Attributes:
-        due: when something is to be done though no record comes.
+        due: when to call it even if no record comes.
     """
 
     def __init__(self, name: str, make: Callable[[], Learning]) -> None:
@@ -216,7 +264,7 @@ class _Kept:
         return self.leads is False and not isinstance(self.learner, SharedLearner)
 
     def is_due(self, look: Look | None) -> bool:
-        """Whether it is to be called, given how its bandit stands."""
+        """Whether to call it, given the state of its journal."""
         self._next = look
         if time.monotonic() >= self.due:
             return True
@@ -232,7 +280,7 @@ class _Kept:
         self._seen = self._next
         if self.leads is not learner.leads():
             self.leads = learner.leads()
-            _tell_who_leads(self.name, learner)
+            _log_leader(self.name, learner)
         if count:
             rest = 0.0
         elif isinstance(learner, SharedLearner):
@@ -245,18 +293,18 @@ class _Kept:
         return count
 
 
-def _tell_who_leads(name: str, learner: Learning) -> None:
+def _log_leader(name: str, learner: Learning) -> None:
     if learner.leads():
-        _tell(logging.INFO, "this learner leads", name, holder=learner.holder, epoch=learner.epoch)
+        _log(logging.INFO, "this learner leads", name, holder=learner.holder, epoch=learner.epoch)
         return
     leader = learner.coordination.leader()
-    who = None if leader is None else leader.holder
     shared = isinstance(learner, SharedLearner)
     message = "another learner merges" if shared else "this learner stands by"
-    _tell(logging.INFO, message, name, holder=learner.holder, leader=who)
+    holder = None if leader is None else leader.holder
+    _log(logging.INFO, message, name, holder=learner.holder, leader=holder)
 
 
-def _tell(level: int, message: str, name: str, **fields: object) -> None:
+def _log(level: int, message: str, name: str, **fields: object) -> None:
     log.log(level, message, extra={"bandit": name, **fields})
 
 
@@ -268,21 +316,7 @@ def learner_of(
     sessions: LearnerSessions | None = None,
     bandits: int = 1,
 ) -> Learning:
-    """Return the learner of a bandit, as its definition says."""
-    if definition.learners == "one":
-        return learning_service(definition, store, lease=lease, sessions=sessions, bandits=bandits)
-    return shared_learner(definition, store, lease=lease, sessions=sessions)
-
-
-def learning_service(
-    definition: Definition,
-    store: Store,
-    *,
-    lease: float = SECONDS,
-    sessions: LearnerSessions | None = None,
-    bandits: int = 1,
-) -> LearningService:
-    """Return the learner of a bandit: the only one that learns, or one that stands by.
+    """Return the learner of a bandit: one that learns all of it, or one of several.
 
     Args:
         definition: of the bandit.
@@ -291,96 +325,40 @@ def learning_service(
         sessions: what it shares with others; None for connections and threads of its own.
         bandits: how many learners share them.
     """
-    opened = _open(definition, store, sessions)
-
-    def fold() -> Fold:
-        return Fold(
-            definition.policy,
-            definition.rewards,
-            partitions=opened.journal.partitions,
-            retention=definition.retention,
-        )
-
-    return LearningService(
-        opened.journal,
-        opened.coordination,
-        fold,
-        shelf=opened.shelf,
-        features=definition.features,
-        holder=opened.holder,
-        lease=lease,
-        runtime=opened.runtime,
-        renewal=opened.renewal,
-        bandits=bandits,
-    )
-
-
-def shared_learner(
-    definition: Definition,
-    store: Store,
-    *,
-    lease: float = SECONDS,
-    sessions: LearnerSessions | None = None,
-) -> SharedLearner:
-    """Return one of several learners of a bandit; for its arguments see the other kind."""
-    check_mergeable(definition.policy, definition.rewards)
-    opened = _open(definition, store, sessions)
-
-    def fold(partition: int) -> PartitionFold:
-        return PartitionFold(
-            definition.policy,
-            definition.rewards,
-            partitions=opened.journal.partitions,
-            partition=partition,
-            retention=definition.retention,
-        )
-
+    name, policy, rewards = definition.name, definition.policy, definition.rewards
+    reading: Store | StoreSession = store
+    coordinating: Store | StoreSession = store
+    saving: Store | StoreSession = store
+    settings: dict[str, Any] = {"features": definition.features, "lease": lease}
+    if sessions is not None:
+        reading, coordinating, saving = sessions.reading, sessions.coordinating, sessions.saving
+        settings |= {"runtime": sessions.threads, "renewal": sessions.renewal}
+        settings["holder"] = sessions.holder
+    if definition.learners == "many":
+        check_mergeable(policy, rewards)
+    journal = reading.journal(name, partitions=definition.partitions)
+    identify(journal, family=repr(policy.family), dim=policy.dim, features=definition.features)
+    coordination, settings["shelf"] = coordinating.coordination(name), saving.journal(name)
+    sizes: dict[str, Any] = {"partitions": journal.partitions, "retention": definition.retention}
+    if definition.learners == "one":
+        fold = partial(Fold, policy, rewards, **sizes)
+        return LearningService(journal, coordination, fold, bandits=bandits, **settings)
     return SharedLearner(
-        opened.journal,
-        opened.coordination,
-        fold,
-        shelf=opened.shelf,
-        features=definition.features,
-        holder=opened.holder,
-        lease=lease,
-        runtime=opened.runtime,
-        renewal=opened.renewal,
+        journal,
+        coordination,
+        lambda partition: PartitionFold(policy, rewards, partition=partition, **sizes),
+        **settings,
     )
 
 
 def learners_of(
     definitions: Sequence[Definition], store: Store, *, lease: float = SECONDS
 ) -> Learners:
-    """Return the learners of some bandits, which share their connections and threads."""
+    """Return the learners of several bandits, which share their connections and threads."""
     sessions = LearnerSessions(store, lease)
     make = partial(
         learner_of, store=store, lease=lease, sessions=sessions, bandits=len(definitions)
     )
-    return Learners({one.name: partial(make, one) for one in definitions}, sessions)
-
-
-class _Opened(NamedTuple):
-    """What a learner needs of a store, whichever kind it is."""
-
-    journal: Journal
-    coordination: CoordinationStore
-    shelf: Journal
-    runtime: Runtime | None
-    renewal: LeaseRenewal | None
-    holder: str | None
-
-
-def _open(definition: Definition, store: Store, sessions: LearnerSessions | None) -> _Opened:
-    reading: Store | StoreSession = store
-    coordinating: Store | StoreSession = store
-    saving: Store | StoreSession = store
-    if sessions is not None:
-        reading, coordinating, saving = sessions.reading, sessions.coordinating, sessions.saving
-    name, policy = definition.name, definition.policy
-    journal = reading.journal(name, partitions=definition.partitions)
-    identify(journal, family=repr(policy.family), dim=policy.dim, features=definition.features)
-    runtime = None if sessions is None else sessions.threads
-    renewal = None if sessions is None else sessions.renewal
-    coordination = coordinating.coordination(name)
-    holder = None if sessions is None else sessions.holder
-    return _Opened(journal, coordination, saving.journal(name), runtime, renewal, holder)
+    return Learners(
+        {definition.name: partial(make, definition) for definition in definitions}, sessions
+    )

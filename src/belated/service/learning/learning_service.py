@@ -5,43 +5,32 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextlib import suppress
-from functools import partial
 from itertools import islice
+from typing import Any
 
 from belated.advice import Adviser
-from belated.core.events import Record, Reward, Settled
-from belated.exceptions import (
-    CorruptJournal,
-    HistoryChanged,
-    JournalError,
-    OwnerFenced,
-    SnapshotConflict,
-    UnsupportedFormat,
-)
-from belated.features import Features
+from belated.core.events import Record, Reward
+from belated.exceptions import HistoryChanged, JournalError, OwnerFenced
 from belated.fold.evidence import evidence_of
 from belated.fold.fold import Fold
 from belated.fold.ledger import Ledger
-from belated.fold.published import PublishedModel
-from belated.fold.saving import Saving
 from belated.journals import CoordinationStore, Journal
-from belated.journals.identity import configure, settings_of
 from belated.model.estimators import Estimate
 from belated.service.histogram import DELAYS, SECONDS, Histogram
-from belated.service.learning.history_changes import HistoryChanges
-from belated.service.learning.journal_clock import JournalClock
-from belated.service.learning.lease import SECONDS as LEASE
-from belated.service.learning.lease import Lease, LeaseRenewal, new_holder
+from belated.service.learning.leader import (
+    ALIVE,
+    PUBLISH,
+    SNAPSHOT,
+    BackgroundSave,
+    HistoryChanges,
+    Leader,
+    append_settled,
+    read_model,
+)
 from belated.service.learning.refold import PAUSE, Refold
-from belated.service.runtime import Runtime, ThreadRuntime
 
-#: Seconds between two models that differ, between two that do not, and between two snapshots.
-PUBLISH, ALIVE, SNAPSHOT = 0.1, 5.0, 30.0
-#: Seconds between two heads of the journal that are told: often enough to be kept elsewhere, and
-#: not so often that those who keep metrics have a new series at every look.
-HEAD = 3600.0
 #: Seconds between two looks for what may hurt users.
 ADVISE = 10.0
 #: Records in full pages, one after the other, after which a learner is far behind: it folds all
@@ -60,24 +49,18 @@ SAMPLED = 32
 log = logging.getLogger("belated.service")
 
 
-class LearningService:
+class LearningService(Leader[Callable[[], Fold]]):
     """Folds, settles, fits, saves and publishes while it leads; stands by while another does.
 
-    Call :meth:`step` again and again. A leader that was cut off, and is slow rather than dead, can
-    neither save nor publish any longer once another leads: it starts anew from the snapshot.
+    Call :meth:`step` repeatedly. A leader that was cut off, and is slow rather than dead, can
+    neither save nor publish any longer once another leads: it starts again from the snapshot.
 
     Args:
         journal: of the bandit.
         coordination: where learners agree on who leads, and models are published.
         fold: makes an empty fold: of the policy and the rewards' semantics.
-        features: what makes rows, if anything does: the journal is told.
-        holder: the name of this learner; one that no other has if None.
-        lease: seconds for which the lead is held without being renewed.
-        shelf: the same journal, opened once more: snapshots are written to it, beside all else. If
-            None, the journal itself.
-        runtime: time and threads; real ones if None.
-        renewal: renews the leases of all learners of the process; if None, that of this one.
-        bandits: how many are learned by this process: what can wait is done less often.
+        bandits: how many this process learns: what can wait is done less often.
+        settings: of a :class:`~belated.service.learning.leader.Leader`.
     """
 
     def __init__(
@@ -86,66 +69,37 @@ class LearningService:
         coordination: CoordinationStore,
         fold: Callable[[], Fold],
         *,
-        shelf: Journal | None = None,
-        features: Features | None = None,
-        holder: str | None = None,
-        lease: float = LEASE,
-        runtime: Runtime | None = None,
-        renewal: LeaseRenewal | None = None,
         bandits: int = 1,
+        **settings: Any,
     ) -> None:
-        runtime = runtime or ThreadRuntime()
-        self.journal, self.shelf = journal, shelf or journal
-        self.coordination = coordination
-        self._monotonic = runtime.monotonic
-        self.holder = holder or new_holder()
-        self._make = fold
-        self._features = features
-        renewal = renewal or LeaseRenewal(coordination.cells, lease, runtime)
-        self.lease = Lease(coordination, journal.bandit, self.holder, renewal)
+        super().__init__(journal, coordination, fold, **settings)
         #: The fold while this learner leads; None while it stands by.
         self.fold: Fold | None = None
-        self.epoch = 0
         #: How long ago the last record that was folded had been committed, in seconds.
         self.lag = 0.0
         #: The same of the oldest record of each page; and how long fits took, in seconds.
         self.lags = Histogram(SECONDS)
         self.fits = Histogram(SECONDS)
-        #: How long rewards took, in seconds by the journal's stamps; of a crowd only some.
+        #: How long rewards took, in seconds by the journal's stamps; of a full page only some.
         self.delays = Histogram(DELAYS)
-        self.history_changes = HistoryChanges(bandit=journal.bandit)
-        #: When the journal took the oldest pending decision; None if there is none.
+        self.history_changes = HistoryChanges(bandit=self.bandit)
+        #: When the oldest pending decision was recorded; None if there is none.
         self.oldest: int | None = None
-        #: That stamps records: the one of this machine may be wrong, and jump.
-        self.clock = JournalClock(journal, runtime)
         self._publish_at = self._save_at = 0.0
         self._in_full_pages = 0
-        #: Folds the journal again beside it, and compares.
-        self.refold = Refold(journal, runtime.monotonic, bandits * PAUSE)
+        #: Folds the journal again, slowly, and compares.
+        self.refold = Refold(journal, self._monotonic, bandits * PAUSE)
         self._publish_seconds = max(PUBLISH, bandits * PUBLISH_SHARE)
         self._alive_seconds = max(ALIVE, bandits * ALIVE_SHARE)
-        #: Says what may hurt users, once each in the log; which of it holds now is a metric.
+        #: Logs each warning once; which of them hold now is a metric.
         self.adviser = Adviser()
         self._advised, self._advise_at = 0, -math.inf
-        #: A head of the journal, taken once an hour; empty before the first.
-        self.head = ""
-        self._head_at = -math.inf
         self._published = -1
         self._floor: list[int] = []
-        self._fitter = runtime.start_background("belated fit")
+        self._fitter = self._runtime.start_background("belated fit")
         self._fit: Future[Estimate] | None = None
         self._fit_at = 0.0
-        self._saver = runtime.start_background("belated save")
-        self._saving: tuple[Saving, Future[None]] | None = None
-
-    def leads(self) -> bool:
-        """Whether it is this one that learns."""
-        return self.fold is not None
-
-    def oldest_age(self) -> float:
-        """For how long the oldest pending decision has been so, in seconds; 0 if there is none."""
-        oldest = self.oldest
-        return 0.0 if oldest is None else max(0.0, (self.clock.now() - oldest) / 1e6)
+        self._saving = BackgroundSave(journal, self.shelf, self._runtime)
 
     def step(self) -> int:
         """Do what is due; returns how many records were folded or written, 0 if it can rest."""
@@ -154,7 +108,8 @@ class LearningService:
                 return 0
             assert self.fold is not None
             self.clock.look()
-            count = self._fold_some(self.fold) + self._settle(self.fold)
+            count = self._fold_some(self.fold)
+            count += append_settled(self.journal, self.fold, self.clock.now())
             self._refit(self.fold)
             self._publish(self.fold)
             self._advise(self.fold)
@@ -164,14 +119,14 @@ class LearningService:
             self._stand_by()
             return 0
         except HistoryChanged as error:
-            self._start_anew(error)
+            self._restart(error)
             return 1
         return count
 
     def rest(self) -> float:
         """Return for how many seconds there is nothing to do if no record comes."""
         fold = self.fold
-        if fold is None or self._fit is not None or self._saving is not None:
+        if fold is None or self._fit is not None or self._saving.fold is not None:
             return 0.0
         now, until = self._monotonic(), [REST, (self._next_settled(fold) - self.clock.now()) / 1e6]
         until += [one - now for one in (self._publish_due(fold), self.refold.due)]
@@ -185,54 +140,42 @@ class LearningService:
         return min(ledger.next_settlement() for ledger in fold.ledgers.values())
 
     def close(self, *, save: bool = True) -> None:
-        """Save, leave the lead to others, and let go of everything.
+        """Save, release the lease, and close the journal.
 
         Args:
             save: False if the fold may be half changed: an error came in the middle of a step.
         """
-        if self.fold is not None:
-            self._end_saving()
-            if save:
-                with suppress(JournalError):
-                    self.fold.save(self.shelf)
+        self._saving.abandon()
+        if self.fold is not None and save:
+            with suppress(JournalError):
+                self.fold.save(self.shelf)
         self.lease.close()
         self._stand_by()
         self._fitter.stop()
-        self._saver.stop()
+        self._saving.stop()
         self.shelf.close()
         self.journal.close()
         self.coordination.close()
 
     # --- what is due -----------------------------------------------------------------------------
 
-    def _lead(self) -> bool:
-        epoch = self.lease.renew_or_acquire()
-        if epoch is None or epoch != self.epoch:
-            self._stand_by()
-        if epoch is not None and self.fold is None:
-            self._take_over(epoch)
-        return self.leads()
-
     def _take_over(self, epoch: int) -> None:
-        """Fence whoever led before, then begin where its last snapshot ends."""
+        """Fence the previous leader, then start from its last snapshot."""
         for partition in range(self.journal.partitions):
             self.shelf.acquire(partition)
-        self.refold.start_anew()
-        fold = self._make()
-        self.history_changes.tell_loaded(fold.load(self.shelf))
+        self.refold.restart()
+        fold = self._make_fold()
+        self.history_changes.note_loaded(fold.load(self.shelf))
         fold.learner.defers = True
-        # By whoever leads, and not by every process: one at a time writes it.
-        policy = fold.learner.policy
-        settings = settings_of(policy, fold.rewards, fold.retention, self._features)
-        configure(self.journal, settings, self.journal.now())
+        self._configure(fold)
         self._floor = self._last_published()
         self.clock.last_stamp = max(map(self.journal.last_stamp, range(self.journal.partitions)))
         self.fold, self.epoch, self._published = fold, epoch, -1
         self._save_at = self._monotonic() + SNAPSHOT
 
-    def _start_anew(self, error: HistoryChanged) -> None:
+    def _restart(self, error: HistoryChanged) -> None:
         """Discard the fold before it publishes: it is of a history the journal no longer has."""
-        self.history_changes.tell(error)
+        self.history_changes.note(error)
         epoch = self.epoch
         self._stand_by()
         self._take_over(epoch)
@@ -240,22 +183,18 @@ class LearningService:
     def _last_published(self) -> list[int]:
         """Return how far the last model had read, as far as the journal still goes.
 
-        Until this learner has come as far, deciders are better off with that model.
+        Until this learner has read as far, deciders are better off with that model.
         """
-        found = self.coordination.published(0)
-        try:
-            positions = [] if found is None else PublishedModel.read(found[1]).positions
-        except (CorruptJournal, UnsupportedFormat):  # then it is of no use to deciders either
-            return []
-        ends = [self.journal.end(partition) for partition in range(self.journal.partitions)]
-        return [min(one, end) for one, end in zip(positions, ends, strict=False)]
+        model = read_model(self.coordination.published())
+        ends = map(self.journal.end, range(self.journal.partitions))
+        return [] if model is None else list(map(min, model.positions, ends))
 
     def _stand_by(self) -> None:
+        super()._stand_by()
         if self._fit is not None:
             self._fit.cancel()
-        self._end_saving()
+        self._saving.abandon()
         self.fold = self._fit = None
-        self.epoch = 0
 
     def _fold_some(self, fold: Fold) -> int:
         if self._in_full_pages >= FAR:
@@ -286,7 +225,7 @@ class LearningService:
         count = fold.catch_up(self.journal)
         stamps = map(self.journal.last_stamp, range(self.journal.partitions))
         self.clock.last_stamp = max(self.clock.last_stamp, *stamps)
-        extra = {"bandit": self.journal.bandit, "records": count}
+        extra = {"bandit": self.bandit, "records": count}
         log.info("this learner was far behind, and has caught up", extra=extra)
         return count
 
@@ -298,19 +237,8 @@ class LearningService:
             if entry is not None and entry.recorded_us is not None:
                 self.delays.add((record.recorded - entry.recorded_us) / 1e6)
 
-    def _settle(self, fold: Fold) -> int:
-        now = self.clock.now()
-        due = [
-            Settled(partition, now)
-            for partition, ledger in fold.ledgers.items()
-            if ledger.is_due(now)
-        ]
-        if due:
-            self.journal.append(due)
-        return len(due)
-
     def _refit(self, fold: Fold) -> None:
-        """Beside the fold: rewards that come meanwhile are learned by steps, and added after it."""
+        """Fit in a thread: rewards that come meanwhile are learned by steps, and added after it."""
         learner = fold.learner
         if self._fit is not None:
             if self._fit.done():
@@ -331,18 +259,12 @@ class LearningService:
         self.oldest = min(
             (t for ledger in fold.ledgers.values() if (t := ledger.oldest)), default=None
         )
-        mode = self.journal.mode()
-        if mode is not None and mode.mode == "freeze":  # the last model stays
+        if self._is_frozen():  # the last model stays
             self._published, self._publish_at = -1, now + self._publish_seconds
             return
-        model = fold.export_model(self.clock.now())
-        self.coordination.publish(model.write(), self.epoch)
+        self._publish_model(fold.export_model(self.clock.now()))
         self._published = fold.version
         self._publish_at = now + self._publish_seconds
-        if model.head and now >= self._head_at + HEAD:
-            self.head, self._head_at = model.head, now
-            extra = {"bandit": self.journal.bandit, "head": model.head}
-            log.info("the journal has this head", extra=extra)
 
     def _publish_due(self, fold: Fold) -> float:
         same = fold.version == self._published
@@ -354,35 +276,17 @@ class LearningService:
             return
         self._advised, self._advise_at = fold.version, now
         for advice in self.adviser.look(evidence_of(fold)):
-            extra = {"bandit": self.journal.bandit, "advice": advice.message}
+            extra = {"bandit": self.bandit, "advice": advice.message}
             log.warning(f"advice: {advice.name}", extra=extra)
 
     def _save(self, fold: Fold) -> None:
-        """Beside the fold: what changes meanwhile is copied before it does."""
-        if self._saving is not None:
-            saving, written = self._saving
-            if written.done():
-                self._saving = None
-                fold.end_save(saving)
-                with suppress(SnapshotConflict):  # then all is written the next time
-                    written.result()
-            return
         now = self._monotonic()
-        if now >= self._save_at and fold.save_pays():
-            saving = fold.begin_save(self.journal)
-            self._saving = saving, self._saver.submit(partial(saving.write, self.shelf))
+        if self._saving.is_written:
+            self._saving.end()
+        elif self._saving.fold is None and now >= self._save_at and fold.save_pays():
+            self._saving.start(fold)
             self._save_at = now + SNAPSHOT
-
-    def _end_saving(self) -> None:
-        """Wait for what is being written, whatever comes of it."""
-        if self._saving is not None:
-            saving, written = self._saving
-            self._saving = None
-            if not written.cancel():
-                wait([written])
-            if self.fold is not None:
-                self.fold.end_save(saving)
 
     def _refold(self, fold: Fold) -> None:
         if found := self.refold.step(fold):
-            log.error("refold disagrees: %s", found, extra={"bandit": self.journal.bandit})
+            log.error("refold disagrees: %s", found, extra={"bandit": self.bandit})

@@ -1,4 +1,4 @@
-"""The lead of a bandit: held by one learner at a time, and renewed while that one is busy too."""
+"""The lease of a bandit: one learner at a time holds it, and it is renewed in the background."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import secrets
 import socket
 import threading
 from contextlib import suppress
+from dataclasses import dataclass
 
 from belated.exceptions import JournalError
 from belated.journals import CoordinationStore
@@ -15,9 +16,9 @@ from belated.journals.cells import Cells
 from belated.journals.coordination import Held, renew_leases
 from belated.service.runtime import Runtime, Worker
 
-#: Seconds for which the lead is held without being renewed: how long a dead leader is missed.
+#: Seconds for which the lead is held without being renewed; then a dead leader is replaced.
 SECONDS = 10.0
-#: Seconds after which a learner that has not said a word is taken for stuck: its lead then ends.
+#: Seconds without a call after which a learner counts as stuck, and its lease is released.
 PATIENCE = 600.0
 #: The share of the lease by which this machine's clock may be slower than the store's: a holder
 #: stops before another can begin.
@@ -25,18 +26,21 @@ DRIFT = 0.01
 
 
 def new_holder() -> str:
-    """Return a name under which a process holds leases; no other has it."""
+    """Return a unique name under which a process holds leases."""
     return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
 
 
 class Lease:
-    """Acquires the lease, and keeps it.
+    """The lease of one learner.
 
     Args:
         coordination: of the bandit.
         bandit: its name.
         holder: the name of this learner.
-        renewal: keeps it.
+        renewal: renews the lease.
+
+    Attributes:
+        seconds: for which the lease is held without being renewed.
     """
 
     def __init__(
@@ -45,14 +49,14 @@ class Lease:
         self._coordination = coordination
         self.bandit, self.holder = bandit, holder
         self._renewal = renewal
-        self._seconds = renewal.seconds
+        self.seconds = renewal.seconds
         self._clock = renewal.clock
         self._lock = threading.Lock()
         self._epoch: int | None = None
         self._ends = self._heard = -math.inf
 
     def renew_or_acquire(self) -> int | None:
-        """The epoch in which this learner leads; None while another one does.
+        """Return the epoch in which this learner leads; None while another one does.
 
         Raises:
             JournalUnavailable: the database cannot be reached, and the lease has ended.
@@ -62,7 +66,7 @@ class Lease:
             if self._epoch is None or self._heard >= self._ends:
                 self._epoch = None  # unless the answer says otherwise
                 asked = self._clock()
-                self._epoch = self._coordination.acquire_lease(self.holder, self._seconds)
+                self._epoch = self._coordination.acquire_lease(self.holder, self.seconds)
                 self._ends = self._end_of(asked)
             epoch = self._epoch
         if epoch is not None:
@@ -72,7 +76,7 @@ class Lease:
     def is_due(self) -> bool:
         """Whether to renew it: it is held, not quite new, and its learner is not stuck."""
         now = self._clock()
-        due = self._ends - self._seconds * 5 / 6
+        due = self._ends - self.seconds * 5 / 6
         return self._epoch is not None and due <= now < self._heard + PATIENCE
 
     @property
@@ -81,18 +85,18 @@ class Lease:
         return Held(self.holder, self._epoch or 0)
 
     def renewed(self, asked: float, epoch: int, is_held: bool) -> None:
-        """It was renewed, as asked for at this time; or else another learner leads."""
+        """Record the answer to a renewal that was asked for at this time."""
         with self._lock:
             if self._epoch == epoch:  # not if it was acquired since
                 self._epoch = epoch if is_held else None
                 self._ends = max(self._ends, self._end_of(asked))
 
     def is_stuck(self) -> bool:
-        """Whether its learner has not said a word for too long."""
+        """Whether its learner has not called for too long."""
         return self._epoch is not None and self._clock() >= self._heard + PATIENCE
 
     def close(self) -> None:
-        """Leave the lead to others."""
+        """Give up the lead."""
         self.release(is_last=self._renewal.remove(self))
 
     def release(self, *, is_last: bool = False) -> None:
@@ -103,15 +107,15 @@ class Lease:
             self._epoch = None
 
     def _end_of(self, asked: float) -> float:
-        return asked + self._seconds * (1.0 - DRIFT)
+        return asked + self.seconds * (1.0 - DRIFT)
 
 
+@dataclass(eq=False)
 class LeaseRenewal:
-    """Renews all leases of a process at once, in good time.
+    """Renews all leases of a process at once, before they end.
 
-    A learner may be busy for longer than its lease lasts: it loads a snapshot, or folds what has
-    gathered during an outage. So a worker renews the lease, as long as the learner asks for it now
-    and then.
+    A learner may be busy for longer than its lease lasts: it loads a snapshot, or folds the backlog
+    of an outage. So a worker thread renews the lease, as long as the learner calls now and then.
 
     Args:
         cells: of the store.
@@ -119,27 +123,28 @@ class LeaseRenewal:
         runtime: time and threads.
     """
 
-    def __init__(self, cells: Cells, seconds: float, runtime: Runtime) -> None:
-        self._cells = cells
-        self.seconds = seconds
-        self._runtime = runtime
-        self.clock = runtime.monotonic
+    cells: Cells
+    seconds: float
+    runtime: Runtime
+
+    def __post_init__(self) -> None:
+        self.clock = self.runtime.monotonic
         #: Held while the store is asked: what was removed is not renewed afterwards.
         self._lock = threading.Lock()
         self._leases: dict[Lease, None] = {}
         self._worker: Worker | None = None
 
     def add(self, lease: Lease) -> None:
-        """Keep a lease; any number of times."""
+        """Renew this lease from now on; may be called repeatedly."""
         if lease in self._leases:
             return
         with self._lock:
             self._leases[lease] = None
         if self._worker is None:
-            self._worker = self._runtime.start_worker("belated lease", self._keep)
+            self._worker = self.runtime.start_worker("belated lease", self._keep)
 
     def remove(self, lease: Lease) -> bool:
-        """Keep it no longer; returns whether it was the last one of its holder."""
+        """Stop renewing it; returns whether it was the last one of its holder."""
         with self._lock:
             self._leases.pop(lease, None)
             is_last = all(lease.holder != other.holder for other in self._leases)
@@ -148,7 +153,7 @@ class LeaseRenewal:
         return is_last
 
     def stop(self) -> None:
-        """Keep none."""
+        """Stop renewing."""
         if self._worker is not None:
             self._worker.stop()
             self._worker = None
@@ -164,7 +169,7 @@ class LeaseRenewal:
                 asked = self.clock()
                 with suppress(JournalError):  # they are still held until they end
                     held = {bandit: one for bandit, (_, one) in due.items()}
-                    kept = renew_leases(self._cells, held, self.seconds)
+                    kept = renew_leases(self.cells, held, self.seconds)
                     for bandit, (lease, (_, epoch)) in due.items():
                         lease.renewed(asked, epoch, bandit in kept)
         return self.seconds / 3

@@ -1,14 +1,15 @@
-"""A second fold of the journal, slowly and from its start: what is live must equal it (law H).
+"""A second fold of the journal, slowly and from its start: the live one must equal it (law H).
 
-It begins behind what was trimmed, goes through one partition after the other, a slice of records at
-a time, and holds the entries of one partition only. When it has come as far as the learner, chains
-and entries are compared. So also an old record that was changed under a running learner is found,
-sooner or later: a journal that grows faster than the slices is never read to its end.
+It starts behind what was trimmed, reads one partition after the other, a slice of records at a
+time, and holds the entries of one partition only. When it has caught up with the learner, chains
+and entries are compared. So a change of an old record under a running learner is found eventually,
+unless the journal grows faster than the slices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,8 +25,9 @@ from belated.model.kernels.pages import CONFLICT, FORGOTTEN, LATE
 SLICE, PAUSE, REST = 256, 0.1, 3600.0
 
 
+@dataclass(eq=False)
 class Refold:
-    """Folds again what a learner has folded, and says where they disagree.
+    """Folds the records of a learner again, and compares.
 
     Args:
         journal: of the bandit.
@@ -38,13 +40,12 @@ class Refold:
         compared: partitions that were compared so far.
     """
 
-    def __init__(
-        self, journal: Journal, monotonic: Callable[[], float], pause: float = PAUSE
-    ) -> None:
-        self._journal = journal
-        self._monotonic = monotonic
-        self._pause = pause
-        self.due = monotonic() + pause
+    journal: Journal
+    monotonic: Callable[[], float]
+    pause: float = PAUSE
+
+    def __post_init__(self) -> None:
+        self.due = self.monotonic() + self.pause
         self._partition = 0
         self._ledger: Ledger | None = None
         self._chain = Chain()
@@ -52,8 +53,8 @@ class Refold:
         self.compared = 0
 
     def step(self, live: Fold) -> str:
-        """Fold one slice, if it is time to; returns what disagrees, nothing if nothing does."""
-        if self._monotonic() < self.due:
+        """Fold one slice if it is due; returns what disagrees, empty if nothing does."""
+        if self.monotonic() < self.due:
             return ""
         try:
             if self._ledger is None:
@@ -64,21 +65,21 @@ class Refold:
         except HistoryTrimmed:  # begin with its base
             self._ledger = None
             found = ""
-        except BelatedError as error:  # an old record is damaged, and the learner stands beyond it
+        except BelatedError as error:  # an old record is damaged, behind the learner
             found = str(error)
             self._next()
         self.disagreements += bool(found)
-        self.due = max(self.due, self._monotonic() + self._pause)
+        self.due = max(self.due, self.monotonic() + self.pause)
         return found
 
-    def start_anew(self) -> None:
-        """Begin with the first record again: the learner has."""
+    def restart(self) -> None:
+        """Start again with the first record, as the learner has."""
         self._ledger = None
         self._partition = 0
 
     def _begin(self, live: Fold) -> tuple[Chain, Ledger]:
         """Begin with the first record, or behind those that were trimmed."""
-        ledger, base = _empty(live, self._partition), self._journal.base(self._partition)
+        ledger, base = _empty(live, self._partition), self.journal.base(self._partition)
         if base is not None:
             unpack(ledger, base.pieces)
         return chain_behind(base, live.tuning.link), ledger
@@ -86,7 +87,7 @@ class Refold:
     def _step(self, live: Fold, ledger: Ledger) -> str:
         partition, chain = self._partition, self._chain
         end = live.positions[partition]
-        page = self._journal.read(partition, chain.position, SLICE)
+        page = self.journal.read(partition, chain.position, SLICE)
         page = [record for record in page if record.position <= end]
         for record in page:
             ledger.fold(record)
@@ -103,13 +104,13 @@ class Refold:
 
     def _next(self) -> None:
         self._ledger = None
-        self._partition = (self._partition + 1) % self._journal.partitions
+        self._partition = (self._partition + 1) % self.journal.partitions
         if self._partition == 0:
-            self.due = self._monotonic() + REST
+            self.due = self.monotonic() + REST
 
 
 def _empty(live: Fold, partition: int) -> Ledger:
-    """A ledger by the same rules, which teaches no one."""
+    """Return an empty ledger with the same rules and no listener."""
     ledger = Ledger(
         live.rewards,
         NullListener(),

@@ -1,7 +1,8 @@
-"""What is served, read from a file of TOML; every mistake is named with its key and line."""
+"""The configuration, read from TOML; every mistake is reported with its key and line."""
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import tomllib
@@ -9,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, overload
 
 from belated.core.ids import check_partitions
 from belated.core.rewards import check_default, check_semantics, retention_us
@@ -30,41 +31,57 @@ from belated.journals import Store, open_store
 from belated.journals.coordination import ONLY_KAFKA
 from belated.policies import usual_policy
 from belated.service.access.authorizer import Auth, auth_at
-from belated.service.access.limits import Limits
 from belated.service.access.origins import as_origin
 from belated.service.access.tokens import TokenMode, TokenSecrets, check_bounded
 from belated.service.learning.lease import SECONDS
-from belated.service.operating.toml_tables import ConfigErrors, TomlTable
 from belated.service.serving.definition import Definition, LearnerCount
 from belated.service.serving.spools import LIMIT, SpoolFolder
 from belated.wire.messages import MAX_BODY_BYTES
 
 T = TypeVar("T")
+D = TypeVar("D")
 
 _OFF: TokenMode = "off"
 _AUTO: Keep = "auto"
 _ONE: LearnerCount = "one"
-#: What can name a bandit: it stands in addresses as it is.
+#: Names of bandits: they are part of URLs, unescaped.
 _NAME = re.compile(r"[A-Za-z0-9._~-]{1,128}")
-#: A name as it stands in ``Host``, without its port.
+#: A name in the ``Host`` header, without its port.
 _HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
+#: Connections at the same time, in all and from one address.
+MAX_CONNECTIONS, MAX_PER_ADDRESS = 4096, 1024
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of the connections.
+
+    Attributes:
+        connections: how many there may be at a time.
+        per_address: how many of them from one address.
+        hosts: accepted host names, in lower case and without a port; none for any name.
+    """
+
+    connections: int = MAX_CONNECTIONS
+    per_address: int = MAX_PER_ADDRESS
+    hosts: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Server:
-    """How requests are taken, and whether this process learns too.
+    """How requests are served, and whether this process learns too.
 
     Attributes:
         host: the address to listen on.
         port: 0 for any that is free.
-        learn: learn in this process too; else ``belated learn`` does, elsewhere.
+        learn: learn in this process too; otherwise ``belated learn`` does.
         max_body_bytes: how many bytes a request may have.
-        lease: for how many seconds a learner that has died is missed.
-        auth: whether every request must come with a key; None if it is not said.
-        spool: where events wait while the database is away; None to refuse them then.
-        drain: for how many seconds it goes on, not ready any more, when it is told to stop.
+        lease: seconds after which a dead learner is replaced.
+        auth: whether every request needs a key; None if it is not set.
+        spool: where events wait while the store is unavailable; None to refuse them then.
+        drain: seconds for which a process that is stopped still serves, no longer ready.
         cors: the origins whose pages may send requests from a browser.
-        limits: of the connections, and the names that the service is asked by.
+        limits: of the connections, and the accepted host names.
     """
 
     host: str = "127.0.0.1"
@@ -81,7 +98,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Config:
-    """All of a file.
+    """The content of a configuration file.
 
     Attributes:
         store: where the journals are; nothing is opened yet.
@@ -89,7 +106,7 @@ class Config:
         bandits: that are served.
         token_keys_env: the environment variable with the keys that sign tokens.
         policies: modules that were imported for the policies they register
-            (:func:`belated.expressions.register`). To read the file is to run their code, with all
+            (:func:`belated.expressions.register`). Reading the file runs their code with all
             rights of the service: name none you would not install.
     """
 
@@ -100,7 +117,7 @@ class Config:
     policies: tuple[str, ...] = ()
 
     def token_keys(self, environment: Mapping[str, str] = os.environ) -> TokenSecrets | None:
-        """What signs tokens; only a service needs it, and learners need not know it."""
+        """Return the secrets that sign tokens; only a service needs them, learners do not."""
         if self.token_keys_env is None:
             return None
         text = environment.get(self.token_keys_env)
@@ -111,7 +128,7 @@ class Config:
 
 
 def read_config(path: str | Path) -> Config:
-    """The configuration in a file.
+    """Return the configuration in a file.
 
     Raises:
         InvalidConfig: something in it is wrong.
@@ -128,7 +145,7 @@ def read_config(path: str | Path) -> Config:
 def parse_config(
     text: str, *, file: str = "belated.toml", environment: Mapping[str, str] = os.environ
 ) -> Config:
-    """The configuration in a text.
+    """Return the configuration in a text.
 
     Args:
         text: in TOML.
@@ -163,7 +180,7 @@ def parse_config(
     tokens.finish()
     assigns = store is None or store.assigns_partitions
     bandits = _bandits(top.table("bandits"), secrets_env is not None, assigns)
-    top.finish(hints={"database": "write [store] with address, or address_env"})
+    top.finish()
     mistakes.check()
     assert store is not None
     return Config(store, server, bandits, secrets_env, policies)
@@ -180,7 +197,7 @@ def _store(table: TomlTable, environment: Mapping[str, str]) -> Store | None:
             table.refuse("address_env", f"the environment has no {variable}: set it")
         if table.take("address", _text, None) is not None:
             table.refuse("address_env", "there is an address too: keep one of the two")
-    table.finish(hints={"dsn": "write address", "dsn_env": "write address_env"})
+    table.finish()
     return table.checked(key, lambda: _shared_store(address)) if address else None
 
 
@@ -302,7 +319,7 @@ def _holdout(table: TomlTable) -> Holdout | None:
 def _expected(
     what: str, holds: Callable[[Any], bool], made: Callable[[Any], T] = lambda value: value
 ) -> Callable[[Any], T]:
-    """Return what reads a value, or says what was expected."""
+    """Return a function that reads a value, or raises with what was expected."""
 
     def read(value: Any) -> T:
         if not holds(value):
@@ -375,3 +392,130 @@ def _host(value: Any) -> str:
 
 def _written(read: Callable[[str], T]) -> Callable[[Any], T]:
     return lambda value: read(_text(value))
+
+
+# --- tables of TOML ------------------------------------------------------------------------------
+
+_NEEDED: Any = object()
+_HEADER = re.compile(r"\s*\[([^\[\]]+)\]\s*(#.*)?")
+_KEY = re.compile(r"""\s*(?:([A-Za-z0-9_-]+)|"([^"]*)"|'([^']*)')\s*=""")
+
+
+class ConfigErrors:
+    """The mistakes in a file, in the order in which they were found.
+
+    Args:
+        file: its name.
+        text: what it holds, to find the lines of keys.
+    """
+
+    def __init__(self, file: str, text: str) -> None:
+        self._file = file
+        self._lines = _lines(text)
+        self.found: list[str] = []
+
+    def add(self, path: tuple[str, ...], why: str) -> None:
+        """Add a mistake at a key, or at a table."""
+        line = self._lines.get(path) or self._lines.get(path[:-1])
+        where = f"{self._file}, line {line}" if line else self._file
+        self.found.append(": ".join([where, *filter(None, [".".join(path)]), why]))
+
+    def check(self) -> None:
+        """Raise if there was any."""
+        if self.found:
+            raise InvalidConfig(self.found)
+
+
+class TomlTable:
+    r"""One table.
+
+    Args:
+        mistakes: where to note what is wrong.
+        path: the names that lead to it.
+        values: what it holds.
+
+    >>> mistakes = ConfigErrors("shop.toml", "[server]\nports = 80\n")
+    >>> table = TomlTable(mistakes, ("server",), {"ports": 80})
+    >>> table.take("port", int, 8080)
+    8080
+    >>> table.finish()
+    >>> mistakes.found
+    ['shop.toml, line 2: server.ports: there is no such key, but port']
+    """
+
+    def __init__(self, mistakes: ConfigErrors, path: tuple[str, ...], values: Any) -> None:
+        self._mistakes = mistakes
+        self._path = path
+        self._asked: list[str] = []
+        self._values: Mapping[str, Any] = values if isinstance(values, dict) else {}
+        if not isinstance(values, dict):
+            name = ".".join(path)
+            self.refuse(None, f"a table was expected, as in [{name}]")
+
+    @property
+    def names(self) -> list[str]:
+        """The keys of the table."""
+        return list(self._values)
+
+    @overload
+    def take(self, key: str, read: Callable[[Any], T], *, example: str) -> T | None: ...
+    @overload
+    def take(self, key: str, read: Callable[[Any], T], default: D) -> T | D: ...
+    def take(
+        self, key: str, read: Callable[[Any], Any], default: Any = _NEEDED, *, example: str = ""
+    ) -> Any:
+        """Read the value of a key.
+
+        Args:
+            key: its name.
+            read: gives the value, or raises InvalidInput.
+            default: where it is not there, or not to be read; without it the key is needed.
+            example: of a value, for a key that is needed.
+        """
+        self._asked.append(key)
+        if key in self._values:
+            found = self.checked(key, lambda: read(self._values[key]))
+            return default if found is None and default is not _NEEDED else found
+        if default is _NEEDED:
+            self.refuse(key, f"it is missing: add {key} = {example} under [{'.'.join(self._path)}]")
+            return None
+        return default
+
+    def table(self, key: str) -> TomlTable:
+        """Return a table within; an empty one if it is missing."""
+        self._asked.append(key)
+        return TomlTable(self._mistakes, (*self._path, key), self._values.get(key, {}))
+
+    def checked(self, key: str, made: Callable[[], T]) -> T | None:
+        """Return what is made; None if that is refused."""
+        try:
+            return made()
+        except InvalidInput as error:
+            self.refuse(key, str(error))
+            return None
+
+    def refuse(self, key: str | None, why: str) -> None:
+        """Add a mistake at a key, or at the table itself."""
+        self._mistakes.add(self._path if key is None else (*self._path, key), why)
+
+    def finish(self) -> None:
+        """Refuse keys that were not read."""
+        for key in self._values:
+            if key not in self._asked:
+                close = difflib.get_close_matches(key, self._asked, n=1)
+                instead = f", but {close[0]}" if close else f": {', '.join(self._asked)} are known"
+                self.refuse(key, f"there is no such key{instead}")
+
+
+def _lines(text: str) -> dict[tuple[str, ...], int]:
+    """Return the lines of tables and keys in the common notation; others are not found."""
+    table: tuple[str, ...] = ()
+    found: dict[tuple[str, ...], int] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := _HEADER.fullmatch(line):
+            table = tuple(part.strip(" \t\"'") for part in header[1].split("."))
+            found.setdefault(table, number)
+        elif key := _KEY.match(line):
+            name = next(group for group in key.groups() if group is not None)
+            found.setdefault((*table, name), number)
+    return found

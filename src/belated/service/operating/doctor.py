@@ -24,7 +24,7 @@ from belated.journals.postgres.rights import Role, rights_of
 from belated.journals.sqlite.store import looking_into
 from belated.service.operating.config import Config, read_config
 from belated.service.serving.definition import Definition
-from belated.service.serving.served_bandit import MAX_MODEL_AGE
+from belated.service.serving.served_bandits import MAX_MODEL_AGE
 from belated.service.serving.spools import SpoolFolder, Unreadable
 
 if TYPE_CHECKING:  # it needs psycopg

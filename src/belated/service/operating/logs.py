@@ -11,9 +11,6 @@ from typing import Any
 
 import msgspec
 
-#: How much is said.
-LEVELS = ("debug", "info", "warning", "error")
-
 #: What every record of :mod:`logging` has; the rest are fields that were given as ``extra``.
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: counted where things happen, put into its format when it asks.
+"""Metrics for Prometheus: counted where things happen, rendered when they are scraped.
 
 Names, units and what to do about each are in the how-to on metrics. Labels are names of bandits,
 paths of routes, and words from short lists: never an id.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,6 +18,7 @@ from belated.advice import CHECKS
 from belated.decider import MODES
 from belated.exceptions import MissingExtra
 from belated.fold.fold import Fold
+from belated.fold.partitioned import Merging
 from belated.fold.weighting import HalfLife
 from belated.service.access.authorizer import Authorizer
 from belated.service.access.tokens import RewardTokens
@@ -25,11 +26,11 @@ from belated.service.console.reports import BanditReport, Reports
 from belated.service.histogram import Histogram
 from belated.service.learning.learners import Learners, Learning
 from belated.service.learning.learning_service import LearningService
-from belated.service.learning.shared_learner import SharedLearner
+from belated.service.learning.shared_learner import PartitionWorker, SharedLearner
 from belated.service.runtime import dead_workers
 from belated.service.runtime import failures as worker_failures
 from belated.service.serving.group_commit import GroupCommit
-from belated.service.serving.served_bandit import ServedBandit
+from belated.service.serving.served_bandits import ServedBandit
 from belated.service.serving.spools import Unreadable
 
 try:
@@ -54,7 +55,7 @@ Value = float | Histogram | Mapping[Any, Any] | None
 
 
 class Family(NamedTuple):
-    """What a metric is, but for its name.
+    """The type, help and labels of a metric.
 
     Attributes:
         kind: of the metric.
@@ -67,9 +68,9 @@ class Family(NamedTuple):
     labels: tuple[str, ...]
 
 
-def _family(kind: Callable[..., Any], help: str, *labels: str) -> Family:
-    """A metric with a value for each bandit, by further labels."""
-    return Family(kind, help, ("bandit", *labels))
+def _family(kind: Callable[..., Any], help: str, *labels: str, of_bandit: bool = True) -> Family:
+    """Return a metric with a value for each bandit, unless it is of the process."""
+    return Family(kind, help, ("bandit", *labels) if of_bandit else labels)
 
 
 _counter = partial(_family, CounterMetricFamily)
@@ -78,7 +79,7 @@ _histogram = partial(_family, HistogramMetricFamily)
 
 #: By name, without ``_total``.
 FAMILIES: dict[str, Family] = {
-    # What every process that decides can tell.
+    # Of every process that decides.
     "belated_decisions": _counter("Decisions made here."),
     "belated_rewards": _counter("Rewards accepted by this process."),
     "belated_activations_voids": _counter("Activations and voids accepted here."),
@@ -103,7 +104,7 @@ FAMILIES: dict[str, Family] = {
         "Decisions by the baseline because the model could not choose, by the reason.", "reason"
     ),
     "belated_journal_unavailable": _gauge(
-        "1 while the database is away and events wait on the local disk, else 0."
+        "1 while the store is unavailable and events wait on the local disk, else 0."
     ),
     "belated_spool_events": _gauge("Events that wait on the local disk."),
     "belated_spool_bytes": _gauge("Bytes they take."),
@@ -116,7 +117,7 @@ FAMILIES: dict[str, Family] = {
     "belated_internal_errors": _counter(
         "Failures behind the requests: of a commit, or of loading a model (board, model).", "kind"
     ),
-    # What a process that learns can tell.
+    # Of a process that learns.
     "belated_learner_is_leader": _gauge("1 if this process learns the bandit, 0 if it stands by."),
     "belated_learner_lag_seconds": _gauge(
         "From the commit of a record to its folding, of the last one."
@@ -124,7 +125,7 @@ FAMILIES: dict[str, Family] = {
     "belated_fold_lag_seconds": _histogram(
         "From the commit of a record to its folding, of the oldest of those read together."
     ),
-    "belated_fit_seconds": _histogram("Duration of a fit of all rewards, beside the folding."),
+    "belated_fit_seconds": _histogram("Duration of a fit of all rewards, concurrent with folding."),
     "belated_journal_head_info": _gauge(
         "1 for the head of the journal, taken once an hour: `journal verify --expect` checks it.",
         "head",
@@ -161,33 +162,27 @@ FAMILIES: dict[str, Family] = {
     "belated_delay_dependence": _gauge(
         "How far rewards depend on their delay, over what chance may reach: above 1 they do."
     ),
-    "belated_learner_restarts": _counter("Learners that failed and were made anew."),
-    # What the process that leads a bandit can tell, most of it from reports.
+    "belated_learner_restarts": _counter("Learners that failed and were restarted."),
+    # Of the process that leads a bandit, most of it from reports.
     "belated_advice": _gauge("1 while a check finds what may hurt users, else 0.", "warning"),
     "belated_report_age_seconds": _gauge("Since the last report was made."),
     "belated_reward_per_decision": _gauge("What a decision earns.", "group"),
     "belated_lift_ratio": _gauge("How much more the bandit earns than its holdout.", "bound"),
     "belated_action_share": _gauge("Of the decisions of the last period.", "action"),
     "belated_predicted_ratio": _gauge("Predicted rewards over those that came."),
-    # What a process can tell.
+    # Of any process.
     "belated_reward_tokens": _counter("Rewards by what their token was.", "token"),
-    "belated_commit_seconds": Family(HistogramMetricFamily, "Duration of a commit.", ()),
-    "belated_commit_events": Family(
-        HistogramMetricFamily, "Events in a commit, of all bandits.", ()
+    "belated_commit_seconds": _histogram("Duration of a commit.", of_bandit=False),
+    "belated_commit_events": _histogram("Events in a commit, of all bandits.", of_bandit=False),
+    "belated_dead_workers": _gauge(
+        "Workers that have ended, or have failed for a minute.", of_bandit=False
     ),
-    "belated_dead_workers": Family(
-        GaugeMetricFamily, "Workers that have ended, or have failed for a minute.", ()
+    "belated_worker_failures": _counter(
+        "Errors of workers; each is retried.", "worker", of_bandit=False
     ),
-    "belated_worker_failures": Family(
-        CounterMetricFamily, "Errors of workers; each is retried.", ("worker",)
-    ),
-    "belated_http_requests": Family(
-        CounterMetricFamily, "Requests.", ("method", "route", "status")
-    ),
-    "belated_active_api_keys": Family(GaugeMetricFamily, "Keys that work.", ()),
-    "belated_keys_age_seconds": Family(
-        GaugeMetricFamily, "Since the keys were last looked at.", ()
-    ),
+    "belated_http_requests": _counter("Requests.", "method", "route", "status", of_bandit=False),
+    "belated_active_api_keys": _gauge("Valid keys.", of_bandit=False),
+    "belated_keys_age_seconds": _gauge("Since the keys were last polled.", of_bandit=False),
 }
 
 
@@ -231,44 +226,53 @@ def _age(now: int, since: int | None) -> float:
     return 0.0 if since is None else max(0.0, (now - since) / 1e6)
 
 
-def of_learner(learner: LearningService) -> dict[str, Value]:
-    """Return the values of the one learner of a bandit."""
-    fold, leads = learner.fold, learner.leads()
-    values: dict[str, Value] = {
-        "belated_learner_is_leader": leads,
-        "belated_fold_lag_seconds": learner.lags,
-        "belated_fit_seconds": learner.fits,
-        "belated_history_changes": learner.history_changes.count,
-        "belated_refold_disagreements": learner.refold.disagreements,
-        "belated_refolds": learner.refold.compared,
-        "belated_reward_delay_seconds": learner.delays,
-    }
-    if fold is not None:
-        values["belated_learner_decisions"] = fold.counts
-        values["belated_pending_decisions"] = fold.model.pending
-        values |= half_life_of(fold)
-        counters: Counter[str] = Counter()
-        for ledger in fold.ledgers.values():
-            counters.update(dict(ledger.counters))  # a copy: it is counted on meanwhile
-        values |= _events(counters, leads)
-    if leads:
+def of_learner(learner: Learning) -> dict[str, Value]:
+    """Return the values of a learner; counts of the whole journal are those of the leader."""
+    leads = learner.leads()
+    values: dict[str, Value] = {"belated_learner_is_leader": leads}
+    folding: LearningService | PartitionWorker
+    state: Fold | Merging | None
+    if isinstance(learner, SharedLearner):
+        folding, folds, merging = learner.worker, bool(learner.worker.owned), learner.merging
+        state, pending, oldest = merging, None, None
+        if merging is not None:
+            pending, oldest = merging.counts.get("pending"), merging.oldest
+    else:
+        folding, folds, fold = learner, leads, learner.fold
+        state, pending, oldest = fold, None, learner.oldest
+        if fold is not None:
+            pending = fold.model.pending
+            values |= half_life_of(fold)
         dependence = learner.adviser.dependence
         values |= {
-            "belated_learner_lag_seconds": learner.lag,
-            "belated_journal_head_info": {learner.head: 1} if learner.head else None,
+            "belated_fit_seconds": learner.fits,
+            "belated_refold_disagreements": learner.refold.disagreements,
+            "belated_refolds": learner.refold.compared,
+            "belated_reward_delay_seconds": learner.delays,
+            "belated_delay_dependence": dependence.ratio if leads and dependence else None,
+        }
+    values |= {
+        "belated_fold_lag_seconds": folding.lags,
+        "belated_history_changes": folding.history_changes.count,
+    }
+    if folds:
+        values |= {
+            "belated_learner_lag_seconds": folding.lag,
             "belated_journal_clock_ahead_seconds": learner.clock.ahead(),
             "belated_journal_clock_offset_seconds": learner.clock.offset,
-            "belated_pending_oldest_seconds": learner.oldest_age(),
-            "belated_delay_dependence": None if dependence is None else dependence.ratio,
+        }
+    if state is not None:
+        counters = dict(state.counters)
+        values |= {
+            # Unmatched events leave again, so that they are no counter.
+            "belated_unmatched_events": counters.pop("unmatched", 0),
+            "belated_learner_events": counters,
+            "belated_learner_decisions": state.counts,
+            "belated_pending_decisions": pending,
+            "belated_pending_oldest_seconds": _age(learner.clock.now(), oldest),
+            "belated_journal_head_info": {learner.head: 1} if learner.head else None,
         }
     return values
-
-
-def _events(counters: Mapping[str, int], leads: bool) -> dict[str, Value]:
-    """Events by status. Those that are unmatched leave again, so that they are no counter."""
-    final = {status: count for status, count in counters.items() if status != "unmatched"}
-    unmatched = counters.get("unmatched", 0) if leads else None
-    return {"belated_learner_events": final, "belated_unmatched_events": unmatched}
 
 
 def half_life_of(fold: Fold) -> dict[str, Value]:
@@ -281,26 +285,6 @@ def half_life_of(fold: Fold) -> dict[str, Value]:
         half_life = math.inf if weighting.half_life is None else weighting.half_life / 1e6
         since = weighting.since / 1e6
     return {"belated_half_life_seconds": half_life, "belated_half_life_since_seconds": since}
-
-
-def of_shared_learner(learner: SharedLearner) -> dict[str, Value]:
-    """Return the values of one of several learners of a bandit; the leader has those of all."""
-    worker, merger, leads = learner.worker, learner.merger, learner.leads()
-    values: dict[str, Value] = {
-        "belated_learner_is_leader": leads,
-        "belated_learner_lag_seconds": worker.lag if worker.owned else None,
-        "belated_fold_lag_seconds": worker.lags,
-        "belated_journal_head_info": {merger.head: 1} if merger.head else None,
-        "belated_history_changes": worker.history_changes.count,
-        "belated_journal_clock_ahead_seconds": worker.clock.ahead(),
-        "belated_journal_clock_offset_seconds": worker.clock.offset,
-    }
-    if (merging := merger.merging) is not None:
-        values |= _events(merging.counters, leads)
-        values["belated_learner_decisions"] = merging.counts
-        values["belated_pending_decisions"] = merging.counts.get("pending") if leads else None
-        values["belated_pending_oldest_seconds"] = _age(worker.clock.now(), merging.oldest)
-    return values
 
 
 def of_leader(learner: Learning, report: BanditReport | None) -> dict[str, Value]:
@@ -325,7 +309,7 @@ def of_leader(learner: Learning, report: BanditReport | None) -> dict[str, Value
 
 @dataclass(eq=False)
 class Metrics:
-    """A registry of its own, which looks at what is there when it is asked.
+    """A registry that collects its values when it is scraped.
 
     Attributes:
         bandits: by the name of the bandit.
@@ -371,7 +355,7 @@ class Metrics:
         return stop
 
     def collect(self) -> Iterator[Metric]:
-        """What the registry asks for."""
+        """Yield all metrics; called by the registry."""
         values: dict[str, dict[Any, Value]] = defaultdict(dict)
 
         def add(bandit: str, found: dict[str, Value]) -> None:
@@ -385,10 +369,7 @@ class Metrics:
         if self.reports is not None:
             self.reports.watch(led)
         for name, learner in learners.items():
-            if isinstance(learner, SharedLearner):
-                add(name, of_shared_learner(learner))
-            else:
-                add(name, of_learner(learner))
+            add(name, of_learner(learner))
         for name, learner in led.items():
             add(name, of_leader(learner, None if self.reports is None else self.reports[name]))
         values |= self._of_process()

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -20,66 +21,58 @@ from belated.service.histogram import SECONDS, SIZES, Histogram
 from belated.service.runtime import Runtime
 
 T = TypeVar("T")
-#: Is told a result or, where there is none, why. A future for each request costs as much as the
-#: rest of its way: what waits here are plain calls.
+#: Is called with a result, or with an error if there is none. A future for each request would cost
+#: as much as the rest of the request: these are plain callbacks.
 Done = Callable[[T | Exception], None]
 #: Events in one commit: larger ones only make everyone in it wait.
 MAX_COMMIT = 1_000
-#: Turns of the event loop without anything new, after which whoever was answered is not waited for
-#: any longer. What is read in one turn is chosen for, and then appended, in the next.
+#: Idle turns of the event loop after which the next commit no longer waits for the callers that
+#: were just answered. What is read in one turn is chosen for, and then appended, in the next.
 QUIET_TURNS = 2
 #: Callers for whom a commit begins at once: more would not make it much cheaper for each.
 ENOUGH = 64
 
+_NOTHING_KEPT: Mapping[int, bytes] = MappingProxyType({})
 
+
+@dataclass(slots=True, eq=False)
 class Append:
-    """Events of one caller, who is told on the event loop what became of them.
+    """Events of one caller, whose callbacks run on the event loop.
 
-    Args:
+    Attributes:
         journal: where they go.
         events: of one caller.
-        counted: is told how many they are, once they are durable.
-        done: is then told the position of each, as of :meth:`Log.append`; or what went wrong.
+        counted: is called with their number once they are durable.
+        done: is then called with the position of each, as of :meth:`Log.append`; or with the error.
         kept: what decisions among them were chosen from, by their place.
         named: ids among them that callers chose: each may have one decision.
     """
 
-    __slots__ = ("_counted", "_done", "events", "journal", "kept", "named")
-
-    def __init__(
-        self,
-        journal: UniqueLog,
-        events: Sequence[Event],
-        counted: Callable[[Any], None],
-        done: Done[Any],
-        *,
-        kept: Mapping[int, bytes] = MappingProxyType({}),
-        named: Collection[str] = (),
-    ) -> None:
-        self.journal = journal
-        self.events = events
-        self.kept = kept
-        self.named = named
-        self._counted = counted
-        self._done = done
+    journal: UniqueLog
+    events: Sequence[Event]
+    counted: Callable[[Any], None]
+    done: Done[Any]
+    kept: Mapping[int, bytes]
+    named: Collection[str]
 
     def durable(self, positions: Sequence[int], standing: Mapping[str, Decision]) -> None:
         """The events are durable, or others stand in their place: as of :class:`Appended`."""
-        self._counted(len(positions))
-        self._done(positions)
+        self.counted(len(positions))
+        self.done(positions)
 
     def failed(self, error: Exception) -> None:
         """The append failed, or its outcome is unknown."""
-        self._done(error)
+        self.done(error)
 
 
+@dataclass(eq=False)
 class GroupCommit:
     """A worker that appends for all bandits, so that the event loop never waits for a disk.
 
     There is nothing to tune: a commit begins when the one before it has ended and its callers are
     answered, with all that has come meanwhile. Alone a caller waits for one commit, in a crowd for
-    two at most. Whoever asks again at once when answered is in the next commit, not in the one
-    after: commits are as large, and as few, as they can be without waiting for anyone by the clock.
+    two at most. A caller that sends its next event as soon as it is answered is in the next commit,
+    not in the one after: commits are as large, and as few, as they can be without a timer.
 
     Args:
         log: for events; used by this worker alone.
@@ -88,18 +81,13 @@ class GroupCommit:
         wait: seconds in which more is to come before a commit begins.
     """
 
-    def __init__(
-        self,
-        log: BatchLog,
-        loop: asyncio.AbstractEventLoop,
-        runtime: Runtime,
-        *,
-        wait: float = 0.0,
-    ) -> None:
-        self._log = log
-        self._wait = wait
-        self._loop = loop
-        self._monotonic = runtime.monotonic
+    log: BatchLog
+    loop: asyncio.AbstractEventLoop
+    runtime: Runtime
+    wait: float = field(default=0.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._monotonic = self.runtime.monotonic
         self._waiting: list[Append] = []
         self._since = 0.0  # when the first of them came
         self._noticed = False
@@ -111,17 +99,7 @@ class GroupCommit:
         self.seconds = Histogram(SECONDS)
         self.sizes = Histogram(SIZES)
         self.failures: Counter[str] = Counter()
-        self._worker = runtime.start_worker("belated commits", self._step)
-
-    @property
-    def commits(self) -> int:
-        """How many there were."""
-        return self.sizes.cumulative[-1]
-
-    @property
-    def events(self) -> int:
-        """How many they had in all."""
-        return int(self.sizes.total)
+        self._worker = self.runtime.start_worker("belated commits", self._step)
 
     def append(
         self,
@@ -131,10 +109,10 @@ class GroupCommit:
         done: Done[Sequence[int]],
     ) -> None:
         """Append the events of one caller: see :class:`Append`."""
-        self.append_all([Append(journal, events, counted, done)])
+        self.append_all([Append(journal, events, counted, done, _NOTHING_KEPT, ())])
 
     def append_all(self, appends: Sequence[Append]) -> None:
-        """Append for several callers at once, each of whom is told by itself."""
+        """Append for several callers at once, each with its own callbacks."""
         with self._lock:
             closing = self._closing
             before = len(self._waiting)
@@ -144,12 +122,12 @@ class GroupCommit:
                 self._waiting += appends
         if closing:
             error = JournalClosed("the service is stopping: retry elsewhere")
-            tell_all(partial(one.failed, error) for one in appends)
+            call_all(partial(one.failed, error) for one in appends)
         elif before < ENOUGH <= before + len(appends):
             self._worker.wake()
         elif not self._noticed:  # wake the worker once for all that comes in this turn of the loop
             self._noticed = True
-            self._loop.call_soon(self._notice)
+            self.loop.call_soon(self._notice)
 
     def _notice(self) -> None:
         self._noticed = False
@@ -162,7 +140,7 @@ class GroupCommit:
         return self._answering and len(self._waiting) < ENOUGH
 
     def close(self) -> None:
-        """Commit all that waits; nothing more is taken."""
+        """Commit all that waits; further events are refused."""
         with self._lock:
             self._closing = True
         self._worker.stop()
@@ -174,7 +152,7 @@ class GroupCommit:
             if self._is_gathering and not self._closing:
                 return None
             if self._waiting and not self._closing:
-                early = self._since + self._wait - self._monotonic()
+                early = self._since + self.wait - self._monotonic()
                 if early > 0.0:
                     return early
             taken = self._take()
@@ -204,35 +182,38 @@ class GroupCommit:
         if any(isinstance(one, Appended) for one in found):
             self.seconds.add(self._monotonic() - start)
             self.sizes.add(sum(len(batch.events) for batch in batches))
-        told = list(zip(groups.values(), found, strict=True))
-        large = [some for some, one in told if isinstance(one, CommitTooLarge) and len(some) > 1]
+        outcomes = list(zip(groups.values(), found, strict=True))
+        large = [
+            some for some, one in outcomes if isinstance(one, CommitTooLarge) and len(some) > 1
+        ]
         self._answering = True
-        self._loop.call_soon_threadsafe(self._answer, [one for one in told if one[0] not in large])
+        answers = [outcome for outcome in outcomes if outcome[0] not in large]
+        self.loop.call_soon_threadsafe(self._answer, answers)
         for some in large:  # what each of them sent may well fit
             half = len(some) // 2
             self._commit(some[:half])
             self._commit(some[half:])
 
-    def _answer(self, told: Iterable[tuple[Sequence[Append], Appended | Exception]]) -> None:
+    def _answer(self, outcomes: Iterable[tuple[Sequence[Append], Appended | Exception]]) -> None:
         try:
-            _tell(told)
+            _answer_all(outcomes)
         finally:
             self._gather(0, QUIET_TURNS)
 
     def _gather(self, count: int, turns: int) -> None:
-        """Have the next commit begin once nothing new has come for some turns of the loop."""
+        """Start the next commit after `turns` idle turns of the event loop."""
         if len(self._waiting) > count:
             turns = QUIET_TURNS
         if turns and len(self._waiting) < ENOUGH:
-            self._loop.call_soon(self._gather, len(self._waiting), turns - 1)
+            self.loop.call_soon(self._gather, len(self._waiting), turns - 1)
         else:
             self._answering = False
             self._worker.wake()
 
     def _append(self, batches: list[Batch]) -> list[Appended | Exception]:
         try:
-            return [*self._log.append_all(batches)]
-        except Exception as error:  # whatever it is, each caller hears of it, and the worker lives
+            return [*self.log.append_all(batches)]
+        except Exception as error:  # each caller gets it, and the worker goes on
             if len(batches) > 1 and not isinstance(error, JournalUnavailable):
                 # One bandit that is refused must not keep the others from being committed.
                 return [one for batch in batches for one in self._append([batch])]
@@ -248,9 +229,9 @@ def _batch(appends: Sequence[Append]) -> Batch:
     return Batch(appends[0].journal, events, named, kept)
 
 
-def _tell(told: Iterable[tuple[Sequence[Append], Appended | Exception]]) -> None:
+def _answer_all(outcomes: Iterable[tuple[Sequence[Append], Appended | Exception]]) -> None:
     calls: list[Callable[[], None]] = []
-    for appends, found in told:
+    for appends, found in outcomes:
         if isinstance(found, Exception):
             calls += (partial(one.failed, found) for one in appends)
             continue
@@ -259,11 +240,11 @@ def _tell(told: Iterable[tuple[Sequence[Append], Appended | Exception]]) -> None
             end = start + len(one.events)
             calls.append(partial(one.durable, found.positions[start:end], found.standing))
             start = end
-    tell_all(calls)
+    call_all(calls)
 
 
-def tell_all(calls: Iterable[Callable[[], None]]) -> None:
-    """Tell every caller, also behind one that raises; that is raised in the end, to be logged."""
+def call_all(calls: Iterable[Callable[[], None]]) -> None:
+    """Call all, even if one raises; its error is raised at the end, to be logged."""
     failure: Exception | None = None
     for call in calls:
         try:
@@ -275,7 +256,7 @@ def tell_all(calls: Iterable[Callable[[], None]]) -> None:
 
 
 def resolve(future: asyncio.Future[T], found: T | Exception) -> None:
-    """Tell a future what was done, unless nobody waits for it any more."""
+    """Set the result of a future, or its exception, unless it was cancelled."""
     if future.done():
         return
     if isinstance(found, Exception):
@@ -285,7 +266,7 @@ def resolve(future: asyncio.Future[T], found: T | Exception) -> None:
 
 
 def pass_on(done: Done[T], found: asyncio.Future[T]) -> None:
-    """The other way round: tell what a future or a task came to."""
+    """Call `done` with the result of a future, or with its exception."""
     if found.cancelled():
         return
     error = found.exception()

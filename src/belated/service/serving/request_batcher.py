@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -16,7 +17,7 @@ from belated.decider import Decider, Made, ParsedRequest
 from belated.decider.decider import AT_ONCE
 from belated.journals import UniqueLog
 from belated.service.runtime import Runtime
-from belated.service.serving.group_commit import ENOUGH, Append, Done, GroupCommit, tell_all
+from belated.service.serving.group_commit import ENOUGH, Append, Done, GroupCommit, call_all
 
 #: The rows of a request as float32 numbers, row after row; or what makes them when they are used.
 Rows = bytes | Callable[[], bytes]
@@ -24,6 +25,7 @@ Rows = bytes | Callable[[], bytes]
 WHILE = 1_000_000
 
 
+@dataclass(eq=False)
 class RequestBatcher:
     """Chooses for the requests of one turn of the event loop, and commits the decisions.
 
@@ -42,26 +44,17 @@ class RequestBatcher:
             the first time is taken to be new.
     """
 
-    def __init__(
-        self,
-        decider: Decider,
-        commits: GroupCommit,
-        journal: UniqueLog,
-        loop: asyncio.AbstractEventLoop,
-        runtime: Runtime,
-        rng: np.random.Generator,
-        *,
-        slots: Slots,
-        finds_by_id: bool = True,
-    ) -> None:
-        self._decider = decider
-        self._commits = commits
-        self._journal = journal
-        self._loop = loop
-        self._clock = runtime.clock
-        self._rng = rng
-        self._slots = slots
-        self._finds_by_id = finds_by_id
+    decider: Decider
+    commits: GroupCommit
+    journal: UniqueLog
+    loop: asyncio.AbstractEventLoop
+    runtime: Runtime
+    rng: np.random.Generator
+    slots: Slots
+    finds_by_id: bool = True
+
+    def __post_init__(self) -> None:
+        self._clock = self.runtime.clock
         self._waiting: deque[_Batch] = deque()
         self._scheduled = False
 
@@ -72,7 +65,7 @@ class RequestBatcher:
         counted: Callable[[Sequence[Decision]], None],
         done: Done[list[Decision]],
     ) -> None:
-        """Decide; the caller is told once all decisions are durable.
+        """Decide; `done` is called once all decisions are durable.
 
         Under an id of the caller's it is the decision that stands: another one, if another process
         was faster.
@@ -80,21 +73,25 @@ class RequestBatcher:
         Args:
             requests: of one caller.
             rows: of each, float32 numbers row after row.
-            counted: is then told the decisions that were made here.
-            done: is told all of them, or what went wrong.
+            counted: is then called with the decisions that were made here.
+            done: is called with all of them, or with the error.
         """
         self._schedule()
-        batch = _Batch(self._journal, requests, rows, self._decider, counted, done)
-        if not self._finds_by_id:
-            batch.named = [one.id for one in requests if one.id is not None and not _is_new(one)]
-        self._waiting.append(batch)
+        named = [
+            request.id
+            for request in requests
+            if request.id is not None and (self.finds_by_id or not _is_new(request))
+        ]
+        self._waiting.append(
+            _Batch(self.journal, [], counted, done, {}, named, requests, rows, self.decider)
+        )
         if len(self._waiting) == ENOUGH:  # they are committed while others are still read
             self._choose()
 
     def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._turn)
+            self.loop.call_soon(self._turn)
 
     def _turn(self) -> None:
         self._scheduled = False
@@ -107,26 +104,26 @@ class RequestBatcher:
         refusals = []
         try:
             made = self._decide(parts)
-        except Exception:  # of one of them: each is tried by itself, and hears what is wrong
+        except Exception:  # due to one of them: try each by itself
             refusals = [one for part in parts if (one := self._try(part)) is not None]
         else:
             start = 0
             for batch, end in parts:
                 start = batch.add(made, start, end)
         batches = [batch for batch, _ in parts]
-        self._commits.append_all([one for one in batches if one.is_chosen])
+        self.commits.append_all([one for one in batches if one.is_chosen])
         self._waiting.extend(one for one in batches if not one.is_chosen and not one.refused)
         if self._waiting:
             self._schedule()
         if refusals:  # not from within another one's request
-            self._loop.call_soon(tell_all, refusals)
+            self.loop.call_soon(call_all, refusals)
 
     def _next_parts(self) -> list[tuple[_Batch, int]]:
         """Take from the queue what is chosen for in one turn: each batch, and up to which request.
 
         That is `ENOUGH` requests; fewer if their rows have more than `AT_ONCE` numbers.
         """
-        parts, room, rows = [], ENOUGH, AT_ONCE / self._decider.policy.dim
+        parts, room, rows = [], ENOUGH, AT_ONCE / self.decider.policy.dim
         while self._waiting and room > 0 and rows > 0:
             batch = self._waiting.popleft()
             end = len(batch.events)
@@ -138,7 +135,7 @@ class RequestBatcher:
         return parts
 
     def _try(self, part: tuple[_Batch, int]) -> Callable[[], None] | None:
-        """Decide for one caller; returns how to tell that it cannot be done, if so."""
+        """Decide for one caller; returns the callback of an error, if there is one."""
         batch, end = part
         try:
             batch.add(self._decide([part]), 0, end)
@@ -153,34 +150,23 @@ class RequestBatcher:
         for batch, end in parts:
             requests += batch.requests[len(batch.events) : end]
             rows += batch.rows[len(batch.events) : end]
-        table = table_of(rows, self._decider.policy.dim)
+        table = table_of(rows, self.decider.policy.dim)
         now = self._clock()
-        self._decider.slot = self._slots.at(now)
-        return self._decider.choose(requests, table, now=now, rng=self._rng, hold=True)
+        self.decider.slot = self.slots.at(now)
+        return self.decider.choose(requests, table, now=now, rng=self.rng, hold=True)
 
 
+@dataclass(slots=True, eq=False)
 class _Batch(Append):
     """The requests of one caller, which are decided all or none."""
 
-    __slots__ = ("_decider", "refused", "requests", "rows")
     events: list[Decision]
     kept: dict[int, bytes]
-
-    def __init__(
-        self,
-        journal: UniqueLog,
-        requests: Sequence[ParsedRequest],
-        rows: Sequence[Rows],
-        decider: Decider,
-        counted: Callable[[Sequence[Decision]], None],
-        done: Done[list[Decision]],
-    ) -> None:
-        named = [request.id for request in requests if request.id is not None]
-        super().__init__(journal, [], counted, done, kept={}, named=named)
-        self.requests = requests
-        self.rows = rows
-        self.refused = False
-        self._decider = decider
+    named: list[str]
+    requests: Sequence[ParsedRequest]
+    rows: Sequence[Rows]
+    decider: Decider
+    refused: bool = False
 
     @property
     def is_chosen(self) -> bool:
@@ -204,17 +190,17 @@ class _Batch(Append):
             made = [event for event, stands in pairs if stands == event]
             for event, stands in pairs:
                 if stands != event:
-                    self._decider.discard(event)
-        unapplied = self._decider.unapplied
+                    self.decider.discard(event)
+        unapplied = self.decider.unapplied
         for event, position in zip(self.events, positions, strict=True):
             unapplied.mark_durable(event.id, position)
-        self._counted(made)
-        self._done(self.events)
+        self.counted(made)
+        self.done(self.events)
 
     def failed(self, error: Exception) -> None:
         for event in self.events:
-            self._decider.discard(event)
-        self._done(error)
+            self.decider.discard(event)
+        self.done(error)
 
 
 def _is_new(request: ParsedRequest) -> bool:

@@ -1,35 +1,588 @@
-"""All bandits of one decider process: they share its connections, its threads and its commits."""
+"""The bandits of one decider process: choose, commit, then answer.
+
+They share connections, threads and commits.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import logging
+import math
+from asyncio import Future
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any, TypeVar
 
+import numpy as np
+
+from belated.core.events import Decision, Event, Mark, ModeChanged, Reward
+from belated.core.ids import check_id
 from belated.core.tuning import USUAL, Tuning
-from belated.exceptions import CorruptJournal, JournalError, JournalReplaced, UnsupportedFormat
+from belated.decider import (
+    MODES,
+    Decider,
+    HoldoutDecider,
+    LoadedModel,
+    Mode,
+    ParsedRequest,
+    check_same,
+)
+from belated.exceptions import (
+    BanditOff,
+    CorruptJournal,
+    InvalidInput,
+    JournalError,
+    JournalReadUnavailable,
+    JournalReplaced,
+    NotIndexed,
+    RateLimited,
+    UnsupportedFormat,
+)
+from belated.fold.decision_history import DecisionHistory, read_history
 from belated.fold.published import PublishedModel
-from belated.journals import Store
-from belated.journals.log import finds_by_id
+from belated.journals import Journal, SpoolJournal, SpoolStatus, Store, UniqueLog
+from belated.journals.identity import identify
+from belated.journals.log import CountsDuplicates, finds_by_id
 from belated.journals.spool.journal import SpooledLog
 from belated.journals.store import BatchLog, StoreSession
 from belated.model.kernels import Kernels
+from belated.service.console.reports import BanditReport
+from belated.service.histogram import SECONDS, Histogram
 from belated.service.runtime import Runtime, Worker
 from belated.service.serving.definition import Definition
-from belated.service.serving.group_commit import GroupCommit
-from belated.service.serving.served_bandit import ServedBandit, Shared
-from belated.service.serving.spools import WAIT, Recovery, Spools
+from belated.service.serving.group_commit import Done, GroupCommit, pass_on, resolve
+from belated.service.serving.request_batcher import RequestBatcher, Rows, Slots, table_of
+from belated.service.serving.spools import WAIT, LeftSpools, Recovery, Spools
 
+#: A model older than this, in seconds, is stale.
+MAX_MODEL_AGE = 600.0
+#: Seconds after which work on a batch lets the event loop serve others.
+TURN_SECONDS = 0.01
+#: Seconds in which a journal with a spool before it must answer a look-up.
+LOOK_UP_SECONDS = 0.5
+#: Events for unknown decisions that may wait at the learner: in all, and of one reporter.
+MAX_UNMATCHED, MAX_OF_REPORTER = 100_000, 25_000
+#: Seconds after which a refused event may be sent again.
+RETRY_SECONDS = 60.0
+#: Seconds between two log lines about a policy that fails.
+FALLBACK_LOG_SECONDS = 60.0
 #: Seconds to wait for a store without a spool before it.
 PATIENT_WAIT = 10.0
 #: Seconds that rewards wait for each other if each partition they fall on costs a record of Kafka.
 REWARD_SECONDS = 0.25
 #: Seconds between two looks for models while some come, and at most; between two for modes; and
 #: after a failure.
-POLL_SECONDS, MAX_POLL_SECONDS, MODE_SECONDS, RETRY_SECONDS = 0.05, 0.25, 0.25, 0.2
+POLL_SECONDS, MAX_POLL_SECONDS, MODE_SECONDS, MODEL_RETRY_SECONDS = 0.05, 0.25, 0.25, 0.2
 #: The share of the event loop's time that loading models may take.
 MAX_LOADING = 0.01
+
+log = logging.getLogger("belated.service")
+
+T = TypeVar("T")
+
+
+@dataclass
+class RequestStats:
+    """What has happened, for metrics: counters only ever grow."""
+
+    decisions: int = 0
+    rewards: int = 0
+    activations_voids: int = 0
+    unmatched_refused: int = 0
+    models: int = 0
+    entropy: float = 0.0  # Σ -log p of the choices
+    seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))  # of answers to decide
+    failures: Counter[str] = field(default_factory=Counter)  # by what failed
+    last_error: str = ""
+
+
+class ServedBandit:
+    """Handles the requests for one bandit; all but :meth:`close` on the event loop.
+
+    Args:
+        definition: of the bandit.
+        shared: connections, threads and commits of all bandits of this process.
+        seed: of the choices.
+        kernels: to use instead of the best available.
+        tuning: sizes, and how ids are made.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        shared: ServedBandits,
+        *,
+        seed: int | None = None,
+        kernels: Kernels | None = None,
+        tuning: Tuning = USUAL,
+    ) -> None:
+        self.definition = definition
+        self.stats = RequestStats()
+        #: What the console shows; None where there is none.
+        self.report_page: BanditReport | None = None
+        self._runtime, self._loop, self.commits = shared.runtime, shared.loop, shared.commits
+        policy, name = definition.policy, definition.name
+        #: The least and the greatest reward that is accepted.
+        self.reward_range = definition.rewards.range(policy.family.support)
+        journal = shared.writing.journal(name, partitions=definition.partitions)
+        identify(journal, family=repr(policy.family), dim=policy.dim, features=definition.features)
+        self._source = LoadedModel(policy, kernels=kernels)
+        holdout = definition.holdout
+        kind = Decider if holdout is None else partial(HoldoutDecider, holdout=holdout)
+        self.decider = kind(
+            policy,
+            self._source,
+            partitions=journal.partitions,
+            baseline=definition.baseline,
+            keep_requests=definition.keep_requests,
+            tuning=tuning,
+        )
+        self._spool: SpoolJournal | None = None
+        #: Delivers what other processes have left; None if there are no spools.
+        self.recovery: Recovery | None = None
+        if shared.spools is not None and shared.forwarder is not None:
+            self._spool = shared.spools.open(journal, self._delivered, shared.forwarder)
+        self._journal = journal
+        self._log: UniqueLog = self._spool or journal
+        #: On Kafka, rewards are batched separately to keep records large.
+        self._reward_log = self._log
+        self.reward_commits = shared.reward_commits
+        if shared.rewarding is not shared.writing:
+            self._reward_log = shared.rewarding.journal(name)
+        self._slots = Slots(tuning.new_id)
+        self._batcher = RequestBatcher(
+            self.decider,
+            self.commits,
+            self._log,
+            self._loop,
+            self._runtime,
+            np.random.default_rng(seed),
+            slots=self._slots,
+            finds_by_id=finds_by_id(journal),
+        )
+        self._reader = shared.reading.journal(name)
+        self._threads = shared.threads
+        self._room = UnmatchedRoom()
+        self._fallback_log_due = -math.inf
+        self._tasks: set[Future[Any]] = set()
+        #: When the model was made, in microseconds since 1970; None before the first one.
+        self.model_at: int | None = None
+        self._switched: ModeChanged | None = None
+
+    # --- deciding --------------------------------------------------------------------------------
+
+    def decide_many(
+        self, parsed: Iterable[tuple[ParsedRequest, Rows]], done: Done[list[Decision]]
+    ) -> None:
+        """Decide for a batch, which is parsed in several turns of the event loop if it is large.
+
+        Args:
+            parsed: the requests of one caller, who gets all decisions or none, and their rows.
+            done: is called with the decisions, or with the error.
+        """
+        self._run(self._decide_parsed(parsed), done)
+
+    async def _decide_parsed(self, parsed: Iterable[tuple[ParsedRequest, Rows]]) -> list[Decision]:
+        requests, rows = [], []
+        turn = self._runtime.monotonic()
+        for request, data in parsed:
+            requests.append(request)
+            rows.append(data)
+            turn = await self._yield_if_due(turn)
+        deciding: Future[list[Decision]] = self._loop.create_future()
+        self.decide(requests, rows, partial(resolve, deciding))
+        return await deciding
+
+    async def _yield_if_due(self, turn: float) -> float:
+        """Let the event loop serve others if this turn is long; returns when the turn began."""
+        if self._runtime.monotonic() <= turn + TURN_SECONDS:
+            return turn
+        await asyncio.sleep(0)
+        return self._runtime.monotonic()
+
+    def decide(
+        self, requests: Sequence[ParsedRequest], rows: Sequence[Rows], done: Done[list[Decision]]
+    ) -> None:
+        """Decide, in one commit for all; `done` is called once it is durable.
+
+        Args:
+            requests: of one caller, who gets all decisions or none.
+            rows: of each, float32 numbers row after row.
+            done: is called with the decisions, or with the error.
+
+        Raises:
+            BanditOff: the bandit is switched off.
+        """
+        if self.decider.mode == "off":
+            raise BanditOff()
+        start = self._runtime.monotonic()
+        ids = [one.id for one in requests if one.id is not None]
+        if ids:
+            self._run(self._decide_named(requests, rows, ids, start), done)
+        else:
+            self._batcher.decide(requests, rows, partial(self._answered, start), done)
+
+    def _run(self, work: Coroutine[Any, Any, T], done: Done[T]) -> None:
+        """Run a coroutine as a task, and call `done` with its result."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)  # the event loop holds only a weak reference
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(partial(pass_on, done))
+
+    async def _decide_named(
+        self,
+        requests: Sequence[ParsedRequest],
+        rows: Sequence[Rows],
+        ids: Sequence[str],
+        start: float,
+    ) -> list[Decision]:
+        if len(set(ids)) < len(ids):
+            raise InvalidInput("an id occurs twice in this request: ids name one decision each")
+        # Under an id that is sent for the first time there is no decision yet; and if the client
+        # retries before the first attempt is answered, it no longer waits for that answer.
+        retried = [one.id for one in requests if one.id is not None and not one.first_attempt]
+        known = await self._known_decisions(retried) if retried else {}
+        await self._check_same(requests, rows, known)
+        new = [n for n, one in enumerate(requests) if one.id not in known]
+        made: list[Decision] = []
+        if new:
+            deciding: Future[list[Decision]] = self._loop.create_future()
+            asked, data = [requests[n] for n in new], [rows[n] for n in new]
+            self._batcher.decide(asked, data, self._count, partial(resolve, deciding))
+            made = await deciding
+            # Another decider may have been asked the same meanwhile: the first committed stands.
+            await self._check_same(requests, rows, {event.id: event for event in made})
+        first = iter(made)
+        chosen = [known[one.id] if one.id in known else next(first) for one in requests]
+        self.stats.seconds.add(self._runtime.monotonic() - start)
+        return chosen
+
+    async def _check_same(
+        self,
+        requests: Sequence[ParsedRequest],
+        rows: Sequence[Rows],
+        known: Mapping[str, Decision],
+    ) -> None:
+        """Refuse an id that was used for other rows: it is no retry."""
+        turn = self._runtime.monotonic()
+        for one, data in zip(requests, rows, strict=True):
+            if one.id is not None and one.id in known:
+                check_same(known[one.id], table_of([data], self.definition.policy.dim))
+                turn = await self._yield_if_due(turn)
+
+    def _answered(self, start: float, made: Sequence[Decision]) -> None:
+        self._count(made)
+        self.stats.seconds.add(self._runtime.monotonic() - start)
+
+    def _count(self, made: Sequence[Decision]) -> None:
+        for event in made:
+            self.stats.entropy -= math.log(event.propensity)
+        self.stats.decisions += len(made)
+        if self.decider.failure is not None:
+            self._log_fallback()
+
+    def _log_fallback(self) -> None:
+        failure, self.decider.failure = self.decider.failure, None
+        now = self._runtime.monotonic()
+        if now >= self._fallback_log_due:
+            self._fallback_log_due = now + FALLBACK_LOG_SECONDS
+            extra = {"bandit": self.definition.name, "why": str(failure)}
+            log.error("decisions fall back to the baseline", extra=extra)
+
+    # --- rewards, activations, voids -------------------------------------------------------------
+
+    def append_rewards(self, rewards: Sequence[Reward], done: Done[Sequence[int]]) -> None:
+        """Append rewards: one commit for all.
+
+        Rewards of known decisions are always accepted. Others wait for their decision, and are
+        refused with :class:`RateLimited` if too many do.
+        """
+        append = partial(self.reward_commits.append, self._reward_log, rewards, self._rewarded)
+        self._admit(rewards[0].reporter, [one.id for one in rewards], append, done)
+
+    def append_event(self, event: Mark, done: Done[Sequence[int]]) -> None:
+        """Append an activation or a void, which are accepted as rewards are."""
+        append = partial(self.commits.append, self._log, [event], self._noted)
+        self._admit("", [event.id], append, done)
+
+    def _admit(
+        self,
+        reporter: str,
+        ids: Sequence[str],
+        append: Callable[[Done[Sequence[int]]], None],
+        done: Done[Sequence[int]],
+    ) -> None:
+        if self._room.is_ample(reporter, len(ids)):
+            self._room.add(reporter, len(ids))
+            append(done)
+        else:
+            self._run(self._append_known(reporter, ids, append), done)
+
+    async def _append_known(
+        self, reporter: str, ids: Sequence[str], append: Callable[[Done[Sequence[int]]], None]
+    ) -> Sequence[int]:
+        """Append events after looking up which of their decisions are unknown."""
+        distinct = list(dict.fromkeys(ids))
+        with suppress(JournalReadUnavailable, NotIndexed):  # unknown: accept them
+            known = await self._known_decisions(distinct)
+            if unknown := [id for id in distinct if id not in known]:
+                try:
+                    self._room.check(reporter, unknown)
+                except RateLimited:
+                    self.stats.unmatched_refused += len(unknown)
+                    raise
+                self._room.add(reporter, len(unknown))
+        appending: Future[Sequence[int]] = self._loop.create_future()
+        append(partial(resolve, appending))
+        return await appending
+
+    def _rewarded(self, count: int) -> None:
+        self.stats.rewards += count
+
+    def _noted(self, count: int) -> None:
+        self.stats.activations_voids += count
+
+    # --- reading the journal ---------------------------------------------------------------------
+
+    async def _known_decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
+        """Return the decision under each of these ids, if one was made.
+
+        Decisions that wait in the spool are found among the decider's own.
+
+        Raises:
+            JournalReadUnavailable: that cannot be known now.
+            NotIndexed: the journal never knows, and it was not decided here a moment ago.
+        """
+        found = {} if self._spool is None else self._made_here(ids, spooled=True)
+        rest = [id for id in ids if id not in found]
+        if rest:
+            try:
+                found |= await self._read(lambda journal: journal.decisions(rest))
+            except (JournalReadUnavailable, NotIndexed):
+                found |= self._made_here(rest, spooled=False)
+                if len(found) < len(ids):  # another process may have used the id
+                    raise
+        return found
+
+    def _made_here(self, ids: Sequence[str], *, spooled: bool) -> dict[str, Decision]:
+        found = {id: self.decider.unapplied.find(id, spooled=spooled) for id in ids}
+        return {id: decision for id, decision in found.items() if decision is not None}
+
+    async def _read(self, work: Callable[[Journal], T]) -> T:
+        """Read from the journal in a thread.
+
+        Raises:
+            JournalReadUnavailable: it does not answer, or not in time if there is a spool.
+        """
+        if self._spool is not None and self._spool.status.journal_down:
+            raise JournalReadUnavailable("the journal is unavailable: it cannot be read now")
+        reading = self._loop.run_in_executor(self._threads, work, self._reader)
+        try:
+            return await asyncio.wait_for(reading, None if self._spool is None else LOOK_UP_SECONDS)
+        except TimeoutError:
+            raise JournalReadUnavailable(
+                f"the journal has not answered for {LOOK_UP_SECONDS:g} s"
+            ) from None
+
+    # --- state -----------------------------------------------------------------------------------
+
+    def details(self, id: str, done: Done[DecisionHistory]) -> None:
+        """Read all records of a decision, judged by the rules of the ledger."""
+        self._run(self._read(partial(self._read_history, check_id(id))), done)
+
+    def _read_history(self, id: str, reader: Journal) -> DecisionHistory:
+        min_reward, max_reward = self.reward_range
+        return read_history(
+            reader,
+            id,
+            self.definition.rewards,
+            min_reward=min_reward,
+            max_reward=max_reward,
+            retention=self.definition.retention,
+        )
+
+    def change_mode(self, mode: Mode, reason: str, actor: str, done: Done[ModeChanged]) -> None:
+        """Change the mode at all deciders within a second; the journal records who and why."""
+        event = ModeChanged(self._runtime.clock(), mode, reason, actor)
+
+        def append(journal: Journal) -> ModeChanged:
+            journal.append([event])
+            return event
+
+        self._run(self._read(append), done)
+
+    @property
+    def duplicates(self) -> int | None:
+        """Events that the store had and did not write again; None if it does not look."""
+        return self._journal.duplicates if isinstance(self._journal, CountsDuplicates) else None
+
+    @property
+    def failed_commits(self) -> int:
+        """Commits with events of this bandit that failed."""
+        return self.commits.failures[self.definition.name]
+
+    @property
+    def spool(self) -> SpoolStatus | None:
+        """What waits on the local disk; None if there is no spool."""
+        return None if self._spool is None else self._spool.status
+
+    @property
+    def left_spools(self) -> LeftSpools | None:
+        """What processes that died have left on the local disk; None if there is no spool."""
+        return None if self.recovery is None else self.recovery.left(self.definition.name)
+
+    def is_stale(self, seconds: float) -> bool:
+        """Whether the model is older than that, and a newer one could be had elsewhere."""
+        if self.decider.mode in ("baseline", "off"):
+            return False  # it needs none
+        if self.age is None:
+            return True
+        if self.decider.mode == "freeze":
+            return False
+        # While the store is unavailable no decider has a newer one: all go on with what they have.
+        unavailable = self._spool is not None and self._spool.status.journal_down
+        return self.age > seconds and not unavailable
+
+    @property
+    def slot(self) -> int | None:
+        """The slot that new ids should have now on Kafka; None for other stores.
+
+        There, a retry must get the same response.
+        """
+        if finds_by_id(self._journal) or self._journal.partitions == 1:
+            return None
+        return self._slots.at(self._runtime.clock())
+
+    def now(self) -> int:
+        """Return the time by this process' clock, in microseconds since 1970."""
+        return self._runtime.clock()
+
+    @property
+    def version(self) -> int:
+        """Records that the model has learned from."""
+        return self._source.version
+
+    @property
+    def age(self) -> float | None:
+        """The age of the model in seconds; None before the first one."""
+        return None if self.model_at is None else (self._runtime.clock() - self.model_at) / 1e6
+
+    def close(self) -> None:
+        """Deliver what waits in the spool, if there is one."""
+        self._log.close()
+        if self._reward_log is not self._log:
+            self._reward_log.close()
+        self._reader.close()
+
+    # --- models and modes ------------------------------------------------------------------------
+
+    def _delivered(self, events: Sequence[Event], positions: Sequence[int]) -> None:
+        """Note the positions of delivered events; called by the worker of the spool."""
+        found = [
+            (event.id, position)
+            for event, position in zip(events, positions, strict=True)
+            if isinstance(event, Decision)
+        ]
+        with suppress(RuntimeError):  # the loop has ended, and its decider with it
+            self._loop.call_soon_threadsafe(self._mark_durable, found)
+
+    def _mark_durable(self, found: Sequence[tuple[str, int]]) -> None:
+        for id, position in found:
+            self.decider.unapplied.mark_durable(id, position)
+
+    def load(self, published: PublishedModel) -> None:
+        """Load a model, if it can be used."""
+        self._room.update(published.unmatched)
+        try:
+            self._source.load(published, self.decider.unapplied)
+        except Exception as error:  # of another policy, or damaged: keep the last one
+            self.note("model", error)
+            return
+        self.model_at = published.at
+        self.stats.models += 1
+
+    def take_mode(self, event: ModeChanged) -> None:
+        """Switch to this mode."""
+        if event == self._switched:
+            return
+        self._switched = event
+        for mode in MODES:
+            if mode == event.mode:
+                self.decider.change_mode(mode)
+                # The reason is in the journal: nothing that a client sent is logged.
+                extra = {"bandit": self.definition.name, "mode": mode}
+                log.info("mode changed", extra=extra)
+                return
+        self.note("mode", InvalidInput(f"a newer release knows the mode {event.mode!r}"))
+
+    def note(self, what: str, error: Exception) -> None:
+        """Count a failure to load a model, and log its reason once."""
+        self.stats.failures[what] += 1
+        if str(error) != self.stats.last_error:
+            log.warning("no new model", extra={"bandit": self.definition.name, "why": str(error)})
+        self.stats.last_error = str(error)
+
+
+class UnmatchedRoom:
+    """Counts unmatched events at the learner, and those accepted here since its last model.
+
+    An event that comes before its decision waits at the learner, in memory. To look up the decision
+    of every event would be expensive. So while there is ample room, events are accepted without a
+    look-up, and each counts as if its decision were unknown. Beyond that, decisions are looked up,
+    and only events of unknown ones count.
+
+    >>> room = UnmatchedRoom()
+    >>> room.is_ample("shop", 1), room.is_ample("shop", MAX_OF_REPORTER)
+    (True, False)
+    """
+
+    def __init__(self) -> None:
+        self._waiting: Mapping[str, int] = {}
+        # Of the last model, and of the one before it, which may not have read them all.
+        self._recent: Counter[str] = Counter()
+        self._earlier: Counter[str] = Counter()
+
+    def update(self, waiting: Mapping[str, int]) -> None:
+        """Load the counts of a new model: unknown ids by reporter."""
+        self._waiting = waiting
+        self._earlier, self._recent = self._recent, Counter()
+
+    def add(self, reporter: str, count: int) -> None:
+        """Count events that were accepted and may be for unknown decisions."""
+        self._recent[reporter] += count
+
+    def is_ample(self, reporter: str, count: int) -> bool:
+        """Whether so many more events can be accepted without being looked up."""
+        whole, own = self._used(reporter)
+        return 2 * (whole + count) <= MAX_UNMATCHED and 2 * (own + count) <= MAX_OF_REPORTER
+
+    def check(self, reporter: str, unknown: list[str]) -> None:
+        """Refuse events for unknown decisions if there is no room for them.
+
+        Raises:
+            RateLimited: too many wait already.
+        """
+        whole, own = self._used(reporter)
+        if own + len(unknown) > MAX_OF_REPORTER:
+            waiting = f"{own:,} events of this key for unknown decisions wait already"
+            limit = MAX_OF_REPORTER
+        elif whole + len(unknown) > MAX_UNMATCHED:
+            waiting = f"{whole:,} events for unknown decisions wait already"
+            limit = MAX_UNMATCHED
+        else:
+            return
+        message = f"no decision has the id {unknown[0]!r}, and {waiting} (limit {limit:,})"
+        remedy = "send the ids of decisions, after their decisions"
+        raise RateLimited(f"{message}: {remedy}", RETRY_SECONDS)
+
+    def _used(self, reporter: str) -> tuple[int, int]:
+        counts = (self._waiting, self._recent, self._earlier)
+        whole = sum(sum(one.values()) for one in counts)
+        return whole, sum(one.get(reporter, 0) for one in counts)
 
 
 class ServedBandits(dict[str, ServedBandit]):
@@ -44,6 +597,17 @@ class ServedBandits(dict[str, ServedBandit]):
         seed: of the choices.
         kernels: to use instead of the best available.
         tuning: sizes, and how ids are made.
+
+    Attributes:
+        commits: makes events durable.
+        reward_commits: makes rewards durable; separate on Kafka, where each partition of a commit
+            costs a record.
+        writing: opens the journals that events are committed to.
+        rewarding: opens those that rewards are committed to.
+        reading: opens those that look-ups read, so that none waits for a commit.
+        polling: the connection for models, modes and keys.
+        threads: in which look-ups read.
+        forwarder: of the spools.
     """
 
     def __init__(
@@ -60,34 +624,25 @@ class ServedBandits(dict[str, ServedBandit]):
     ) -> None:
         super().__init__()
         wait = PATIENT_WAIT if spools is None else WAIT
-        writing = rewarding = store.session(wait=wait)
-        #: The connection for what is looked at now and then.
+        self.writing = self.rewarding = store.session(wait=wait)
         self.polling = store.session(wait=wait)
-        forwarder = None if spools is None else spools.forwarder()
-        self._log: BatchLog = writing if forwarder is None else SpooledLog(writing, forwarder)
-        #: Of all bandits.
-        self.commits = reward_commits = GroupCommit(self._log, loop, runtime)
-        if forwarder is None and not finds_by_id(store):
-            rewarding = store.session(wait=wait)
-            reward_commits = GroupCommit(rewarding, loop, runtime, wait=REWARD_SECONDS)
-        self._shared = Shared(
-            loop,
-            runtime,
-            self.commits,
-            reward_commits,
-            writing,
-            rewarding,
-            reading=store.session(wait=wait),
-            threads=ThreadPoolExecutor(1, thread_name_prefix="belated look-ups"),
-            spools=spools,
-            forwarder=forwarder,
-        )
+        self.forwarder = None if spools is None else spools.forwarder()
+        self._log: BatchLog = self.writing
+        if self.forwarder is not None:
+            self._log = SpooledLog(self.writing, self.forwarder)
+        self.commits = self.reward_commits = GroupCommit(self._log, loop, runtime)
+        if self.forwarder is None and not finds_by_id(store):
+            self.rewarding = store.session(wait=wait)
+            self.reward_commits = GroupCommit(self.rewarding, loop, runtime, wait=REWARD_SECONDS)
+        self.loop, self.runtime, self.spools = loop, runtime, spools
+        self.reading = store.session(wait=wait)
+        self.threads = ThreadPoolExecutor(1, thread_name_prefix="belated look-ups")
         self.poll = ModelPoll(self.polling, self, loop, runtime)
         self._recovery: Recovery | None = None
         try:
             for definition in definitions:
                 self[definition.name] = ServedBandit(
-                    definition, self._shared, seed=seed, kernels=kernels, tuning=tuning
+                    definition, self, seed=seed, kernels=kernels, tuning=tuning
                 )
             self.poll.start()
             if spools is not None:
@@ -99,25 +654,25 @@ class ServedBandits(dict[str, ServedBandit]):
             raise
 
     def close(self) -> None:
-        """Commit what waits, and let go of the store."""
-        shared = self._shared
+        """Commit what waits, and close the store."""
         self.commits.close()
-        if shared.reward_commits is not self.commits:
-            shared.reward_commits.close()
-            shared.rewarding.close()
+        if self.reward_commits is not self.commits:
+            self.reward_commits.close()
+            self.rewarding.close()
         if self._recovery is not None:
             self._recovery.stop(2 * WAIT)
         self.poll.stop()
         for bandit in self.values():
             bandit.close()
-        shared.threads.shutdown(wait=False, cancel_futures=True)
+        self.threads.shutdown(wait=False, cancel_futures=True)
         self._log.close()
-        shared.reading.close()
+        self.reading.close()
         self.polling.close()
 
 
+@dataclass(eq=False)
 class ModelPoll:
-    """Looks for the models and modes of all bandits; the less often, the less comes.
+    """Polls for models and modes of all bandits; less often while nothing changes.
 
     Args:
         session: for this alone.
@@ -126,18 +681,13 @@ class ModelPoll:
         runtime: time and threads.
     """
 
-    def __init__(
-        self,
-        session: StoreSession,
-        bandits: Mapping[str, ServedBandit],
-        loop: asyncio.AbstractEventLoop,
-        runtime: Runtime,
-    ) -> None:
-        self._session = session
-        self._bandits = bandits
-        self._loop = loop
-        self._runtime = runtime
-        self._monotonic = runtime.monotonic
+    session: StoreSession
+    bandits: Mapping[str, ServedBandit]
+    loop: asyncio.AbstractEventLoop
+    runtime: Runtime
+
+    def __post_init__(self) -> None:
+        self._monotonic = self.runtime.monotonic
         self._numbers: dict[str, int] = {}
         self._model_due = self._mode_due = 0.0
         self._pause = POLL_SECONDS
@@ -146,27 +696,21 @@ class ModelPoll:
         self.replaced = False
 
     def start(self) -> None:
-        """Take what there is now; from then on look beside the event loop.
+        """Load what there is now, then poll in a thread.
 
         Raises:
-            JournalError: it cannot be had.
+            JournalError: it cannot be read.
         """
-        self._numbers = dict.fromkeys(self._bandits, 0)
+        self._numbers = dict.fromkeys(self.bandits, 0)
         for call in (*self._look_for_modes(), *self._look_for_models()):
             call()
         self._mode_due = self._monotonic() + MODE_SECONDS
-        self._worker = self._runtime.start_worker("belated models", self._step)
+        self._worker = self.runtime.start_worker("belated models", self._step)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop polling."""
         if self._worker is not None:
             self._worker.stop()
-
-    def look_now(self) -> None:
-        """Do not wait until the next look is due."""
-        self._model_due = self._mode_due = 0.0
-        if self._worker is not None:
-            self._worker.wake()
 
     def _step(self) -> float:
         now = self._monotonic()
@@ -182,14 +726,14 @@ class ModelPoll:
             self.replaced = False
         except JournalError as error:  # it is unavailable: go on with what there is
             self.replaced = isinstance(error, JournalReplaced)
-            for one in self._bandits.values():
+            for one in self.bandits.values():
                 one.note("board", error)
-            return RETRY_SECONDS
+            return MODEL_RETRY_SECONDS
         if calls:
-            self._loop.call_soon_threadsafe(self._tell, calls)
+            self.loop.call_soon_threadsafe(self._apply, calls)
         return self._pause
 
-    def _tell(self, calls: list[Callable[[], None]]) -> None:
+    def _apply(self, calls: list[Callable[[], None]]) -> None:
         start = self._monotonic()
         for call in calls:
             call()
@@ -197,13 +741,13 @@ class ModelPoll:
         self._model_due = now + (now - start) / MAX_LOADING
 
     def _look_for_modes(self) -> list[Callable[[], None]]:
-        modes = self._session.modes(list(self._bandits))
-        return [partial(self._bandits[name].take_mode, event) for name, event in modes.items()]
+        modes = self.session.modes(list(self.bandits))
+        return [partial(self.bandits[name].take_mode, event) for name, event in modes.items()]
 
     def _look_for_models(self) -> list[Callable[[], None]]:
         calls: list[Callable[[], None]] = []
-        for name, (number, data) in self._session.published(self._numbers).items():
-            bandit, self._numbers[name] = self._bandits[name], number
+        for name, (number, data) in self.session.published(self._numbers).items():
+            bandit, self._numbers[name] = self.bandits[name], number
             try:
                 model = PublishedModel.read(data)
             except (UnsupportedFormat, CorruptJournal) as error:  # one may come that can be read

@@ -1,7 +1,7 @@
-"""Where events wait while the store is unavailable: a folder on a local disk, a file a process.
+"""Spools: a folder on a local disk where events wait while the store is unavailable.
 
-A process takes the first file of its bandit that nobody holds and in which nothing waits. What a
-process that died has left in another one is delivered by any that lives.
+A process uses the first file of its bandit that is not in use and holds no events. What a process
+that died has left in a file is delivered by any other process.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WAIT = 2.0
 
 log = logging.getLogger("belated.service")
 
-#: Why nobody can tell what a file holds: it is another user's, its disk fails, or it was changed.
+#: Why a file cannot be read: it is another user's, its disk fails, or it was changed.
 Unreadable = Literal["not_permitted", "unreadable", "damaged"]
 
 
@@ -50,7 +50,7 @@ class Recovery(Protocol):
         """What still waits."""
 
     def stop(self, seconds: float | None = None) -> None:
-        """Deliver no more; wait for a delivery that is under way, but not for ever."""
+        """Stop delivering; wait for a running delivery, for so many seconds at most."""
 
 
 class Spools(Protocol):
@@ -119,12 +119,12 @@ class SpoolFolder:
         return recovery
 
     def files(self, bandit: str) -> list[Path]:
-        """The files of a bandit, whoever holds them."""
+        """Return the files of a bandit, in use or not."""
         name = re.compile(rf"{re.escape(quote(bandit, safe=''))}\.\d+\.spool")
         return sorted(path for path in self.path.glob("*.spool") if name.fullmatch(path.name))
 
     def left(self, bandit: str) -> dict[Path, int | Unreadable]:
-        """Return how many events wait in files that no process holds, or why that cannot be told.
+        """Return how many events wait in files that no process holds, or why that is unknown.
 
         A file that is in use is not among them: its process delivers it.
         """
@@ -165,7 +165,7 @@ class SpoolFolder:
 
 @dataclass(frozen=True)
 class LeftSpools:
-    """What processes that died have left in their spools, and nobody has delivered yet.
+    """Undelivered events in the spools of processes that died.
 
     Attributes:
         files: Files that hold events, or cannot be read.
@@ -186,6 +186,7 @@ class OpensJournals(Protocol):
         """Open the journal of a bandit."""
 
 
+@dataclass(eq=False)
 class SpoolRecovery:
     """Delivers the spool files of some bandits that no process holds.
 
@@ -195,10 +196,11 @@ class SpoolRecovery:
         bandits: names of the bandits.
     """
 
-    def __init__(self, folder: SpoolFolder, store: OpensJournals, bandits: Sequence[str]) -> None:
-        self._folder = folder
-        self._store = store
-        self._bandits = bandits
+    folder: SpoolFolder
+    store: OpensJournals
+    bandits: Sequence[str]
+
+    def __post_init__(self) -> None:
         self._noted: dict[Path, str] = {}
         self._left: dict[str, dict[Path, int | Unreadable]] = {}
         self._folder_fails = False
@@ -217,20 +219,20 @@ class SpoolRecovery:
         self._worker = runtime.start_worker("belated spool recovery", self.step)
 
     def stop(self, seconds: float | None = None) -> None:
-        """Look no more; wait for a delivery that is under way, but not for ever."""
+        """Stop; wait for a running delivery, for so many seconds at most."""
         if self._worker is not None:
             self._worker.stop(seconds)
 
     def step(self) -> float:
         """Try each file once; returns when to look again. It never raises: it must live on."""
         try:
-            left = {bandit: self._folder.left(bandit) for bandit in self._bandits}
+            left = {bandit: self.folder.left(bandit) for bandit in self.bandits}
         except Exception as error:  # of the folder; what is known of its files stays
             self._folder_fails = True
-            self._note(self._folder.path, str(error))
+            self._note(self.folder.path, str(error))
             return SWEEP
         self._folder_fails = False
-        self._noted.pop(self._folder.path, None)
+        self._noted.pop(self.folder.path, None)
         self._left = left
         for bandit, files in left.items():
             for path in list(files):
@@ -243,9 +245,9 @@ class SpoolRecovery:
         return SWEEP
 
     def _deliver(self, bandit: str, path: Path) -> None:
-        journal = self._store.journal(bandit)
+        journal = self.store.journal(bandit)
         try:  # without a thread: nobody waits for this one
-            spool = SpoolJournal(journal, path, limit=self._folder.limit, wait=None)
+            spool = SpoolJournal(journal, path, limit=self.folder.limit, wait=None)
         except BaseException:
             journal.close()
             raise
@@ -257,7 +259,7 @@ class SpoolRecovery:
         log.info("events that a process had left were delivered", extra=extra)
 
     def _note(self, path: Path, why: str, bandit: str = "*") -> None:
-        """Once, while it stays the same."""
+        """Log why a file cannot be delivered, once per reason."""
         if self._noted.get(path) != why:
             self._noted[path] = why
             extra = {"bandit": bandit, "file": str(path), "why": why}

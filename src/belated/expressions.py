@@ -1,0 +1,488 @@
+"""Policies, delays and the like as they are written in a command or a file: like in Python.
+
+``Mixture(never=0.3, base=Geometric(mean=100))`` is read as Python would read it, and never run:
+only names that belated knows can be called, with numbers, texts, lists and further such calls. A
+name alone is a call without arguments.
+
+What is simulated takes dim and family from the problem; in what a bandit is made of, they are
+written. :func:`register` gives a name to a policy of your own.
+"""
+
+from __future__ import annotations
+
+import ast
+import datetime
+import difflib
+import importlib
+import inspect
+import math
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, is_dataclass
+from functools import partial
+from typing import Any, Generic, NoReturn, TypeVar
+
+import numpy as np
+
+from belated import delays, policies
+from belated.core.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards
+from belated.delays import DelayProcess
+from belated.exceptions import BelatedError, InvalidInput
+from belated.features import Category, Features, Flag, Hashed, Number, PerArm, Shared
+from belated.model import estimators, families
+from belated.model.families import Family
+from belated.policies import Policy
+from belated.simulation.environments import Environment, arms, ball, digits, fixed, fresh, users
+
+__all__ = [
+    "as_delay",
+    "as_environment",
+    "as_features",
+    "as_policy",
+    "as_semantics",
+    "as_whole_policy",
+    "family_in",
+    "load_modules",
+    "register",
+]
+
+
+T = TypeVar("T")
+
+#: Entries of a list that a label shows.
+SHOWN = 6
+#: What a constructor may raise that was given the wrong kind of thing.
+WRONG = (TypeError, ValueError, ArithmeticError, AttributeError, LookupError, MemoryError)
+
+
+@dataclass(frozen=True)
+class Kind(Generic[T]):
+    """What a text can stand for.
+
+    Args:
+        noun: what it is called.
+        example: of a text.
+        names: what can be called.
+        parts: what can stand inside besides.
+        given: arguments that are not written, and where they come from.
+    """
+
+    noun: str
+    example: str
+    names: Mapping[str, Callable[..., Any]]
+    parts: Mapping[str, Any] = field(default_factory=dict)
+    given: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def known(self) -> str:
+        """All names."""
+        return ", ".join(sorted(self.names, key=str.lower))
+
+
+def exported(module: Any, wanted: Callable[[Any], bool]) -> dict[str, Any]:
+    """Those public names of a module that are wanted."""
+    public = {name: getattr(module, name) for name in module.__all__}
+    return {name: value for name, value in public.items() if wanted(value)}
+
+
+def by_name(*made: Callable[..., Any]) -> dict[str, Any]:
+    """Each under its own name."""
+    return {make.__name__: make for make in made}
+
+
+def label(text: str, shown: int = SHOWN) -> str:
+    """A text as it is shown: in one style, and long lists cut short.
+
+    >>> label("Lomax( shape=1.2,scale=100)"), label("DelayedUCB()")
+    ('Lomax(shape=1.2, scale=100)', 'DelayedUCB')
+    >>> label("Empirical([0, 0, 1, 1, 2, 3, 5, 8])")
+    'Empirical([0, 0, 1, 1, 2, 3, … 8 in all])'
+    """
+    tree = _parsed(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.List | ast.Tuple) and len(node.elts) > shown:
+            rest: ast.expr = ast.Name(f"… {len(node.elts)} in all")
+            node.elts = [*node.elts[:shown], rest]
+    return ast.unparse(tree).removesuffix("()")
+
+
+def shortened(text: str, most: int = 60) -> str:
+    """The beginning of a text.
+
+    >>> shortened("one two three", most=8)
+    'one two…'
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _parsed(text: str) -> ast.expr:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)  # whatever is odd is refused anyway
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return ast.parse(text.strip(), mode="eval").body
+
+
+class Reader(Generic[T]):
+    """Reads one text.
+
+    Args:
+        kind: what it can stand for.
+        text: as it was written.
+        given: arguments that are not written, for whatever takes them.
+
+    >>> from fractions import Fraction
+    >>> number = Kind("fraction", "Fraction(1, 2)", {"Fraction": Fraction})
+    >>> Reader(number, "Fraction(numerator=3, denominator=4)").made()
+    Fraction(3, 4)
+    """
+
+    def __init__(self, kind: Kind[T], text: str, **given: Any) -> None:
+        self._kind = kind
+        self._text = text
+        self._given = given
+
+    def made(self) -> T:
+        """What the text stands for."""
+        try:
+            tree = _parsed(self._text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            self.refuse("it is not written like Python")
+        if not isinstance(tree, ast.Call | ast.Name):
+            self.refuse("a name with its arguments was expected")
+        try:
+            made: T = self._called(tree, self._kind.names)
+            return made
+        except RecursionError:
+            self.refuse("it is nested too deeply")
+
+    def refuse(self, why: str) -> NoReturn:
+        """Raise an error that says what is wrong, and what is accepted."""
+        kind, text = self._kind, shortened(self._text)
+        accepted = f"known: {kind.known}; example: {kind.example}"
+        message = f"{text!r} is not a valid {kind.noun}: {why} ({accepted})"
+        raise InvalidInput(message, self._text) from None
+
+    def _value(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(value=bool() | int() | str() | None as value):
+                return value
+            case ast.Constant(value=float() as value) if math.isfinite(value):
+                return value
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+                return -value
+            case ast.List() | ast.Tuple():
+                return [self._value(one) for one in node.elts]
+            case ast.Dict(keys=keys, values=values):
+                return self._mapping(keys, values)
+            case ast.Name(id=name) if not callable(self._kind.parts.get(name, callable)):
+                return self._kind.parts[name]
+            case ast.Call() | ast.Name():
+                return self._called(node, {**self._kind.names, **self._kind.parts})
+        self.refuse(
+            f"{shortened(ast.unparse(node))} is no number, text, list, mapping or known name"
+        )
+
+    def _mapping(self, keys: list[ast.expr | None], values: list[ast.expr]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in zip(keys, values, strict=True):
+            if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+                self.refuse("the keys of a mapping are texts")
+            if key.value in found:
+                self.refuse(f"{key.value!r} is written twice")
+            found[key.value] = self._value(value)
+        return found
+
+    def _called(self, node: ast.Call | ast.Name, names: Mapping[str, Any]) -> Any:
+        function = node.func if isinstance(node, ast.Call) else node
+        if not isinstance(function, ast.Name):
+            self.refuse(f"{shortened(ast.unparse(function))} is no known name")
+        name = function.id
+        if not callable(make := names.get(name)):
+            close = difflib.get_close_matches(name, names, n=1)
+            self.refuse(f"there is no {name}" + (f", but {close[0]}" if close else ""))
+        signature = inspect.signature(make)
+        parameters = signature.parameters
+        given = {name: value for name, value in self._given.items() if name in parameters}
+        written, named = self._arguments(node, name, positional=not given)
+        taken = [one for one in parameters if one not in self._kind.given]
+        takes = f"it takes {', '.join(taken) or 'no argument'}"
+        if unknown := [one for one in named if one not in taken]:
+            self.refuse(f"{name} has no argument {unknown[0]}; {takes}")
+        try:
+            bound = signature.bind(*written, **named, **given)
+        except TypeError as error:
+            self.refuse(f"{name}: {error}; {takes}")
+        try:
+            return make(*bound.args, **bound.kwargs)
+        except InvalidInput as error:
+            self.refuse(str(error))
+        except BelatedError:  # an extra is missing: nothing is wrong with the text
+            raise
+        except WRONG as error:
+            self.refuse(f"{name}: {error}")
+
+    def _arguments(
+        self, node: ast.Call | ast.Name, name: str, positional: bool
+    ) -> tuple[list[Any], dict[str, Any]]:
+        if isinstance(node, ast.Name):
+            return [], {}
+        if node.args and not positional:
+            self.refuse(f"{name}: arguments are written with their names")
+        named: dict[str, Any] = {}
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                self.refuse(f"{name}: ** is not known here")
+            if keyword.arg in self._kind.given:
+                why = self._kind.given[keyword.arg]
+                self.refuse(f"{name}: {keyword.arg} is not an argument here: {why}")
+            if keyword.arg in named:
+                self.refuse(f"{name}: {keyword.arg} is written twice")
+            named[keyword.arg] = self._value(keyword.value)
+        return [self._value(one) for one in node.args], named
+
+
+M = TypeVar("M", bound=Callable[..., Policy])
+
+
+def _makes_policies(value: Any) -> bool:
+    if isinstance(value, type):
+        return issubclass(value, Policy) and value != Policy
+    return inspect.isfunction(value)  # such as those of the paper
+
+
+#: What makes each policy, by its name.
+POLICY_NAMES: dict[str, Callable[..., Policy]] = exported(policies, _makes_policies)
+_OURS = frozenset(POLICY_NAMES)
+
+
+def register(make: M) -> M:
+    """Let a policy be written by its name, in commands and in the file of a service.
+
+    Use it as a decorator, on a subclass of :class:`~belated.policies.Policy` or on a function that
+    makes a policy. Its first two arguments are ``dim`` and ``family``.
+
+    Raises:
+        InvalidInput: it makes no policies, or another policy has its name.
+
+    >>> from belated import Bernoulli, DelayedUCB
+    >>> @register
+    ... def Bold(dim, family):
+    ...     return DelayedUCB(dim, family, alpha=2.0)
+    >>> from belated.expressions import as_whole_policy
+    >>> as_whole_policy("Bold(dim=2, family=Bernoulli())").alpha
+    2.0
+    >>> del POLICY_NAMES["Bold"]
+    """
+    if not _makes_policies(make) or not make.__name__.isidentifier():
+        message = f"{make!r} makes no policies: a subclass of Policy, or a function, was expected"
+        raise InvalidInput(message, make)
+    name = make.__name__
+    known = POLICY_NAMES.get(name, make)
+    if _place(known) != _place(make):
+        message = f"{_place(make)} cannot be registered: {_place(known)} has its name"
+        raise InvalidInput(f"{message}; rename one of them", make)
+    POLICY_NAMES[name] = make
+    return make
+
+
+def registered(text: str = "") -> dict[str, Callable[..., Policy]]:
+    """What was registered, and may be named in a text."""
+    return {
+        name: make
+        for name, make in POLICY_NAMES.items()
+        if name not in _OURS and (not text or name in text)
+    }
+
+
+def load_modules(names: Iterable[str]) -> None:
+    """Import modules that :func:`register` policies. Their code runs: name none you do not trust.
+
+    Raises:
+        InvalidInput: a module cannot be imported, or registers nothing.
+
+    >>> load_modules(["shop.policies"])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    belated.exceptions.InvalidInput: the module 'shop.policies' cannot be imported (...
+    """
+    for name in names:
+        try:
+            module = importlib.import_module(name)
+        except Exception as error:  # whatever its code may raise
+            message = f"the module {name!r} cannot be imported ({type(error).__name__}: {error})"
+            raise InvalidInput(f"{message}: install it where belated runs", name) from error
+        within = f"{name}."
+        if not any(
+            f"{make.__module__}.".startswith(within) or getattr(module, label, None) is make
+            for label, make in registered().items()
+        ):
+            message = f"the module {name!r} registers no policy"
+            raise InvalidInput(f"{message}: put @belated.expressions.register above one", name)
+
+
+def _place(make: Callable[..., Policy]) -> str:
+    return f"{make.__module__}.{make.__qualname__}"
+
+
+_FAMILIES = (families.Bernoulli, families.Gaussian, families.Poisson)
+_ESTIMATORS = (estimators.Laplace, estimators.Online, estimators.Ridge, estimators.Thinned)
+
+
+def timedelta(
+    *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0
+) -> datetime.timedelta:
+    """That of :mod:`datetime`, with its arguments written by name."""
+    return datetime.timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+
+
+WHOLE_POLICIES = Kind[Policy](
+    noun="policy",
+    example="DelayedUCB(dim=20, family=Bernoulli())",
+    names=POLICY_NAMES,
+    parts=by_name(*_FAMILIES, *_ESTIMATORS),
+    given={"prior": "it cannot be written as text"},
+)
+FAMILIES = Kind[Family](noun="family of rewards", example="Bernoulli()", names=by_name(*_FAMILIES))
+REWARDS = Kind[Rewards](
+    noun="value of rewards",
+    example="ConversionsOnly('7d')",
+    names=by_name(ConversionsOnly, DefaultAfter, Explicit),
+    parts={"timedelta": timedelta},
+)
+FEATURES = Kind[Features](
+    noun="description of features",
+    example="PerArm(['blue', 'red'], context={'age': Number(18, 90)})",
+    names=by_name(PerArm, Shared, Hashed),
+    parts=by_name(Number, Category, Flag),
+)
+
+
+def as_whole_policy(text: str) -> Policy:
+    """A policy that says itself how wide its rows are, and of which family its rewards.
+
+    >>> as_whole_policy("DelayedUCB(dim=20, family=Bernoulli())").dim
+    20
+    """
+    return Reader(WHOLE_POLICIES, text).made()
+
+
+def family_in(text: str) -> Family:
+    """The family of rewards in the ``repr`` of a policy, whatever else it says.
+
+    >>> family_in("DelayedUCB(dim=20, family=Bernoulli(), prior=None)")
+    Bernoulli()
+
+    Raises:
+        InvalidInput: it names no family of this library.
+    """
+    found = re.search(r"\bfamily=(\w+\([^()]*\))", text)
+    return Reader(FAMILIES, text if found is None else found[1]).made()
+
+
+def as_semantics(text: str) -> Rewards:
+    """Return what a missing reward means.
+
+    >>> as_semantics("ConversionsOnly('12h')").window
+    datetime.timedelta(seconds=43200)
+    """
+    return Reader(REWARDS, text).made()
+
+
+def as_features(text: str) -> Features:
+    """From records to rows; ``repr`` of the features is such a text.
+
+    >>> as_features("PerArm(['blue', 'red'], context={'age': Number(18, 90)})").dim
+    4
+    """
+    return Reader(FEATURES, text).made()
+
+
+def _is_delay(value: Any) -> bool:
+    """The delays are data; a rate that is a function of the row cannot be written."""
+    return is_dataclass(value) and hasattr(value, "sample") and value != delays.ContextDependent
+
+
+DELAYS = Kind[DelayProcess](
+    noun="delay",
+    example="Geometric(mean=100)",
+    names=exported(delays, _is_delay),
+    parts={"NEVER": delays.NEVER},
+)
+POLICIES = Kind[Policy](
+    noun="policy",
+    example="DelayedUCB(alpha=0.5)",
+    names=POLICY_NAMES,
+    given={
+        "dim": "it comes from the environment",
+        "family": "it comes from the environment",
+        "prior": "it cannot be written on a command line",
+        "estimator": "it cannot be written on a command line",
+    },
+)
+ENVIRONMENTS = Kind[Environment](
+    noun="environment",
+    example="fixed(dim=5, n_arms=8)",
+    names=by_name(fixed, users, fresh, ball, arms, digits),
+    parts=by_name(*_FAMILIES),
+    given={"seed": "it comes from --seeds"},
+)
+
+
+@dataclass(frozen=True)
+class WrittenPolicy:
+    """Makes the policy of a text for an environment, also in another process.
+
+    Args:
+        text: what was written.
+        needs: what makes the policies in it that are not belated's own.
+    """
+
+    text: str
+    needs: tuple[Callable[..., Policy], ...] = ()
+
+    def __call__(self, world: Environment) -> Policy:
+        """The policy, for rows and rewards of this environment."""
+        for make in self.needs:
+            register(make)
+        return Reader(POLICIES, self.text, dim=world.dim, family=world.family).made()
+
+
+def _environment(text: str, seed: int) -> Environment:
+    return Reader(ENVIRONMENTS, text, seed=seed).made()
+
+
+def as_delay(text: str) -> DelayProcess:
+    """A delay.
+
+    >>> as_delay("Mixture(never=0.3, base=Geometric(mean=100))")
+    Mixture(never=0.3, base=Geometric(mean=100.0))
+    """
+    return Reader(DELAYS, text).made()
+
+
+def as_policy(text: str) -> WrittenPolicy:
+    """A policy, once there is an environment to say how wide its rows are.
+
+    >>> from belated.simulation.environments import fixed
+    >>> as_policy("BlindUCB(alpha=0.5)")(fixed(seed=0)).dim
+    10
+    """
+    Reader(POLICIES, text, dim=2, family=families.Bernoulli()).made()  # refused now, not later
+    return WrittenPolicy(text, tuple(registered(text).values()))
+
+
+def as_environment(text: str) -> Callable[[int], Environment]:
+    """A problem, once there is a seed.
+
+    >>> as_environment("fixed(dim=5, family=Poisson())")(0).dim
+    5
+    """
+    reader = Reader(ENVIRONMENTS, text, seed=0)
+    world = reader.made()
+    try:
+        rows, means = next(world.rounds(1, np.random.default_rng(0)))
+    except WRONG as error:
+        reader.refuse(f"it offers no rows ({error})")
+    if not (rows.size and np.isfinite(rows).all() and np.isfinite(means).all()):
+        reader.refuse("it offers no rows of finite numbers")
+    return partial(_environment, text)

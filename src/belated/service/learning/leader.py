@@ -1,0 +1,276 @@
+"""What both kinds of learners are made of: the lead of a bandit, and the helpers of their folds."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from functools import partial
+from typing import Generic, TypeVar
+
+from belated.core.events import Settled
+from belated.exceptions import (
+    CorruptJournal,
+    HistoryChanged,
+    HistoryTrimmed,
+    HistoryUndone,
+    SnapshotConflict,
+    UnsupportedFormat,
+)
+from belated.features import Features
+from belated.fold.fold import Fold
+from belated.fold.published import PublishedModel
+from belated.fold.saving import Saving
+from belated.journals import CoordinationStore, Journal
+from belated.journals.identity import configure, settings_of
+from belated.service.learning.lease import SECONDS, Lease, LeaseRenewal, new_holder
+from belated.service.runtime import Runtime, ThreadRuntime
+
+#: Seconds between two models that differ, between two that do not, and between two snapshots.
+PUBLISH, ALIVE, SNAPSHOT = 0.1, 5.0, 30.0
+#: Seconds between two exposed heads of the journal: often enough to be stored elsewhere, and not so
+#: often that every scrape of the metrics starts a new series.
+HEAD = 3600.0
+#: Seconds for which an answer of the journal's clock is used.
+LOOK = 1.0
+
+log = logging.getLogger("belated.service")
+
+MakeFold = TypeVar("MakeFold", bound=Callable[..., Fold])
+
+
+class Leader(Generic[MakeFold]):
+    """A learner that publishes while it holds the lease, and stands by while another one does.
+
+    Args:
+        journal: of the bandit.
+        coordination: where learners agree on who leads, and models are published.
+        fold: makes an empty fold; that of a partition if partitions are shared.
+        shelf: the same journal, opened once more: snapshots are written to it concurrently. If
+            None, the journal itself.
+        features: what makes rows, recorded in the journal; None if requests have rows.
+        holder: a unique name for this learner; made up if None.
+        lease: seconds for which the lead is held without being renewed.
+        runtime: time and threads; real ones if None.
+        renewal: renews the leases of all learners of the process; if None, that of this one.
+
+    Attributes:
+        epoch: in which this learner leads; 0 while it stands by.
+        head: of the journal, taken once an hour; empty before the first.
+        clock: that stamps records: the one of this machine may be wrong, and jump.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        coordination: CoordinationStore,
+        fold: MakeFold,
+        *,
+        shelf: Journal | None = None,
+        features: Features | None = None,
+        holder: str | None = None,
+        lease: float = SECONDS,
+        runtime: Runtime | None = None,
+        renewal: LeaseRenewal | None = None,
+    ) -> None:
+        self._runtime = runtime = runtime or ThreadRuntime()
+        self.journal, self.shelf = journal, shelf or journal
+        self.bandit = journal.bandit
+        self.coordination = coordination
+        self.holder = holder or new_holder()
+        renewal = renewal or LeaseRenewal(coordination.cells, lease, runtime)
+        self.lease = Lease(coordination, self.bandit, self.holder, renewal)
+        self.clock = JournalClock(journal, runtime)
+        self.epoch = 0
+        self.head = ""
+        self._head_at = -math.inf
+        self._make_fold = fold
+        self._features = features
+        self._monotonic = runtime.monotonic
+
+    def leads(self) -> bool:
+        """Whether this learner publishes the models."""
+        return self.epoch != 0
+
+    def _lead(self) -> bool:
+        """Renew or acquire the lease; returns whether this learner leads."""
+        epoch = self.lease.renew_or_acquire()
+        if epoch is None or epoch != self.epoch:
+            self._stand_by()
+        if epoch is not None and not self.epoch:
+            self._take_over(epoch)
+        return self.leads()
+
+    def _take_over(self, epoch: int) -> None:
+        raise NotImplementedError
+
+    def _stand_by(self) -> None:
+        self.epoch = 0
+
+    def _configure(self, fold: Fold) -> None:
+        """Record the settings in the journal; only the leader does, so that one process writes."""
+        settings = settings_of(fold.policy, fold.rewards, fold.retention, self._features)
+        configure(self.journal, settings, self.journal.now())
+
+    def _is_frozen(self) -> bool:
+        mode = self.journal.mode()
+        return mode is not None and mode.mode == "freeze"
+
+    def _publish_model(self, model: PublishedModel) -> None:
+        self.coordination.publish(model.write(), self.epoch)
+        now = self._monotonic()
+        if model.head and now >= self._head_at + HEAD:
+            self.head, self._head_at = model.head, now
+            extra = {"bandit": self.bandit, "head": model.head}
+            log.info("the journal has this head", extra=extra)
+
+
+def read_model(published: tuple[int, bytes] | None) -> PublishedModel | None:
+    """Return a published model; None if there is none, or deciders cannot read it either."""
+    with suppress(CorruptJournal, UnsupportedFormat):
+        return None if published is None else PublishedModel.read(published[1])
+    return None
+
+
+def append_settled(journal: Journal, fold: Fold, now: int) -> int:
+    """Append the end of the windows that have passed; returns the number of records."""
+    due = [Settled(number, now) for number in fold.folded if fold.ledgers[number].is_due(now)]
+    if due:
+        journal.append(due)
+    return len(due)
+
+
+class JournalClock:
+    """The clock that stamps records, and whether it has jumped.
+
+    Args:
+        journal: that stamps records.
+        runtime: time of this machine.
+
+    Attributes:
+        offset: by how many seconds the journal's clock is ahead of this machine's.
+        last_stamp: the latest seen.
+    """
+
+    def __init__(self, journal: Journal, runtime: Runtime) -> None:
+        self._journal = journal
+        self._clock, self._monotonic = runtime.clock, runtime.monotonic
+        self._answer, self._answered_at = 0, -math.inf
+        self.offset = 0.0
+        self.last_stamp = 0
+
+    def look(self) -> None:
+        """Query the journal's clock if its last answer is old."""
+        if self._monotonic() >= self._answered_at + LOOK:
+            self._answer = self._journal.now()
+            self._answered_at = self._monotonic()  # afterwards: rather late than early
+            self.offset = (self._answer - self._clock()) / 1e6
+
+    def now(self) -> int:
+        """Return the journal's time in microseconds since 1970; this machine's before a look."""
+        if not self._answer:
+            return self._clock()
+        return self._answer + int(1e6 * (self._monotonic() - self._answered_at))
+
+    def ahead(self) -> float:
+        """Return by how many seconds the last stamp is ahead of the clock, which has jumped back.
+
+        Until the clock has caught up, journal time stands still, and no window ends.
+        """
+        return max(0.0, (self.last_stamp - self.now()) / 1e6)
+
+
+class HistoryChanges:
+    """Counts and logs changes of records that were already folded.
+
+    Args:
+        extra: fields of each log line, such as the name of the bandit.
+    """
+
+    def __init__(self, **extra: object) -> None:
+        self.count = 0
+        self._extra = extra
+        #: By partition, the position up to which changes were logged.
+        self._logged: dict[int, int] = {}
+
+    def note(self, error: HistoryChanged) -> None:
+        """Log a change; it counts unless it was made on purpose."""
+        message, level = f"history changed: {error}", logging.ERROR
+        if isinstance(error, HistoryUndone):
+            message, level = "records were undone: they are folded anew", logging.WARNING
+        elif isinstance(error, HistoryTrimmed):
+            message, level = "the journal was trimmed while it was read", logging.WARNING
+        else:
+            self.count += 1
+            logged = self._logged.get(error.partition, 0)
+            self._logged[error.partition] = max(logged, error.position)
+        where = {"partition": error.partition, "position": error.position}
+        log.log(level, message, extra=self._extra | where)
+
+    def note_loaded(self, errors: Iterable[HistoryChanged]) -> None:
+        """Log the snapshots that are of another history, unless that change was logged."""
+        for error in errors:
+            if error.position > self._logged.get(error.partition, 0):
+                self.note(error)
+
+
+class BackgroundSave:
+    """Writes one snapshot at a time in a thread, while its fold goes on.
+
+    Args:
+        journal: that is folded.
+        shelf: where snapshots are written.
+        runtime: of the thread.
+    """
+
+    def __init__(self, journal: Journal, shelf: Journal, runtime: Runtime) -> None:
+        self._journal, self._shelf = journal, shelf
+        self._thread = runtime.start_background("belated save")
+        self._running: tuple[Fold, Saving, Future[None]] | None = None
+
+    @property
+    def fold(self) -> Fold | None:
+        """The fold whose snapshot is being written; None if none is."""
+        return None if self._running is None else self._running[0]
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the snapshot has been written, or has failed to be."""
+        return self._running is not None and self._running[2].done()
+
+    def start(self, fold: Fold) -> None:
+        """Start writing; the fold copies what changes meanwhile.
+
+        Raises:
+            HistoryChanged: what was folded is no longer what the journal holds.
+        """
+        saving = fold.begin_save(self._journal)
+        self._running = fold, saving, self._thread.submit(partial(saving.write, self._shelf))
+
+    def end(self) -> None:
+        """Wait until the snapshot is written.
+
+        Raises:
+            OwnerFenced: another learner owns the partition.
+            JournalUnavailable: the store cannot be reached.
+        """
+        written = self.abandon()
+        if written is not None and not written.cancelled():
+            with suppress(SnapshotConflict):  # then the next snapshot is a whole one
+                written.result()
+
+    def abandon(self) -> Future[None] | None:
+        """Wait until nothing is being written, whatever its outcome, which is returned."""
+        if self._running is None:
+            return None
+        (fold, saving, written), self._running = self._running, None
+        if not written.cancel():
+            wait([written])
+        fold.end_save(saving)
+        return written
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._thread.stop()

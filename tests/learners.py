@@ -1,0 +1,25 @@
+"""Learners of a definition, by their kind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from belated.journals import Store
+from belated.service import Definition, LearningService
+from belated.service.learning.learners import learner_of
+from belated.service.learning.shared_learner import SharedLearner
+
+
+def learning_service(definition: Definition, store: Store, **settings: Any) -> LearningService:
+    """Return the learner of a bandit that learns all of it."""
+    learner = learner_of(replace(definition, learners="one"), store, **settings)
+    assert isinstance(learner, LearningService)
+    return learner
+
+
+def shared_learner(definition: Definition, store: Store, **settings: Any) -> SharedLearner:
+    """Return one of several learners of a bandit."""
+    learner = learner_of(replace(definition, learners="many"), store, **settings)
+    assert isinstance(learner, SharedLearner)
+    return learner
