@@ -63,13 +63,14 @@ from belated.service import Definition
 from belated.service import Service as DecisionService
 from belated.service.http.server import Server, collect_rarely
 from belated.service.learning.leader import PUBLISH, SNAPSHOT
-from belated.service.learning.learners import IDLE, SHARED, learner_of
+from belated.service.learning.learners import IDLE, SHARED
 from belated.service.learning.lease import SECONDS as LEASE
 from belated.service.learning.shared_learner import SEND
 from belated.service.serving.group_commit import MAX_COMMIT
 from belated.service.serving.served_bandits import POLL_SECONDS, REWARD_SECONDS
 from tests.integration.kafka_server import KafkaCluster
 from tests.integration.postgres_server import PostgresServer, database
+from tests.learners import learning_service, shared_learner
 
 # --- what things cost ----------------------------------------------------------------------------
 
@@ -615,7 +616,7 @@ class StoreBench:
     def _learner(self) -> tuple[float, float]:
         """CPU of the only learner per event; of learner and decider per model."""
         definition = Definition(self._bandit, self._traffic.policy, Explicit())
-        learner = learner_of(definition, self._store)
+        learner = learning_service(definition, self._store)
         session = self._store.session()
         try:
             event = _per_event(learner.step)
@@ -646,7 +647,7 @@ class StoreBench:
         )
         made, rewarded = self._traffic.journal()
         self._fill(definition.name, made, rewarded, PARTITIONS)
-        learner = learner_of(definition, self._store)
+        learner = shared_learner(definition, self._store)
         try:
             start, count = time.process_time(), 0
             until = time.monotonic() + PATIENCE

@@ -25,13 +25,13 @@ from belated import Bernoulli, DelayedUCB, Explicit
 from belated.core.events import Decision, Event, Reward
 from belated.core.ids import new_id
 from belated.journals import PostgresJournal, open_store
-from belated.service.learning.learners import learner_of
 from belated.service.serving.definition import Definition
 
 sys.path.append(str(Path(__file__).parents[1]))
 
 from tests.brokers import assign_partitions
 from tests.integration.postgres_server import database
+from tests.learners import shared_learner
 
 DIM, PARTITIONS = 20, 16
 DEFINITION = Definition(
@@ -66,7 +66,7 @@ def fold(dsn: str, learners: int, number: int, barrier: object, answers: object)
     """Fold this learner's share, in a process of its own."""
     store = open_store(dsn)
     assign_partitions(store, range(number, PARTITIONS, learners), PARTITIONS)
-    learner = learner_of(DEFINITION, store, lease=600.0)
+    learner = shared_learner(DEFINITION, store, lease=600.0)
     worker = learner.worker
     barrier.wait()  # type: ignore[attr-defined]
     cpu, wall = time.process_time(), time.perf_counter()

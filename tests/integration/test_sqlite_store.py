@@ -140,6 +140,15 @@ def test_chosen_ids_share_no_mark(path: Path) -> None:
     assert marks[0] != marks[1]
 
 
+def test_ids_that_share_a_mark_are_found_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By chance two ids of one look-up may have the same."""
+    monkeypatch.setattr("belated.journals.sqlite.log.mark_of_key", lambda key, secret: 2)
+    with SQLiteJournal(path, bandit="offers") as journal:
+        rewards = [Reward(id, 5, 1.0) for id in ("a", "b", "c")]
+        journal.append(rewards)
+        assert [record.event for record in journal.records_of(["a", "b"])] == rewards[:2]
+
+
 def test_a_decision_is_found_without_reading_its_rewards(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

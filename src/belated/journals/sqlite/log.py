@@ -284,8 +284,10 @@ class SQLiteJournal(StoredJournal):
         self, connection: sqlite3.Connection, keys: Collection[bytes], others: int | None = None
     ) -> list[Record]:
         rows: list[_Row] = []
-        for key in keys:
-            mark, home = mark_of_key(key, self._secret), partition_of(key, self._partitions)
+        marks = {  # two ids may share one
+            (mark_of_key(key, self._secret), partition_of(key, self._partitions)) for key in keys
+        }
+        for mark, home in marks:
             rows += self._marked(connection, home, mark | 1)
             rows += self._marked(connection, home, mark, limit=others)
         return [one for one in map(self._found, sorted(rows)) if erased_key_in(one.event) in keys]
