@@ -50,17 +50,13 @@ _EVENT = '''class Noted(EventBase, tag=40, frozen=True):
     text: str
 
 
-Event = Noted | '''
+DecisionEvent = Noted | '''
 _EDITS = {
     "journals/postgres/queries.py": {f"VERSION = {VERSION}": f"VERSION = {VERSION + 1}"},
-    "core/events.py": {"\nEvent = ": f"\n{_EVENT}"},
+    "core/events.py": {"\nDecisionEvent = ": f"\n{_EVENT}"},
     "fold/ledger.py": {
         "_OTHERS = {\n": "from belated.core.events import Noted\n"
         "_OTHERS = {\n    Noted: 'switched',\n"
-    },
-    "journals/arrivals.py": {
-        "_OF_A_DECISION = frozenset({": "from belated.core.events import Noted\n"
-        "_OF_A_DECISION = frozenset({Noted, "
     },
 }
 #: A table more, a column more where all is written, and a function in place of another.
