@@ -384,8 +384,11 @@ def test_what_was_overwritten_without_an_erasure_is_damage(
     used: Bandit, named: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No one may blank a record and say nothing."""
-    monkeypatch.setattr(type(used.journal), "_check_erased", lambda *_: None)
-    assert used.journal.overwrite([erased_key_of("order-1")]) == 2
+    key = erased_key_of("order-1")
+    with monkeypatch.context() as lying:
+        erased = Record(0, 1, 1, Erased(key, 1))
+        lying.setattr(type(used.journal), "undone", lambda journal, partition: [erased])
+        assert used.journal.overwrite([key]) == 2
     (found, *_) = verified(capsys, named, code=1)["damage"]
     assert "was overwritten, but no record says that its decision was erased" in found
 
