@@ -54,11 +54,12 @@ QUICK: dict[str, str | None] = {
     "sizing": "--measure sqlite",
     "snapshots": "--decisions 1000 --saves 1",
     "soak": "0.1 --bandits 3 --rate 50",
+    "stores": "sqlite --rounds 3",
     "trimming": None,
     "workers": "--events 2000 --rounds 1",
 }
 #: What a full run needs to be told.
-FULL = {"interleaved": f"--against {HERE.parent}"}
+FULL = {"interleaved": f"--against {HERE.parent}", "stores": "sqlite"}
 
 
 def main() -> None:

@@ -1,15 +1,16 @@
-"""Compare the CPU time of two checkouts in the configuration that README recommends.
+"""Compare the CPU time of two checkouts, in the configuration that README recommends.
 
 Each checkout measures itself with its own benchmarks/recommended.py, which lists the measurements;
-a checkout without that file gets a copy of this one. The checkouts run in turn, each measurement in
-a process of its own, and which of the two goes first alternates. Prints the medians of both, and
-the median and quartiles of the ratio new / old over the pairs; an interrupted run prints the pairs
-it has.
+a checkout without that file gets a copy of this one. ``--script stores`` measures what stores do
+instead (benchmarks/stores.py). The checkouts run in turn, each measurement in a process of its own,
+and which of the two goes first alternates. Prints the medians of both, and the median and quartiles
+of the ratio new / old over the pairs; an interrupted run prints the pairs it has.
 
 The files that catch-up and opening read are built once for each checkout, which takes minutes and,
 with 10^6 decisions, about 2 GB of temporary space each.
 
-Run: python benchmarks/interleaved.py --against PATH [--pairs 15] [--only memory http] [--quick]
+Run: python benchmarks/interleaved.py --against PATH [--pairs 15] [--only memory http]
+     python benchmarks/interleaved.py --against PATH --script stores
 """
 
 from __future__ import annotations
@@ -33,20 +34,24 @@ sys.path.append(str(HERE))
 
 from tests.integration.postgres_server import PostgresServer  # noqa: E402
 
-MEASUREMENTS = (
-    "memory",
-    "sqlite",
-    "postgres",
-    "http",
-    "catch-up",
-    "opening",
-    "simulate",
-    "plain-rows",
-)
+#: By script, what it measures.
+MEASUREMENTS = {
+    "recommended": [
+        "memory",
+        "sqlite",
+        "postgres",
+        "http",
+        "catch-up",
+        "opening",
+        "simulate",
+        "plain-rows",
+    ],
+    "stores": ["sqlite", "postgres"],
+}
 #: Those that read what is built before.
 FROM_FILES = {"catch-up", "opening"}
+#: Of recommended.py.
 QUICK = ["--rounds", "60", "--history", "200", "--events", "400", "--opened", "400", "--uncompiled"]
-SCRIPT = Path("benchmarks", "recommended.py")
 
 
 class Checkout:
@@ -54,6 +59,7 @@ class Checkout:
 
     Args:
         path: of the checkout.
+        script: name of the script that measures.
         folder: for the files that it builds.
         options: of every measurement.
         server: for databases on PostgreSQL; None if no measurement needs one.
@@ -63,22 +69,24 @@ class Checkout:
     def __init__(
         self,
         path: Path,
+        script: str,
         folder: Path,
         options: list[str],
         server: PostgresServer | None,
         databases: dict[str, str],
     ) -> None:
         self._path, self._server, self._database_options = path, server, databases
+        self._script = Path("benchmarks", f"{script}.py")
         self._options = ["--folder", str(folder), *options]
         self._databases = 0
         #: CPU seconds of each pair, by measurement.
         self.seconds: dict[str, list[float]] = {}
-        if not (path / SCRIPT).exists():
-            shutil.copy(HERE / SCRIPT, path / SCRIPT)
+        if not (path / self._script).exists():
+            shutil.copy(HERE / self._script, path / self._script)
 
     def run(self, name: str) -> dict[str, float]:
-        """Run one act of recommended.py in a process of its own."""
-        command = [sys.executable, str(self._path / SCRIPT), name, *self._options]
+        """Run one act of the script in a process of its own."""
+        command = [sys.executable, str(self._path / self._script), name, *self._options]
         if name in self._database_options:
             command += [self._database_options[name], self._new_database()]
         environment = {"PYTHONPATH": str(self._path / "src"), "OPENBLAS_NUM_THREADS": "1"}
@@ -159,7 +167,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--against", type=Path, required=True, help="the old checkout")
     parser.add_argument("--pairs", type=int, default=15)
-    parser.add_argument("--only", nargs="+", choices=MEASUREMENTS, default=list(MEASUREMENTS))
+    parser.add_argument("--script", choices=MEASUREMENTS, default="recommended")
+    parser.add_argument("--only", nargs="+", choices=MEASUREMENTS["recommended"])
     parser.add_argument("--opened", type=int, help="decisions to open (1,000,000)")
     parser.add_argument(
         "--served-from",
@@ -172,7 +181,7 @@ def main() -> None:
     options = QUICK if arguments.quick else []
     if arguments.opened is not None:
         options = [*options, "--opened", str(arguments.opened)]
-    names = arguments.only
+    names = arguments.only or MEASUREMENTS[arguments.script]
     with ExitStack() as stack:
         databases = {"postgres": "--dsn"}
         if arguments.served_from == "postgres":
@@ -184,6 +193,7 @@ def main() -> None:
         old, new = (
             Checkout(
                 path.resolve(),
+                arguments.script,
                 Path(stack.enter_context(tempfile.TemporaryDirectory())),
                 options,
                 server,

@@ -1,0 +1,122 @@
+"""Measure the CPU time of what stores do, in this checkout.
+
+``benchmarks/interleaved.py --script stores`` compares two checkouts. It prints a JSON object: CPU
+seconds by measurement, of this process: what a server does is not counted.
+
+* append: one decision, and each of a hundred in one call.
+* read: a record, in pages of a thousand.
+* look up: the records of one id, and the decisions of a hundred in one call, each.
+* renew: the leases of a hundred bandits, all together.
+* save and load: a snapshot of 32 pieces of 64 KiB, of which one is new each time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import numpy as np
+
+from belated.core.events import Decision
+from belated.core.ids import new_id
+from belated.journals import Journal, Snapshot, Store
+from belated.journals.addresses import open_store
+from belated.journals.coordination import Held, renew_leases
+
+ROW = np.linspace(0, 1, 20, dtype=np.float32)
+#: Pieces of a snapshot, and their size in bytes.
+PIECES, SIZE = 32, 1 << 16
+BANDITS = 100
+
+Seconds = dict[str, float]
+
+
+def each(act: Callable[[], object], count: int) -> float:
+    """Return the CPU time of one of so many."""
+    begin = time.process_time()
+    for _ in range(count):
+        act()
+    return (time.process_time() - begin) / count
+
+
+def decisions(count: int) -> list[Decision]:
+    """Make decisions with ids of now."""
+    now = time.time_ns() // 1000
+    return [Decision(new_id(now), now, "blue", 0, ROW, 0.25, 1.0, 7) for _ in range(count)]
+
+
+def of_journal(journal: Journal, rounds: int) -> Seconds:
+    """Measure what a journal does."""
+    one, many = iter(decisions(rounds)), iter(decisions(100 * rounds))
+    found = {"append one": each(lambda: journal.append([next(one)]), rounds)}
+    hundred = [[next(many) for _ in range(100)] for _ in range(rounds)]
+    batches = iter(hundred)
+    found["append 100"] = each(lambda: journal.append(next(batches)), rounds) / 100
+    count = 101 * rounds
+
+    def read() -> None:
+        after = 0
+        while page := journal.read(0, after, 1_000):
+            after = page[-1].position
+
+    found["read"] = each(read, 3) / count
+    ids = iter([batch[0].id for batch in hundred])
+    found["look up one"] = each(lambda: journal.records_of([next(ids)]), rounds)
+    groups = iter([[decision.id for decision in batch] for batch in hundred])
+    found["look up 100"] = each(lambda: journal.decisions(next(groups)), rounds) / 100
+    pieces = {f"block {n}": secrets.token_bytes(SIZE) for n in range(PIECES)}
+    journal.save(Snapshot(0, 1, "v1", pieces))
+    kept = frozenset({*pieces} - {"block 0"})
+
+    def save() -> None:
+        journal.save(Snapshot(0, 1, "v1", {"block 0": secrets.token_bytes(SIZE)}, kept))
+
+    found["save"] = each(save, 50)
+    found["load"] = each(lambda: journal.load(0), 20)
+    return found
+
+
+def renewal(store: Store, rounds: int) -> float:
+    """Measure how long it takes to renew the leases of a hundred bandits."""
+    held = {}
+    for n in range(BANDITS):
+        store.journal(f"bandit {n}").close()
+        with closing(store.coordination(f"bandit {n}")) as coordination:
+            epoch = coordination.acquire_lease("learner", 600.0)
+            assert epoch is not None
+            held[f"bandit {n}"] = Held("learner", epoch)
+    with closing(store.coordination("bandit 0")) as coordination:
+        cells = coordination.cells
+        return each(lambda: renew_leases(cells, held, 600.0), rounds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("engine", choices=("warm", "sqlite", "postgres"))
+    parser.add_argument("--folder", help="of no use here")
+    parser.add_argument("--dsn", help="a database of PostgreSQL")
+    parser.add_argument("--rounds", type=int, default=300)
+    arguments = parser.parse_args()
+    found: Seconds = {}
+    if arguments.engine != "warm":
+        with ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            address = arguments.dsn or f"sqlite:///{Path(folder, 'bandits.db')}"
+            store = open_store(address)
+            store.create_tables()
+            rounds = arguments.rounds
+            with closing(store.journal("offers")) as journal:
+                found = of_journal(journal, rounds)
+            found["renew 100 leases"] = renewal(store, rounds)
+    json.dump({f"{arguments.engine}, {name}": one for name, one in found.items()}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
