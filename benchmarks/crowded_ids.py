@@ -22,12 +22,16 @@ import json
 import secrets
 import sys
 import tempfile
-from contextlib import ExitStack
+import time
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import numpy as np
 from open_loop import Caller, at_rate
-from recommended import ACTIONS, contexts, service
+from recommended import ACTIONS, FEATURES, contexts, service
+
+from belated.core.events import Decision, Reward
+from belated.journals.addresses import open_store
 
 sys.path.append(str(Path(__file__).parents[1]))
 from tests.integration.postgres_server import PostgresServer
@@ -36,7 +40,7 @@ from tests.integration.postgres_server import PostgresServer
 PREFIX = "019bcfe568007005"
 ONE = "order-1"
 PATH = "/v1/offers"
-#: Events of one request while a service is filled.
+#: Events that are written at once, before a service starts.
 BATCH = 1_000
 VISITORS = contexts()
 
@@ -51,6 +55,27 @@ def other_id() -> str:
     return f"order-{secrets.token_hex(12)}"
 
 
+def fill(address: str, is_crowded: bool, count: int) -> None:
+    """Write so many decisions, and as many rewards, into a store that no service uses yet."""
+    store = open_store(address)
+    store.create_tables()
+    offers = [FEATURES.rows(visitor, ACTIONS) for visitor in VISITORS]
+    with closing(store.journal("offers")) as journal:
+        for done in range(0, count, BATCH):
+            numbers, now = range(done, min(done + BATCH, count)), time.time_ns() // 1000
+            ids = [chosen_id() if is_crowded else other_id() for _ in numbers]
+            pairs = list(zip(ids, numbers, strict=True))
+            journal.append(
+                [
+                    Decision(id, now, ACTIONS[n % 10], n % 10, offers[n % 256][n % 10], 0.3, 0.1, 0)
+                    for id, n in pairs
+                ]
+            )
+            journal.append([Reward(ONE if is_crowded else id, now, 1.0, "", n) for id, n in pairs])
+            print(f"\r{done + len(numbers):,} of {count:,}", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+
+
 class Side:
     """A service, with a caller that looks up what it has most of.
 
@@ -63,20 +88,6 @@ class Side:
         self._caller, self._is_crowded = Caller(port), is_crowded
         self._visitors = itertools.cycle(VISITORS)
         self.seconds: list[float] = []
-
-    async def fill(self, count: int) -> None:
-        """Make so many decisions, and report as many rewards."""
-        for done in range(0, count, BATCH):
-            numbers = range(done, min(done + BATCH, count))
-            ids = [self._new_id() for _ in numbers]
-            rewards = [
-                {"id": ONE if self._is_crowded else id, "value": 1.0, "revision": number}
-                for id, number in zip(ids, numbers, strict=True)
-            ]
-            await self._post("/decisions/batch", {"requests": [*map(self._request, ids)]})
-            await self._post("/rewards/batch", {"rewards": rewards})
-            print(f"\r{done + len(numbers):,} of {count:,}", end="", file=sys.stderr, flush=True)
-        print(file=sys.stderr)
 
     async def slice(self, seconds: float, rate: float, *, counts: bool) -> None:
         """Have both kinds of callers ask for a while."""
@@ -114,9 +125,7 @@ class Side:
 
 
 async def measure(sides: dict[str, Side], arguments: argparse.Namespace) -> None:
-    """Fill both services, then let their slices follow each other; the first warms up."""
-    for side in sides.values():
-        await side.fill(arguments.ids)
+    """Let slices of both services follow each other; the first warms up."""
     for number in range(arguments.slices + 1):
         left = (arguments.slices + 1 - number) * 2 * arguments.seconds
         print(f"\r{number} slices, {left:.0f} s left ", end="", file=sys.stderr, flush=True)
@@ -127,11 +136,13 @@ async def measure(sides: dict[str, Side], arguments: argparse.Namespace) -> None
 
 def compare(engine: str, addresses: list[str], arguments: argparse.Namespace) -> float:
     """Print a line for each service of an engine; returns the ratio of their p99."""
+    names = {"like any others": False, "crowded": True}
+    for address, is_crowded in zip(addresses, names.values(), strict=True):
+        fill(address, is_crowded, arguments.ids)
     with ExitStack() as stack:
         servers = [stack.enter_context(service(address)) for address in addresses]
         for server in servers:
-            server.settle()  # the kernels are loaded
-        names = {"like any others": False, "crowded": True}
+            server.settle()  # all is learned, and the kernels are loaded
         sides = {
             name: Side(server.port, is_crowded)
             for (name, is_crowded), server in zip(names.items(), servers, strict=True)

@@ -206,8 +206,10 @@ def check_estimate(who: str, fold: Fold, records: Sequence[Sequence[Record]]) ->
     learned = [outcome for oracle in oracles for outcome in oracle.learned]
     entries = [outcome for oracle in oracles for outcome in oracle.entries.values()]
     pending = [outcome for outcome in entries if outcome.state == "pending"]
-    # Rows may be frozen at the estimate of their time, and Online depends on the order of rewards.
-    exact = fold.tuning.exact >= 100_000 and not isinstance(policy.estimator, Online)
+    # Rows may be frozen at the estimate of their time, by whoever saved the snapshot that was
+    # loaded; and Online depends on the order of rewards.
+    frozen = any(store.frozen is not None for store in learner.observations)
+    exact = not frozen and not isinstance(policy.estimator, Online)
     if exact or not learner.weighting.adds or isinstance(policy.family, Gaussian):
         estimate, wanted = learner.estimate, _estimate(fold, learned, pending, now)
         _close(who, "theta", estimate.theta, wanted.theta)
