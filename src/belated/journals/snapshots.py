@@ -227,7 +227,7 @@ class Pieces:
             if not self._cells.transact(expected, {note: unlisted.value + b"".join(fresh)}).ok:
                 return False
             expected[note] += 1
-        if expected[note]:
+        if unlisted.value or expected[note] > unlisted.version:
             puts = {**puts, note: b""}
         rest = self.write(partition, fresh)
         kept = {} if stored is None else {name: stored.sizes[name] for name in snapshot.kept}

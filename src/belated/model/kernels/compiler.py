@@ -38,11 +38,10 @@ from belated.model.kernels.source import (
 #: The kernels, in the order in which they are made: those of a decision first.
 NAMES = (*asdict(plain()), "crc_all", "fold_page")
 
-#: The types of each kernel's arguments: f is a float, i an int, u one
-#: without a sign and b a bool. M and V are a matrix
-#: and a vector, T and N the same of whole numbers, m, v, t and e such as are only read. p is a pool
-#: of draws, R are rows, C their bytes, B and U bytes, U only to be read, and P places of
-#: an index.
+#: The types of each kernel's arguments: f is a float, i an int, u an unsigned int and b a bool. M
+#: and V are a matrix and a vector, T and N the same of whole numbers; m, v, t and e are read-only.
+#: p is a pool of draws, R are rows, C their bytes, B and U bytes, U read-only, and P places of an
+#: index.
 _ARGUMENTS = {
     "argmax_ucb_all": "m e V M f v v b f i M",
     "count": "M v f",

@@ -110,15 +110,15 @@ def sip_state(first: int, second: int) -> tuple[int, int, int, int]:
 
 
 def sip_hash(high: Any, low: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-    """SipHash-1-3 of 16 bytes, as Python hashes its own: nobody can choose keys that meet.
+    """SipHash-1-3 of 16 bytes, as Python hashes bytes: nobody can choose keys that collide.
 
     Args:
-        high: The first 8 bytes as a number without a sign, or an array of those of many.
-        low: The same of the other 8.
-        a: With b, c and d what :func:`sip_state` gives.
-        b: See a.
-        c: See a.
-        d: See a.
+        high: The first 8 bytes as an unsigned number, or an array of them.
+        low: The other 8 bytes.
+        a: First number of :func:`sip_state`.
+        b: Second number.
+        c: Third number.
+        d: Fourth number.
     """
     # Constants are shifted from ALL: a smaller number would have a sign for the compiler.
     length, end = ALL >> 63 << 60, ALL >> 56
