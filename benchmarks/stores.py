@@ -8,6 +8,8 @@ seconds by measurement, of this process: what a server does is not counted.
 * look up: the records of one id, and the decisions of a hundred in one call, each.
 * renew: the leases of a hundred bandits, all together.
 * save and load: a snapshot of 32 pieces of 64 KiB, of which one is new each time.
+
+Run: python benchmarks/stores.py sqlite
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class CellShelf:
     """What a bandit is, the acts of its operators, and its owners, snapshots and bases, in cells.
 
     A journal inherits it. Several processes may have the same journal open: between two calls
-    others may save and acquire. :class:`belated.testing.ShelfContract` tests it.
+    others may save and acquire.
     """
 
     cells: Cells
