@@ -272,7 +272,7 @@ def spoil_piece(
     cells: Cells, bandit: str, partition: int, piece: str, kind: str = "snapshot"
 ) -> None:
     """Add a byte to a stored piece of a snapshot, or of a base."""
-    _, contents = Pieces(cells, kind, bandit).contents(partition)  # type: ignore[arg-type]
+    contents = Pieces(cells, kind, bandit).stored(partition).contents  # type: ignore[arg-type]
     assert contents is not None
     name = cell_name(f"{kind}-piece", bandit, partition, contents.checksums[piece].hex())
     assert cells.transact({}, {name: cells.get([name])[name].value + b"!"}).ok
@@ -281,7 +281,7 @@ def spoil_piece(
 def break_snapshot(cells: Cells, bandit: str, how: str, position: int) -> None:
     """Damage the snapshot of a bandit of one partition in some way."""
     listed, pieces = cell_name("snapshot", bandit, 0), cell_name("snapshot-piece", bandit, 0, "")
-    _, contents = Pieces(cells, "snapshot", bandit).contents(0)
+    contents = Pieces(cells, "snapshot", bandit).stored(0).contents
     assert contents is not None
     names = [*cells.scan(pieces)]
     if how.endswith("gone"):

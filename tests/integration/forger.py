@@ -110,7 +110,7 @@ class PostgresForger:
         values = []
         for one in rows:
             digest = digest_of(one.event)
-            mark = postgres.mark_of(read_event(one.event), digest, self._secret)
+            mark = postgres.mark_of(read_event(one.event), digest)
             values.append((self._number, *one, postgres.check_of(*one), mark, digest))
         with self._connection.transaction(), self._connection.cursor() as cursor:
             cursor.execute("DELETE FROM belated.record WHERE bandit = %s", (self._number,))

@@ -268,7 +268,7 @@ class Store(MemoryJournal):
 
     def saved(self, partition: int) -> int | None:
         """Return the position of the snapshot, None if there is no valid one."""
-        _, contents = self._snapshots.contents(partition)
+        contents = self._snapshots.stored(partition).contents
         return None if contents is None or self.is_damaged(partition) else contents.position
 
     def has_snapshot(self, partition: int) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from hashlib import blake2b
 from typing import Any, Literal, TypeVar, get_args
 
 from belated.core.events import (
@@ -200,20 +199,6 @@ _SUBJECTS: dict[type, Subject] = {
     Trimmed: "other",
     KeyChanged: "other",
 }
-
-
-def index_key(key: bytes, secret: bytes) -> bytes:
-    """Return the 16 bytes by which the records of an id are found.
-
-    The first 7 are those of the id's key: ids made here begin with the time, so that new entries of
-    an index fall on pages that are in memory. The others are a keyed hash: nobody can choose ids
-    that share them.
-
-    Args:
-        key: The erased key of the id.
-        secret: Of the bandit.
-    """
-    return key[:7] + blake2b(key, key=secret, digest_size=9).digest()
 
 
 def erased_key_in(event: Event | Opaque) -> bytes | None:

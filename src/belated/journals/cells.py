@@ -7,6 +7,7 @@ on these three methods, once for all engines.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from typing import NamedTuple, Protocol, runtime_checkable
 from urllib.parse import quote
 
@@ -85,6 +86,7 @@ class Cells(Protocol):
         """Release whatever is held; any later call raises :class:`JournalClosed`."""
 
 
+@lru_cache(maxsize=4096)  # quoting takes longer than all else
 def cell_name(kind: str, *parts: object) -> str:
     """Return the name of a cell.
 

@@ -124,8 +124,6 @@ class IndexedJournal(CellShelf, NamedJournal):
         """Append events, all or none; see :meth:`Log.append`."""
         data = self._encoded(events)
         check_requests(events, requests)
-        for event in events:
-            route(event, self._partitions)
         found = self._write(
             lambda handle: self._append(handle, events, data, recorded, requests),
             _size(data, requests),

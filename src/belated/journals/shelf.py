@@ -177,15 +177,16 @@ class CellShelf:
         while True:
             if mine not in (None, self.cells.get([owner]).get(owner, NO_CELL).version):
                 raise OwnerFenced(partition)
-            version, stored = self._snapshots.contents(partition)
-            if stored is not None and snapshot.position < stored.position:
+            stored = self._snapshots.stored(partition)
+            before = stored.contents
+            if before is not None and snapshot.position < before.position:
                 break
             # Another process may have saved pieces with the same names and other bytes.
-            known = {} if stored is None else stored.checksums
+            known = {} if before is None else before.checksums
             changed = [name for name in snapshot.kept if known.get(name) != checksums[name]]
             if changed:
                 raise SnapshotConflict(changed)
-            if self._snapshots.save(snapshot, checksums, version, stored, expected, {}):
+            if self._snapshots.save(snapshot, checksums, stored, expected, {}):
                 break
         # Also where it was ignored: what may be kept next time is compared with what is stored.
         self._known[partition] = checksums
@@ -268,12 +269,13 @@ class CellShelf:
             self._start_cell(partition): msgspec.json.encode((base.position, trimmed.recorded))
         }
         while True:
-            version, stored = self._bases.contents(partition)
-            saved_version, saved = self._snapshots.contents(partition)
+            stored = self._bases.stored(partition)
+            before = stored.contents
+            saved_version, saved, _ = self._snapshots.stored(partition)
             check_base(
                 base,
                 undone,
-                before=0 if stored is None else stored.position,
+                before=0 if before is None else before.position,
                 saved=None if saved is None else saved.position,
                 undone=len(self.undone(partition)),
             )
@@ -282,7 +284,7 @@ class CellShelf:
                 appended = True
                 continue
             expected = {self._snapshots.cell(partition): saved_version}
-            if self._bases.save(base, checksums, version, stored, expected, start):
+            if self._bases.save(base, checksums, stored, expected, start):
                 return
 
     def _start_cell(self, partition: int) -> str:

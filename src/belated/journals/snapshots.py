@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -145,6 +145,20 @@ class Contents(msgspec.Struct, frozen=True):
     in_files: bool = False
 
 
+class Stored(NamedTuple):
+    """What a store has of a snapshot, beside its pieces.
+
+    Attributes:
+        version: Of the list of pieces.
+        contents: What that list says; None if there is none.
+        unlisted: Cell with the checksums of pieces that were written for a list to come.
+    """
+
+    version: int
+    contents: Contents | None
+    unlisted: Cell
+
+
 _contents = msgspec.msgpack.Decoder(Contents)
 
 
@@ -169,19 +183,20 @@ class Pieces:
         """Return the name of the cell that lists the pieces; it is empty where there are none."""
         return cell_name(self._kind, self._bandit, partition)
 
-    def contents(self, partition: int) -> tuple[int, Contents | None]:
-        """Return the version of the list, and what it says; None if there is none."""
-        name = self.cell(partition)
-        cell = self._cells.get([name]).get(name, NO_CELL)
+    def stored(self, partition: int) -> Stored:
+        """Return what the store has."""
+        name, note = self.cell(partition), self._note(partition)
+        found = self._cells.get([name, note])
+        cell = found.get(name, NO_CELL)
         contents = read_contents(cell)
         if contents is not None and contents.in_files and not self.in_files:
             message = f"the snapshots of bandit {self._bandit!r} are in files"
             raise JournalMismatch(f"{message}: open it with the same snapshots= as the others")
-        return cell.version, contents
+        return Stored(cell.version, contents, found.get(note, NO_CELL))
 
     def load(self, partition: int) -> tuple[int, Contents, Snapshot] | None:
         """Return the version of the list, what it says, and the pieces that were found."""
-        version, contents = self.contents(partition)
+        version, contents, _ = self.stored(partition)
         while contents is not None:
             pieces = self.read(partition, contents.checksums.values())
             found = {name: pieces[one] for name, one in contents.checksums.items() if one in pieces}
@@ -189,7 +204,7 @@ class Pieces:
             if len(found) == len(contents.checksums):
                 return version, contents, whole
             before = version
-            version, contents = self.contents(partition)  # another may have saved since
+            version, contents, _ = self.stored(partition)  # another may have saved since
             if version == before and contents is not None:
                 return version, contents, whole
         return None
@@ -198,8 +213,7 @@ class Pieces:
         self,
         snapshot: Snapshot,
         checksums: Mapping[str, bytes],
-        version: int,
-        stored: Contents | None,
+        stored: Stored,
         expected: Mapping[str, int],
         puts: Mapping[str, bytes],
     ) -> bool:
@@ -208,17 +222,15 @@ class Pieces:
         Args:
             snapshot: with the pieces that are given.
             checksums: of all its pieces.
-            version: of the list that is stored.
-            stored: what that list says.
+            stored: what the store had a moment ago.
             expected: versions of other cells.
             puts: other cells, written in the same transaction.
         """
         partition = snapshot.partition
-        known = set() if stored is None else {*stored.checksums.values()}
+        version, before, unlisted = stored
+        known = set() if before is None else {*before.checksums.values()}
         fresh = {checksums[name]: data for name, data in snapshot.pieces.items()}
-        name = self.cell(partition)
-        note = cell_name(f"{self._kind}-unlisted", self._bandit, partition)
-        unlisted = self._cells.get([note]).get(note, NO_CELL)
+        name, note = self.cell(partition), self._note(partition)
         expected = {**expected, name: version, note: unlisted.version}
         known.update(unlisted.value[at : at + 16] for at in range(0, len(unlisted.value), 16))
         if not self.in_files and sum(map(len, fresh.values())) > BATCH:
@@ -230,7 +242,7 @@ class Pieces:
         if unlisted.value or expected[note] > unlisted.version:
             puts = {**puts, note: b""}
         rest = self.write(partition, fresh)
-        kept = {} if stored is None else {name: stored.sizes[name] for name in snapshot.kept}
+        kept = {} if before is None else {name: before.sizes[name] for name in snapshot.kept}
         sizes = kept | {name: len(data) for name, data in snapshot.pieces.items()}
         new = Contents(
             snapshot.position, snapshot.fingerprint, dict(checksums), sizes,
@@ -262,6 +274,9 @@ class Pieces:
         """Return pieces by checksum, but for those that are missing."""
         names = {self._piece(partition, one): one for one in named}
         return {names[name]: cell.value for name, cell in self._cells.get(names).items()}
+
+    def _note(self, partition: int) -> str:
+        return cell_name(f"{self._kind}-unlisted", self._bandit, partition)
 
     def _piece(self, partition: int, named: bytes) -> str:
         return cell_name(f"{self._kind}-piece", self._bandit, partition, named.hex())

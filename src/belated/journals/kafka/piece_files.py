@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from belated.exceptions import JournalUnavailable
 from belated.journals.cells import Cells
 from belated.journals.folders import open_folder
-from belated.journals.snapshots import Contents, Pieces, Snapshot
+from belated.journals.snapshots import Pieces, Snapshot, Stored
 
 
 class PieceFiles(Pieces):
@@ -37,8 +37,7 @@ class PieceFiles(Pieces):
         self,
         snapshot: Snapshot,
         checksums: Mapping[str, bytes],
-        version: int,
-        stored: Contents | None,
+        stored: Stored,
         expected: Mapping[str, int],
         puts: Mapping[str, bytes],
     ) -> bool:
@@ -46,7 +45,7 @@ class PieceFiles(Pieces):
         partition = snapshot.partition
         # What is listed before it is saved, no later owner can have written: it begins with this.
         before = self.files(partition) if expected else []
-        saved = super().save(snapshot, checksums, version, stored, expected, puts)
+        saved = super().save(snapshot, checksums, stored, expected, puts)
         needed = {self._file(partition, one) for one in checksums.values()}
         with self._translated():
             for name in before if saved else ():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from belated.journals.cells import NO_VERSIONS, Cell, Outcome
 from belated.journals.postgres import open_session
-from belated.journals.postgres.queries import pack_bytes
+from belated.journals.postgres.queries import Packed, pack_bytes, pack_integers, pack_texts
 
 if TYPE_CHECKING:
     from belated.journals.postgres.session import PostgresSession, Row, Talk
@@ -40,29 +40,32 @@ class PostgresCells:
         """Change cells if others are as expected; see :meth:`Cells.transact`."""
         if not expected and not puts and not deletes:
             return Outcome(True, self._session.run_query("clock")[0][0])
-        return transact(self._session, expected, puts, deletes)
+        found = self._session.call("transact", [*_packed(expected, puts, deletes).values()])
+        assert found is not None
+        time = int.from_bytes(found, signed=True)
+        return Outcome(time > 0, abs(time))
 
     def close(self) -> None:
         """Close the connection; any later call raises :class:`JournalClosed`."""
         self._session.close()
 
 
-def transact(
-    talk: PostgresSession | Talk,
-    expected: Mapping[str, int],
-    puts: Mapping[str, bytes],
-    deletes: Collection[str] = (),
-) -> Outcome:
-    """Change cells, maybe within a transaction that changes more."""
-    ((time,),) = talk.run_query(
-        "transact",
-        expected=list(expected),
-        versions=list(expected.values()),
-        puts=list(puts),
-        contents=pack_bytes(list(puts.values())),
-        deletes=list(deletes),
-    )
-    return Outcome(time > 0, abs(time))
+def put_within(talk: Talk, puts: Mapping[str, bytes]) -> None:
+    """Write cells within a transaction that changes more."""
+    talk.run_query("transact", **_packed({}, puts, ()))
+
+
+def _packed(
+    expected: Mapping[str, int], puts: Mapping[str, bytes], deletes: Collection[str]
+) -> dict[str, Packed]:
+    """Return the values of the query ``transact``, in their order there."""
+    return {
+        "expected": pack_texts(expected),
+        "versions": pack_integers([*expected.values()], 8),
+        "puts": pack_texts(puts),
+        "contents": pack_bytes(puts.values()),
+        "deletes": pack_texts(deletes),
+    }
 
 
 def _read(rows: list[Row]) -> dict[str, Cell]:

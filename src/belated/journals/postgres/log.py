@@ -31,7 +31,6 @@ from belated.journals.arrivals import (
     check_range,
     check_requests,
     erased_key_in,
-    index_key,
     route,
     stamps_for,
     subject_of,
@@ -41,7 +40,7 @@ from belated.journals.indexed import StoredJournal, T
 from belated.journals.log import EMPTY, Appended, AppendedAfter, Requests, Tail
 from belated.journals.pages import ColumnPage
 from belated.journals.postgres import open_session
-from belated.journals.postgres.cells import PostgresCells, transact
+from belated.journals.postgres.cells import PostgresCells, put_within
 from belated.journals.postgres.queries import (
     Packed,
     migrations,
@@ -58,7 +57,9 @@ if TYPE_CHECKING:
 
 #: What the marks of events without an id begin with. No key does: its seventh byte is not 0.
 SETTLED, _OTHER = bytes(8), bytes(7) + b"\1"
-#: What follows the index key of an id: decisions are found whatever else there is.
+#: Bytes of an erased key in a mark: 8 of the id's key, 8 of a hash that nobody can make collide.
+INDEXED = 16
+#: What follows them: decisions are found whatever else there is.
 DECISION, _OF_DECISION = b"\1", b"\2"
 
 
@@ -79,8 +80,7 @@ class Arrivals:
     ) -> None:
         data = [encode(event) for event in events]
         digests = [digest_of(one) for one in data]
-        secrets = [bandit.secret for bandit in bandits]
-        marks = [mark_of(*one) for one in zip(events, digests, secrets, strict=True)]
+        marks = [mark_of(*one) for one in zip(events, digests, strict=True)]
         numbers = [bandit.number for bandit in bandits]
         # For each event given, its place among those that are sent; None where all of them are.
         self._places: list[int] | None = None
@@ -124,8 +124,7 @@ class Arrivals:
         homes = [partition_of(key, bandit.partitions) for key, bandit in given]
         self.values["owners"] = pack_integers([bandit.number for bandit, _ in ids], 4)
         self.values["homes"] = pack_integers(homes, 2)
-        decided = [index_key(key, bandit.secret) + DECISION for key, bandit in given]
-        self.values["decided"] = pack_bytes(decided)
+        self.values["decided"] = pack_bytes([key[:INDEXED] + DECISION for key in keys])
 
     def keep(self, events: Sequence[Event | Opaque], requests: Requests | None) -> None:
         """Write what decisions among the events given were chosen from, beside their records."""
@@ -182,12 +181,12 @@ def check_of(partition: int, position: int, recorded: int, data: bytes) -> int:
     return zlib.crc32(data) ^ position ^ recorded ^ partition << 40
 
 
-def mark_of(event: Event | Opaque, digest: bytes, secret: bytes) -> bytes:
+def mark_of(event: Event | Opaque, digest: bytes) -> bytes:
     """What recognises an event that comes again; those of one time lie together (schema.sql)."""
     key = erased_key_in(event)
     if key is not None:
         kind = DECISION if isinstance(event, Decision) else _OF_DECISION
-        return index_key(key, secret) + kind + digest[:8]
+        return key[:INDEXED] + kind + digest[:8]
     return (SETTLED if isinstance(event, Settled) else _OTHER) + digest[:8]
 
 
@@ -375,7 +374,7 @@ class PostgresJournal(StoredJournal):
                 act = self._found((home, position, *row))
                 puts[act_cell(self._bandit, act)] = packed(act)
         if puts:
-            transact(talk, {}, puts)
+            put_within(talk, puts)
         return positions
 
     def append_after(
@@ -534,7 +533,7 @@ class PostgresJournal(StoredJournal):
     ) -> list[Record]:
         """Return the decisions of ids, and so many other records of each; all of them if None."""
         given = sorted(keys)
-        marks = [index_key(key, self.registration.secret) for key in given]
+        marks = [key[:INDEXED] for key in given]
         least = [mark + DECISION for mark in marks]
         rows = talk.run_query(
             "records_of",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import numpy as np
 from belated.exceptions import InvalidInput, JournalError
 
 #: The version of the tables this release needs.
-VERSION = 10
+VERSION = 11
 
 _FOLDER = Path(__file__).with_name("sql")
 
@@ -78,7 +78,7 @@ def _queries() -> dict[str, bytes]:
 
 # The element's type in PostgreSQL, and the letter of struct, by the bytes it has.
 _INTEGERS = {2: (21, "h"), 4: (23, "i"), 8: (20, "q")}
-_BYTEA = 17
+_BYTEA, _TEXT = 17, 25
 _BIGINTS = np.dtype([("size", ">i4"), ("value", ">i8")])
 _HEAD = 20
 
@@ -104,16 +104,21 @@ def pack_integers(values: Sequence[int], size: int) -> Packed:
     return Packed(_head(len(values), kind) + body)
 
 
-def pack_bytes(values: Sequence[bytes]) -> Packed:
+def pack_bytes(values: Collection[bytes], kind: int = _BYTEA) -> Packed:
     """An array of bytea.
 
     >>> pack_bytes([b"abcd"]).hex(" ", 4)
     '00000001 00000000 00000011 00000001 00000001 00000004 61626364'
     """
-    parts = [_head(len(values), _BYTEA)]
+    parts = [_head(len(values), kind)]
     for one in values:
         parts += (len(one).to_bytes(4), one)
     return Packed(b"".join(parts))
+
+
+def pack_texts(values: Collection[str]) -> Packed:
+    """An array of text."""
+    return pack_bytes([text.encode() for text in values], _TEXT)
 
 
 def unpack_bigints(data: bytes) -> list[int]:

@@ -6,12 +6,22 @@ import os
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping
 
+import msgspec
+
 from belated.journals.arrivals import Clock
 from belated.journals.cells import NO_VERSIONS, Cell, Outcome
 from belated.journals.sqlite.file import SQLiteFile, open_file
 from belated.journals.steady_clock import system_clock
 
-_GET = "SELECT version, written, CAST(value AS BLOB) FROM cell WHERE name = ?"
+# One statement however many cells: `wanted` is an object of JSON, with versions by name.
+_GET = (
+    "SELECT name, version, written, CAST(cell.value AS BLOB) "
+    "FROM json_each(?) AS wanted JOIN cell ON name = wanted.key WHERE version IS NOT wanted.value"
+)
+_CHANGED = (
+    "SELECT 1 FROM json_each(?) AS wanted LEFT JOIN cell ON name = wanted.key "
+    "WHERE coalesce(version, 0) <> wanted.value LIMIT 1"
+)
 
 
 class SQLiteCells:
@@ -37,22 +47,9 @@ class SQLiteCells:
 
     def get(self, names: Iterable[str], known: Mapping[str, int] = NO_VERSIONS) -> dict[str, Cell]:
         """Return cells by name; see :meth:`Cells.get`."""
-
-        def read(connection: sqlite3.Connection) -> dict[str, Cell]:
-            found = {}
-            connection.execute("BEGIN")  # one state of the file for all of them
-            try:
-                for name in names:
-                    row = connection.execute(
-                        f"{_GET} AND version IS NOT ?", (name, known.get(name))
-                    ).fetchone()
-                    if row is not None:
-                        found[name] = Cell(*row)
-            finally:
-                connection.rollback()
-            return found
-
-        return self._file.read(read)
+        wanted = _json({name: known.get(name) for name in names})
+        rows = self._file.read(lambda connection: connection.execute(_GET, (wanted,)).fetchall())
+        return {name: Cell(*row) for name, *row in rows}
 
     def scan(self, prefix: str) -> dict[str, Cell]:
         """Return all cells whose names begin like this."""
@@ -66,12 +63,12 @@ class SQLiteCells:
             self._file.check_open()
             return Outcome(True, self._clock())
 
+        wanted = _json(expected)
+
         def change(connection: sqlite3.Connection) -> Outcome:
             now = self._clock()  # under the lock of writers: times are in the order of commits
-            version = "SELECT version FROM cell WHERE name = ?"
-            for name, wanted in expected.items():
-                if (connection.execute(version, (name,)).fetchone() or (0,)) != (wanted,):
-                    return Outcome(False, now)
+            if connection.execute(_CHANGED, (wanted,)).fetchone():
+                return Outcome(False, now)
             put_cells(connection, puts, now)
             connection.executemany("DELETE FROM cell WHERE name = ?", [(one,) for one in deletes])
             return Outcome(True, now)
@@ -91,6 +88,10 @@ def scan(connection: sqlite3.Connection, prefix: str) -> dict[str, Cell]:
         (prefix, prefix + "\x7f"),
     ).fetchall()
     return {name: Cell(*row) for name, *row in rows}
+
+
+def _json(versions: Mapping[str, int | None]) -> str:
+    return msgspec.json.encode(versions).decode()
 
 
 def put_cells(connection: sqlite3.Connection, puts: Mapping[str, bytes], now: int) -> None:

@@ -95,7 +95,7 @@ def translated(
 Inode = tuple[int, int]
 
 
-def inode_of(path: Path) -> Inode | None:
+def inode_of(path: str | Path) -> Inode | None:
     """Return what identifies the file at a path; None if there is none."""
     try:
         status = os.stat(path)
@@ -174,7 +174,7 @@ def _checksum(place: int, digest: bytes) -> int:
 #: Says in the file's header that it is a journal: "blat" in ASCII.
 APPLICATION_ID = 0x626C6174
 #: The version of the tables in schema.sql.
-FORMAT = 3
+FORMAT = 4
 
 _SCHEMA = Path(__file__).with_name("schema.sql")
 _PAGE = 4096
@@ -201,6 +201,7 @@ class SQLiteFile:
         self._since_checkpoint = 0
         self._checkpoint_at = 0.0
         self._log = self.path.with_name(self.path.name + "-wal")
+        self._paths = str(self.path), str(self._log)  # looked at in every call
         self._end = EndFile(self.path)
         self._last: LastRecord | None = None
         self._connection: sqlite3.Connection | None = None
@@ -326,8 +327,10 @@ class SQLiteFile:
 
         SQLite goes on writing to a file that was removed, and all of it is lost with the process.
         """
-        self._log_inode = self._log_inode or inode_of(self._log)
-        if (self._inode, self._log_inode) != (inode_of(self.path), inode_of(self._log)):
+        path, log = self._paths
+        there = inode_of(log)
+        self._log_inode = self._log_inode or there
+        if (self._inode, self._log_inode) != (inode_of(path), there):
             message = (
                 f"the journal {str(self.path)!r}, or its write-ahead log, was removed or replaced "
                 "while it was open: nothing is acknowledged any more. Put the file back, or "

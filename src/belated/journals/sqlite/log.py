@@ -7,6 +7,7 @@ import sqlite3
 import zlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from typing import Literal
 
 import numpy as np
@@ -30,7 +31,6 @@ from belated.journals.arrivals import (
     check_partition,
     check_range,
     erased_key_in,
-    index_key,
     subject_of,
 )
 from belated.journals.bandits import open_bandit
@@ -70,10 +70,12 @@ def mark_of(event: Event | Opaque, secret: bytes) -> int:
 def mark_of_key(key: bytes, secret: bytes) -> int:
     """The same for an erased key: 4 bytes of the key, 30 bits of a keyed hash, and 0.
 
-    The last bit is 1 for decisions, so that they are found whatever else there is.
+    Ids made here begin with the time, so that new entries of the index fall on pages that are in
+    memory. So few bits need a secret, or callers could choose ids that share them. The last bit is
+    1 for decisions, so that they are found whatever else there is.
     """
-    whole = index_key(key, secret)
-    return int.from_bytes(whole[:4]) << 31 | int.from_bytes(whole[-4:]) >> 2 << 1
+    hashed = blake2b(key, key=secret, digest_size=4).digest()
+    return int.from_bytes(key[:4]) << 31 | int.from_bytes(hashed) >> 2 << 1
 
 
 def check_of(place: int, recorded: int, mark: int, data: bytes) -> int:

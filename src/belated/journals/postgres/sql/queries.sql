@@ -147,8 +147,8 @@ ORDER BY name;
 
 -- transact: change cells if others are as expected; the function is in schema.sql
 SELECT belated.transact(
-    %(expected)s::text[], %(versions)s::bigint[], %(puts)s::text[], %(contents)b::bytea[],
-    %(deletes)s::text[]
+    %(expected)b::text[], %(versions)b::bigint[], %(puts)b::text[], %(contents)b::bytea[],
+    %(deletes)b::text[]
 );
 
 -- clock: the server's, in microseconds since 1970

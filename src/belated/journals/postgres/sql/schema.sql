@@ -1,4 +1,4 @@
--- The tables of the journals, version 10, for a database that has none yet.
+-- The tables of the journals, version 11, for a database that has none yet.
 
 CREATE SCHEMA belated;
 
@@ -19,10 +19,10 @@ CREATE TABLE belated.partition (
     PRIMARY KEY (bandit, partition)
 );
 
--- The mark recognises an event that is sent again, and finds the records of an id: 7 bytes of the key
--- of the id, 9 of a keyed hash of it, whether it is a decision, then 8 bytes of a hash of the event.
--- Ids begin with the time, so that new marks fall on pages that are in memory. Nobody can choose ids
--- that share the keyed hash.
+-- The mark recognises an event that is sent again, and finds the records of an id: 8 bytes of the key
+-- of the id, 8 of a hash of it, whether it is a decision, then 8 bytes of a hash of the event. Ids
+-- begin with the time, so that new marks fall on pages that are in memory. Two ids that share the
+-- hash cannot be found: that takes 2^64 trials for each.
 -- The check is the CRC-32 of the event, with the place and the stamp mixed in: it finds what was
 -- damaged. The digest is a BLAKE2b of the event: readers chain these, and find what was forged.
 CREATE TABLE belated.record (
@@ -398,4 +398,4 @@ JOIN (
     FROM belated.cell WHERE name >= 'bandit/' AND name < 'bandit0'
 ) AS bandit ON bandit.number = record.bandit;
 
-INSERT INTO belated.migration (version, oldest) VALUES (10, 10);
+INSERT INTO belated.migration (version, oldest) VALUES (11, 11);
