@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
-import numpy as np
 
 from belated.core.ids import check_id, new_id
 from belated.core.inputs import as_numbers, as_reward, as_rows
@@ -18,6 +17,7 @@ from belated.core.times import Moment, as_datetime, as_microseconds
 from belated.decider.batches import named, split_requests, split_rewards
 from belated.exceptions import InvalidInput
 from belated.features import Actions, as_actions
+from belated.features.records import plain
 from belated.journals.steady_clock import system_clock
 from belated.wire.messages import (
     MAX_BATCH,
@@ -32,7 +32,7 @@ T = TypeVar("T")
 #: Bytes of a body that are not those of its requests or rewards, at most.
 _AROUND = 64
 
-encode = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder(enc_hook=plain).encode
 
 
 def decision_request(
@@ -52,7 +52,7 @@ def decision_request(
         "activated": activated,
     }
     if rows is None or isinstance(rows, Mapping):
-        return DecisionRequest(context=_plain(rows), **common)
+        return DecisionRequest(context=None if rows is None else dict(rows), **common)
     given = as_numbers(rows, "rows")
     if given.ndim == 1:  # the numbers of a context
         return DecisionRequest(context=given.tolist(), **common)
@@ -137,14 +137,5 @@ def quoted(text: str) -> str:
 def _named_actions(actions: Actions) -> list[int | str] | dict[str, Any]:
     names = as_actions(actions)
     if isinstance(actions, Mapping):
-        return {str(name): _plain(record) for name, record in actions.items()}
+        return {str(name): record for name, record in actions.items()}
     return list(names)
-
-
-def _plain(value: Any) -> Any:
-    """A record as JSON has it; what numpy holds becomes what Python has."""
-    if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    return list(map(_plain, value)) if isinstance(value, list | tuple) else value

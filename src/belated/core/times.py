@@ -69,10 +69,15 @@ a datetime, datetime.fromtimestamp(1700000000, tz=UTC)
 
 def _from_text(text: str, name: str) -> datetime:
     try:
-        return datetime.fromisoformat(text)
+        when = datetime.fromisoformat(text)
     except ValueError:
         message = f"{name} is {text!r}: ISO 8601 was expected, such as '2026-11-16T12:00:00Z'"
         raise InvalidInput(message, text) from None
+    if when.utcoffset() is None:
+        plain = when.isoformat()
+        message = f"{name} is {text!r}, which has no time zone: write '{plain}Z' if it is UTC"
+        raise InvalidInput(f"{message}, or add its offset, as in '{plain}+01:00'", text)
+    return when
 
 
 def _from_datetime(when: datetime, name: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,21 @@ def frame_records(frame: Any) -> list[dict[str, Any]]:
     columns = frame_columns(frame)
     names = list(columns)
     return [dict(zip(names, line, strict=True)) for line in zip(*columns.values(), strict=True)]
+
+
+def plain(value: Any) -> Any:
+    """Return what a codec does not know, from a context or a record, as values that it does."""
+    if is_missing(value):
+        return None
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, datetime):  # a pandas Timestamp
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} has no form that can be sent or stored")
 
 
 def as_list(values: Any) -> list[Any]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from belated.core.inputs import Row
 from belated.exceptions import CorruptEvent, InvalidInput, UnknownEvent
+from belated.features.records import plain
 
 #: The first byte of every request.
 VERSION = 1
@@ -172,16 +173,5 @@ def check_keep(keep: Any) -> Keep:
     return keep if keep == "auto" else float(keep)
 
 
-def _plain(value: Any) -> Any:
-    """What features read as numbers and records, for the codec."""
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, Sequence):
-        return list(value)
-    raise TypeError(f"{type(value).__name__} is not kept")
-
-
-_encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
+_encode = msgspec.msgpack.Encoder(enc_hook=plain).encode
 _decoder = msgspec.msgpack.Decoder(_Body)
