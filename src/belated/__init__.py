@@ -7,7 +7,18 @@ from belated.bandit import Bandit
 from belated.core.events import Decision
 from belated.core.rewards import ConversionsOnly, DefaultAfter, Explicit
 from belated.decider import Holdout
-from belated.features import Category, Flag, Hashed, Number, PerArm, Shared
+from belated.features import (
+    Category,
+    Datetime,
+    Flag,
+    Hashed,
+    Number,
+    PerArm,
+    RandomFeatures,
+    Shared,
+    Text,
+    Vector,
+)
 from belated.fold.receipts import Receipt
 from belated.journals import MemoryJournal, SQLiteJournal
 from belated.model.families import Bernoulli, Gaussian, Poisson
@@ -72,6 +83,7 @@ __all__ = [
     "BlindUCB",
     "Category",
     "ConversionsOnly",
+    "Datetime",
     "Decision",
     "DefaultAfter",
     "DelayedThompson",
@@ -88,11 +100,14 @@ __all__ = [
     "PerArm",
     "Poisson",
     "PostgresJournal",
+    "RandomFeatures",
     "Receipt",
     "SQLiteJournal",
     "Shared",
     "SpoolJournal",
+    "Text",
     "Uniform",
+    "Vector",
     "WaitForWindow",
     "delays",
     "environments",

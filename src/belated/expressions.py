@@ -29,7 +29,19 @@ from belated import delays, policies
 from belated.core.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards
 from belated.delays import DelayProcess
 from belated.exceptions import BelatedError, InvalidInput
-from belated.features import Category, Features, Flag, Hashed, Number, PerArm, Shared
+from belated.features import (
+    Category,
+    Datetime,
+    Features,
+    Flag,
+    Hashed,
+    Number,
+    PerArm,
+    RandomFeatures,
+    Shared,
+    Text,
+    Vector,
+)
 from belated.model import estimators, families
 from belated.model.families import Family
 from belated.policies import Policy
@@ -353,7 +365,7 @@ FEATURES = Kind[Features](
     noun="description of features",
     example="PerArm(['blue', 'red'], context={'age': Number(18, 90)})",
     names=by_name(PerArm, Shared, Hashed),
-    parts=by_name(Number, Category, Flag),
+    parts=by_name(Number, Category, Flag, Datetime, Vector, Text, RandomFeatures),
 )
 
 

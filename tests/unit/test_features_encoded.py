@@ -161,7 +161,7 @@ def test_fields_that_are_described_stay() -> None:
         (PerArm(ACTIONS, context=["age"]), [], r"no value for 'age'.*Number\(low, high\)"),
         (PerArm(ACTIONS, context=["age"]), [{"agee": 3}], "no value for 'age'"),
         (PerArm(ACTIONS, context=["age"]), {"age": [3]}, "a list of mappings, or a frame"),
-        (PerArm(ACTIONS, context=["age"]), [{"age": [3]}], r"'age' in the sample is \[3\]"),
+        (PerArm(ACTIONS, context=["age"]), [{"age": {3}}], r"'age' in the sample is \{3\}"),
         (Shared(action=["price"]), None, "the sample for action is None"),
     ],
 )

@@ -157,10 +157,10 @@ def as_probability(value: Any, name: str) -> float:
     return number
 
 
-def as_dim(dim: Any) -> int:
-    """The width of a row: a whole number of at least 1."""
+def as_dim(dim: Any, name: str = "dim") -> int:
+    """The width of a row or of a part of it: a whole number of at least 1."""
     if not isinstance(dim, int | np.integer) or isinstance(dim, bool) or dim < 1:
-        raise InvalidInput(f"dim is {dim!r}: a whole number of at least 1 was expected", dim)
+        raise InvalidInput(f"{name} is {dim!r}: a whole number of at least 1 was expected", dim)
     return int(dim)
 
 

@@ -6,9 +6,11 @@
 * :class:`FromTransform`: any object with scikit-learn's ``transform``.
 
 :class:`PerArm` and :class:`Shared` encode the fields of a record: :class:`Number` scales,
-:class:`Category` is one-hot, :class:`Flag` is ±½. ``fit`` takes ranges and values from a sample.
+:class:`Category` is one-hot, :class:`Flag` is ±½, :class:`Datetime` puts hour and weekday on a
+circle, :class:`Vector` takes an embedding, :class:`Text` hashes words. :class:`RandomFeatures` adds
+random waves of its fields. ``fit`` takes ranges and values from a sample.
 
-A **context** is a mapping of names to numbers, booleans and text; or None where there is none.
+A **context** is a mapping of names to values; or None where there is none.
 Where columns are numbers in a known order it may also be a plain sequence or array of numbers.
 **Actions** are a list of ids (text or whole numbers), or a mapping of ids to records where actions
 have features of their own. Each call may offer others. Rows come in the order offered.
@@ -23,7 +25,16 @@ Rows mean the same where the ``fingerprint`` is the same. It is a digest of what
 made of, and depends neither on the process nor on the version of Python.
 """
 
-from belated.features.encoders import Category, Fields, Flag, Number
+from belated.features.encoders import (
+    Category,
+    Datetime,
+    Fields,
+    Flag,
+    Number,
+    RandomFeatures,
+    Text,
+    Vector,
+)
 from belated.features.hashed import Hashed
 from belated.features.per_arm import PerArm
 from belated.features.protocol import Features
@@ -36,6 +47,7 @@ __all__ = [
     "Actions",
     "Category",
     "Context",
+    "Datetime",
     "Features",
     "Fields",
     "Flag",
@@ -43,7 +55,10 @@ __all__ = [
     "Hashed",
     "Number",
     "PerArm",
+    "RandomFeatures",
     "Shared",
+    "Text",
+    "Vector",
     "action_names",
     "as_actions",
     "scaling_advice",

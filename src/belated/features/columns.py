@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -26,6 +28,8 @@ class Columns:
 
     #: What an intercept beside the numbers is.
     unit = 1.0
+    #: Numbers that are read as they are have nothing to count.
+    counts: Mapping[str, dict[str, int]] = MappingProxyType({})
 
     def __init__(self, spec: Sequence[str] | int, what: str) -> None:
         self.what = what
@@ -59,8 +63,8 @@ class Columns:
         given = record
         if record is None or (not isinstance(record, np.ndarray) and isinstance(record, Mapping)):
             given = self._named({} if record is None else record, who)
-        array = None if _nested(given) else _as_array(given)
-        if array is None or array.shape != (self.width,) or array.dtype.kind not in _REAL:
+        array = flat_array(given)
+        if array is None or array.shape != (self.width,):
             self._refuse(given, who)
         return array
 
@@ -115,19 +119,31 @@ class Columns:
     def _refuse_number(self, at: int, value: Any, who: str) -> NoReturn:
         which = f"number {at}" if isinstance(self.spec, int) else repr(self.names[at])
         expected = f"a finite number of at most {MAX_ENTRY:g} was expected"
-        hint = "" if isinstance(self.spec, int) else _hint(self.what, self.names[at], value)
-        raise InvalidInput(f"{which} of {who} is {shown(value)}: {expected}{hint}", value)
+        better = "" if isinstance(self.spec, int) else hint(self.what, self.names[at], value)
+        raise InvalidInput(f"{which} of {who} is {shown(value)}: {expected}{better}", value)
 
 
-def _hint(what: str, name: str, value: Any) -> str:
-    """What to do about a value that is no number, where it may have a meaning."""
-    if isinstance(value, str):
-        encoder = f"Category([{shown(value)}, ...])"
-    elif is_missing(value):
+def hint(what: str, name: str, value: Any, kind: str = "") -> str:
+    """Return how to encode a value that was refused; nothing if its field is of that kind."""
+    encoder = ""
+    if is_missing(value):
         encoder = "Number(low, high)"
-    else:
+    elif isinstance(value, datetime | np.datetime64) or _is_iso(value):
+        encoder = "Datetime('Europe/Vienna')"
+    elif isinstance(value, str):
+        encoder = f"Category([{shown(value)}, ...])"
+    elif isinstance(value, list | tuple | np.ndarray) and flat_array(value) is not None:
+        encoder = f"Vector({len(value)})"
+    if not encoder or (kind and encoder.startswith(kind)):
         return ""
     return f"; to have it encoded, write {what}={{{name!r}: {encoder}, ...}}"
+
+
+def _is_iso(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and bool(datetime.fromisoformat(value))
+    except ValueError:
+        return False
 
 
 def _as_names(spec: Any, what: str) -> tuple[str, ...]:
@@ -151,6 +167,12 @@ def _nested(values: Any) -> bool:
 
 def _any_is(values: Iterable[Any], kinds: tuple[type, ...]) -> bool:
     return any(issubclass(kind, kinds) for kind in set(map(type, values)))
+
+
+def flat_array(given: Any) -> NDArray[Any] | None:
+    """Return a row of real numbers as an array; None if it is anything else."""
+    array = None if _nested(given) else _as_array(given)
+    return array if array is not None and array.ndim == 1 and array.dtype.kind in _REAL else None
 
 
 def _as_array(given: Any) -> NDArray[Any] | None:

@@ -1,28 +1,40 @@
-"""How one field of a record becomes numbers of about the same size: scaled, or one-hot."""
+"""How one field of a record becomes numbers of about the same size."""
 
 from __future__ import annotations
 
 import hashlib
 import math
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from statistics import NormalDist
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.core.inputs import as_float
+from belated.core.inputs import MAX_ENTRY, as_dim, as_float, as_positive
+from belated.core.times import as_datetime, as_microseconds
 from belated.exceptions import InvalidInput
-from belated.features.columns import Columns
+from belated.features.columns import Columns, flat_array, hint
 from belated.features.records import MAX_TEXT, is_missing, shown
+
+#: What is counted when a value is encoded, besides the values that are as expected.
+MISSING, UNKNOWN, CLIPPED = "missing", "unknown", "clipped"
+#: Where values are counted that no features encode.
+_UNCOUNTED: Counter[str] = Counter()
+#: A run of letters and digits.
+_WORD = re.compile(r"[^\W_]+")
 
 
 class Encoder:
-    """How one field becomes numbers, typically of length 1: see the three below."""
+    """How one field becomes numbers, typically of length 1."""
 
     @property
     def labels(self) -> list[str]:
-        """What follows the name of the field in the names of its columns: one for each."""
+        """The suffix of each column: the name of the field precedes it."""
         return [""]
 
     @property
@@ -30,8 +42,13 @@ class Encoder:
         """All that the numbers depend on."""
         raise NotImplementedError
 
-    def encode(self, value: Any) -> list[float]:
-        """Return the numbers of a value; zeros if it is missing."""
+    def encode(self, value: Any, seen: Counter[str] = _UNCOUNTED) -> list[float]:
+        """Return the numbers of a value; zeros if it is missing.
+
+        Args:
+            value: of the field.
+            seen: where a missing, unknown or clipped value is counted.
+        """
         raise NotImplementedError
 
 
@@ -45,36 +62,220 @@ class Number(Encoder):
     Args:
         low: a value below which few are.
         high: a value above which few are.
+        log: scale the logarithm: for prices and counts, where 10 and 20 differ as much as 100 and
+            200 do. ``low`` must be above 0.
 
     >>> Number(18, 90).encode(54), Number(18, 90).encode(120), Number(18, 90).encode(None)
     ([0.0], [2.0], [0.0])
+    >>> Number(1, 10_000, log=True).encode(100), Number(1, 10_000, log=True).encode(0)
+    ([0.0], [-2.0])
     """
 
     low: float
     high: float
+    _: KW_ONLY
+    log: bool = False
+
+    #: Both ends, or their logarithms.
+    _ends: tuple[float, float] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         low, high = as_float(self.low), as_float(self.high)
         if not (low < high and math.isfinite(high - low)):
             message = f"Number({self.low!r}, {self.high!r}): two numbers, the lower first"
             raise InvalidInput(f"{message}, were expected", (self.low, self.high))
+        if self.log and low <= 0.0:
+            message = f"Number({self.low!r}, {self.high!r}, log=True): low must be above 0"
+            raise InvalidInput(message, self.low)
         _set(self, "low", low)
         _set(self, "high", high)
+        _set(self, "log", bool(self.log))
+        _set(self, "_ends", (math.log(low), math.log(high)) if self.log else (low, high))
+
+    def __repr__(self) -> str:
+        return f"Number(low={self.low}, high={self.high}{', log=True' if self.log else ''})"
 
     @property
     def description(self) -> tuple[Any, ...]:
-        """The range."""
-        return "Number", self.low, self.high
+        """The range, and whether it is one of logarithms."""
+        return ("Number", self.low, self.high, *(["log"] if self.log else []))
 
-    def encode(self, value: Any) -> list[float]:
+    def encode(self, value: Any, seen: Counter[str] = _UNCOUNTED) -> list[float]:
         """Return the scaled number."""
         if is_missing(value):
+            seen[MISSING] += 1
             return [0.0]
         number = as_float(value)
         if number != number:
             raise InvalidInput(f"{shown(value)}: a number was expected, or None", value)
-        scaled = 2.0 * (2.0 * number - self.low - self.high) / (self.high - self.low)
+        if not self.low <= number <= self.high:
+            seen[CLIPPED] += 1
+        if self.log:
+            number = math.log(max(number, self.low))
+        low, high = self._ends
+        scaled = 2.0 * (2.0 * number - low - high) / (high - low)
         return [max(-2.0, min(scaled, 2.0))]
+
+
+@dataclass(frozen=True)
+class Datetime(Encoder):
+    """A time as the hour of the day, the day of the week, and whether it is a weekend.
+
+    Hour and day are points on a circle, so 23:59 is near 00:01 and Sunday near Monday. A time is a
+    datetime with a time zone (a pandas Timestamp too), ISO 8601 text, or microseconds since 1970. A
+    missing value (None or NaT) is zeros.
+
+    Args:
+        zone: time zone in which hours and days count, such as "Europe/Vienna".
+
+    >>> Datetime("Europe/Vienna").labels
+    [' hour cos', ' hour sin', ' day cos', ' day sin', ' weekend']
+    >>> [round(number, 2) for number in Datetime("UTC").encode("2026-11-16T06:00:00Z")]
+    [0.0, 0.67, 0.65, 0.15, -0.33]
+    """
+
+    zone: str = "UTC"
+
+    _zone: ZoneInfo = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        try:
+            _set(self, "_zone", ZoneInfo(self.zone))
+        except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
+            message = f"zone is {self.zone!r}, which is no known time zone: pass a name such as"
+            raise InvalidInput(
+                f"{message} 'Europe/Vienna' (pip install tzdata if the system has none)", self.zone
+            ) from None
+
+    @property
+    def labels(self) -> list[str]:
+        """The suffix of each column."""
+        return [" hour cos", " hour sin", " day cos", " day sin", " weekend"]
+
+    @property
+    def description(self) -> tuple[Any, ...]:
+        """The zone."""
+        return "Datetime", self.zone
+
+    def encode(self, value: Any, seen: Counter[str] = _UNCOUNTED) -> list[float]:
+        """Return five numbers, of length 1."""
+        if is_missing(value):
+            seen[MISSING] += 1
+            return [0.0] * 5
+        try:
+            when = as_datetime(as_microseconds(value, "")).astimezone(self._zone)
+        except OverflowError:  # the first or the last day that a datetime can hold
+            message = f"{shown(value)}: a time between the years 2 and 9998 was expected"
+            raise InvalidInput(message, value) from None
+        except InvalidInput as error:
+            raise InvalidInput(str(error).removeprefix(" is "), value) from None
+        day = (when.hour + when.minute / 60 + when.second / 3600) / 24
+        week = (when.weekday() + day) / 7
+        weekend = 0.5 if when.weekday() >= 5 else -0.5
+        circles = [turn(math.tau * share) for share in (day, week) for turn in (math.cos, math.sin)]
+        return [number / 1.5 for number in (*circles, weekend)]
+
+
+@dataclass(frozen=True)
+class Vector(Encoder):
+    """A list or an array of numbers, such as an embedding. A missing one (None) is zeros.
+
+    Args:
+        size: how many numbers it has.
+        norm: typical Euclidean norm, by which vectors are divided; one of more than twice that is
+            shortened. None: each vector is divided by its own, if only the direction matters.
+
+    >>> Vector(2).encode([3.0, 4.0]), Vector(2, norm=10.0).encode([3.0, 4.0])
+    ([0.6, 0.8], [0.3, 0.4])
+    """
+
+    size: int
+    _: KW_ONLY
+    norm: float | None = None
+
+    def __post_init__(self) -> None:
+        _set(self, "size", as_dim(self.size, "size"))
+        if self.norm is not None:
+            _set(self, "norm", as_positive(self.norm, "norm"))
+
+    @property
+    def labels(self) -> list[str]:
+        """The suffix of each column."""
+        return [f"[{n}]" for n in range(self.size)]
+
+    @property
+    def description(self) -> tuple[Any, ...]:
+        """Size and norm."""
+        return "Vector", self.size, self.norm
+
+    def encode(self, value: Any, seen: Counter[str] = _UNCOUNTED) -> list[float]:
+        """Return the scaled numbers."""
+        if is_missing(value):
+            seen[MISSING] += 1
+            return [0.0] * self.size
+        array = flat_array(value)
+        if array is None:
+            message = f"{shown(value)}: a list of {self.size} numbers was expected, or None"
+            raise InvalidInput(message, value)
+        if len(array) != self.size:
+            message = f"a list of {len(array)} numbers: {self.size} were expected"
+            raise InvalidInput(f"{message}, or Vector({len(array)}) in the features", value)
+        numbers = array.astype(np.float64)
+        bad = ~(np.abs(numbers) <= MAX_ENTRY)
+        if bad.any():
+            at = int(bad.argmax())
+            message = f"a list with {numbers[at]} at index {at}: finite numbers of at most"
+            raise InvalidInput(f"{message} {MAX_ENTRY:g} were expected, or None for all", value)
+        length = math.sqrt(numbers @ numbers)
+        scale = length or 1.0
+        if self.norm is not None:
+            scale = max(self.norm, length / 2.0)
+            seen[CLIPPED] += scale > self.norm
+        scaled: list[float] = (numbers / scale).tolist()
+        return scaled
+
+
+@dataclass(frozen=True)
+class Text(Encoder):
+    """A text as its words, in any order, hashed into a fixed number of columns.
+
+    A word is a run of letters and digits; case does not count. The numbers of a text have length 1.
+    They are zeros if it has no word, or is missing (None).
+
+    Args:
+        hash: number of columns. Words that share a column cannot be told apart.
+
+    >>> Text(hash=8).encode("red shoes") == Text(hash=8).encode("Shoes, RED!")
+    True
+    """
+
+    _: KW_ONLY
+    hash: int = 64
+
+    def __post_init__(self) -> None:
+        _set(self, "hash", as_dim(self.hash, "hash"))
+
+    @property
+    def labels(self) -> list[str]:
+        """The suffix of each column."""
+        return [f" word {n}" for n in range(self.hash)]
+
+    @property
+    def description(self) -> tuple[Any, ...]:
+        """The number of columns."""
+        return "Text", self.hash
+
+    def encode(self, value: Any, seen: Counter[str] = _UNCOUNTED) -> list[float]:
+        """Return the counts of words, each with the sign of its hash, scaled to length 1."""
+        counts = [0.0] * self.hash
+        if is_missing(value):
+            seen[MISSING] += 1
+            return counts
+        for word in _WORD.findall(_bounded_text(value).casefold()):
+            drawn = _drawn(word, b"belated.text")
+            counts[(drawn >> 1) % self.hash] += -1.0 if drawn & 1 else 1.0
+        length = math.hypot(*counts) or 1.0
+        return [count / length for count in counts]
 
 
 @dataclass(frozen=True)
@@ -113,7 +314,7 @@ class Category(Encoder):
 
     @property
     def labels(self) -> list[str]:
-        """What follows the name of the field in the names of its columns."""
+        """The suffix of each column."""
         others = ["=other"] if self.others == 1 else [f"=other {n}" for n in range(self.others)]
         return [f"={value}" for value in self.values] + others
 
@@ -122,25 +323,20 @@ class Category(Encoder):
         """The values, in their order, and the columns of the others."""
         return "Category", self.values, self.others
 
-    def encode(self, value: Any) -> list[float]:
+    def encode(self, value: Any, seen: Counter[str] = _UNCOUNTED) -> list[float]:
         """Return zeros, and at most one 1."""
         found = [0.0] * (len(self.values) + self.others)
-        if not is_missing(value):
-            text = value if type(value) is str else as_text(value)
-            if len(text) > MAX_TEXT:
-                message = f"a text of {len(text):,} characters: at most {MAX_TEXT:,} are allowed"
-                raise InvalidInput(message, text[:100])
-            at = self._places.get(text)
-            found[len(self.values) + self._drawn(text) if at is None else at] = 1.0
+        if is_missing(value):
+            seen[MISSING] += 1
+            return found
+        text = _bounded_text(value)
+        at = self._places.get(text)
+        if at is None:
+            seen[UNKNOWN] += 1
+            drawn = 0 if self.others == 1 else _drawn(text, b"belated.category")
+            at = len(self.values) + drawn % self.others
+        found[at] = 1.0
         return found
-
-    def _drawn(self, text: str) -> int:
-        if self.others == 1:
-            return 0
-        digest = hashlib.blake2b(
-            text.encode("utf-8", "surrogatepass"), digest_size=8, person=b"belated.category"
-        ).digest()
-        return int.from_bytes(digest, "little") % self.others
 
 
 @dataclass(frozen=True)
@@ -158,9 +354,10 @@ class Flag(Encoder):
         """Nothing but the kind."""
         return ("Flag",)
 
-    def encode(self, value: Any) -> list[float]:
+    def encode(self, value: Any, seen: Counter[str] = _UNCOUNTED) -> list[float]:
         """Return ½, -½ or 0."""
         if is_missing(value):
+            seen[MISSING] += 1
             return [0.0]
         if isinstance(value, bool | np.bool_ | int | float | np.number) and value in (0, 1):
             return [0.5 if value else -0.5]
@@ -168,7 +365,7 @@ class Flag(Encoder):
 
 
 def as_text(value: Any) -> str:
-    """A value of a category: what is not text is written as Python writes it."""
+    """Return a value of a category: what is not text is written as Python writes it."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, bool | np.bool_ | int | np.integer):
@@ -178,11 +375,68 @@ def as_text(value: Any) -> str:
     raise InvalidInput(f"{shown(value)}: text or a whole number was expected, or None", value)
 
 
+def _bounded_text(value: Any) -> str:
+    text = value if type(value) is str else as_text(value)
+    if len(text) > MAX_TEXT:
+        message = f"a text of {len(text):,} characters: at most {MAX_TEXT:,} are allowed"
+        raise InvalidInput(message, text[:100])
+    return text
+
+
+def _drawn(text: str, person: bytes) -> int:
+    """Return a 64-bit hash of a text, the same in every process."""
+    data = text.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8, person=person).digest(), "little")
+
+
 _set = object.__setattr__
 
 
+@dataclass(frozen=True)
+class RandomFeatures:
+    """Fields, and random waves of them: a model that is linear in both can learn curves.
+
+    For the numbers z of the fields, cos(wᵀz) and sin(wᵀz) are added for random vectors w (random
+    Fourier features, Rahimi and Recht 2007). They are drawn from a digest of the seed and the names
+    of the columns, so they are the same in every process. Use it if the reward is far from linear
+    in the fields; otherwise the additional coefficients only have to be learned.
+
+    Args:
+        fields: how each is encoded.
+        size: how many numbers are added; even.
+        scale: distance below which two contexts are alike, where 1 is the length of a typical one.
+            A smaller scale fits finer shapes, and needs more rewards.
+        seed: another one draws other waves.
+
+    >>> from belated import PerArm
+    >>> fields = RandomFeatures({"age": Number(18, 90), "member": Flag()}, size=4)
+    >>> PerArm(["mail", "call"], context=fields).block
+    7
+    """
+
+    fields: Mapping[str, Encoder]
+    _: KW_ONLY
+    size: int = 128
+    scale: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.fields, Mapping) or not self.fields:
+            message = f"RandomFeatures({shown(self.fields)}): the encoder of each field"
+            raise InvalidInput(
+                f"{message} was expected, as in RandomFeatures({{'age': Number(18, 90)}})",
+                self.fields,
+            )
+        if as_dim(self.size, "size") % 2:
+            raise InvalidInput(f"size is {self.size!r}: an even number was expected", self.size)
+        if type(self.seed) is not int:
+            raise InvalidInput(f"seed is {self.seed!r}: a whole number was expected", self.seed)
+        _set(self, "size", int(self.size))
+        _set(self, "scale", as_positive(self.scale, "scale"))
+
+
 #: What a caller says of the fields that are read: how each is encoded, their names, or how many.
-Fields = Mapping[str, Encoder] | Sequence[str] | int
+Fields = Mapping[str, Encoder] | RandomFeatures | Sequence[str] | int
 
 
 class EncodedColumns:
@@ -202,35 +456,53 @@ class EncodedColumns:
             if not isinstance(name, str) or not name:
                 raise InvalidInput(f"{what} has the name {name!r}: text was expected", name)
             if not isinstance(encoder, Encoder):
-                message = f"{name!r} of {what} is {shown(encoder)}: Number(low, high)"
-                raise InvalidInput(f"{message}, Category([...]) or Flag() was expected", encoder)
-        self.spec: dict[str, Encoder] = {str.__str__(name): one for name, one in spec.items()}
-        self.names = [name + label for name, one in self.spec.items() for label in one.labels]
+                kinds = "Number(low, high), Category([...]), Flag(), Datetime(zone), Vector(size)"
+                message = f"{name!r} of {what} is {shown(encoder)}: {kinds} or Text()"
+                raise InvalidInput(f"{message} was expected", encoder)
+        self._what = what
+        self._fields: dict[str, Encoder] = {str.__str__(name): one for name, one in spec.items()}
+        self.spec: Mapping[str, Encoder] | RandomFeatures = self._fields
+        self.names = [name + label for name, one in self._fields.items() for label in one.labels]
         self.labels = [f"{what} {name}" for name in self.names]
         self.width = len(self.names)
-        self.unit = 1.0 / math.sqrt(1 + len(self.spec))
-        self._encoders = [(name, one.encode) for name, one in self.spec.items()]
+        self.unit = 1.0 / math.sqrt(1 + len(self._fields))
+        self._seen: dict[str, Counter[str]] = {name: Counter() for name in self._fields}
+        self._encoded = 0
+        self._encoders = [
+            (name, encoder.encode, self._seen[name]) for name, encoder in self._fields.items()
+        ]
 
     @property
     def description(self) -> tuple[Any, ...]:
         """All that the numbers depend on, in their order: for comparisons and fingerprints."""
-        return tuple((name, *encoder.description) for name, encoder in self.spec.items())
+        return tuple((name, *encoder.description) for name, encoder in self._fields.items())
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """How many values of each field were encoded: as expected, missing, unknown, clipped."""
+        kinds = MISSING, UNKNOWN, CLIPPED
+        return {
+            name: {"ok": self._encoded - seen.total(), **{kind: seen[kind] for kind in kinds}}
+            for name, seen in self._seen.items()
+        }
 
     def numbers(self, record: Any, who: str) -> NDArray[Any]:
         """Return the numbers of one record."""
         given = {} if record is None else record
         if not isinstance(given, Mapping):
-            expected = f"a mapping with the names {', '.join(self.spec)} was expected"
+            expected = f"a mapping with the names {', '.join(self._fields)} was expected"
             raise InvalidInput(f"{who} is {shown(given)}: {expected}", given)
+        self._encoded += 1
         found: list[float] = []
-        for name, encode in self._encoders:
+        for name, encode, seen in self._encoders:
             if name not in given:
                 message = f"{name!r} of {who} is missing: send None if it is not known"
                 raise InvalidInput(message, name)
             try:
-                found += encode(given[name])
+                found += encode(given[name], seen)
             except InvalidInput as error:
-                raise InvalidInput(f"{name!r} of {who} is {error}", error.value) from None
+                better = hint(self._what, name, given[name], type(self._fields[name]).__name__)
+                raise InvalidInput(f"{name!r} of {who} is {error}{better}", error.value) from None
         return np.array(found) * self.unit
 
     def table(self, ids: Sequence[int | str], records: Sequence[Any]) -> NDArray[Any]:
@@ -242,8 +514,47 @@ class EncodedColumns:
         """Encoded numbers are never too large."""
 
 
+class RandomColumns(EncodedColumns):
+    """The same with random waves after them: see :class:`RandomFeatures`."""
+
+    def __init__(self, spec: RandomFeatures, what: str) -> None:
+        super().__init__(spec.fields, what)
+        half = spec.size // 2
+        self.spec = spec
+        self._vectors = np.array([_normals(f"{spec.seed} {name}", half) for name in self.names])
+        self._vectors /= spec.scale
+        # Fields and waves have a length of 1 each.
+        self.unit /= math.sqrt(2.0)
+        waves = [f"{wave} {n}" for wave in ("cos", "sin") for n in range(half)]
+        self.names = self.names + waves
+        self.labels += [f"{what} {wave}" for wave in waves]
+        self.width += spec.size
+        self._drawn_by = "RandomFeatures", spec.size, spec.scale, spec.seed
+
+    @property
+    def description(self) -> tuple[Any, ...]:
+        """Those of the fields, and what the waves depend on."""
+        return (*super().description, self._drawn_by)
+
+    def numbers(self, record: Any, who: str) -> NDArray[Any]:
+        """Return the numbers of one record."""
+        fields = super().numbers(record, who)
+        angles = fields * math.sqrt(2.0) @ self._vectors
+        waves = np.concatenate([np.cos(angles), np.sin(angles)]) / math.sqrt(2.0 * len(angles))
+        return np.concatenate([fields, waves])
+
+
+def _normals(key: str, count: int) -> list[float]:
+    """Return normal numbers drawn by a key: the same in every process and version of NumPy."""
+    stream = hashlib.shake_256(f"belated.waves {key}".encode("utf-8", "surrogatepass"))
+    bits = np.frombuffer(stream.digest(8 * count), dtype="<u8") >> np.uint64(12)
+    return [NormalDist().inv_cdf((n + 0.5) * 2.0**-52) for n in bits.tolist()]
+
+
 def columns_of(spec: Fields, what: str) -> Columns | EncodedColumns:
     """Return what reads the numbers of a record, by what a caller says of its fields."""
+    if isinstance(spec, RandomFeatures):
+        return RandomColumns(spec, what)
     if isinstance(spec, Mapping):
         return EncodedColumns(spec, what)
     return Columns(spec, what)

@@ -5,12 +5,23 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 
 from belated.exceptions import InvalidInput
-from belated.features.encoders import Category, Encoder, Fields, Flag, Number, as_text
+from belated.features.encoders import (
+    Category,
+    Datetime,
+    Encoder,
+    Fields,
+    Flag,
+    Number,
+    RandomFeatures,
+    Vector,
+    as_text,
+)
 from belated.features.records import frame_records, is_frame, is_missing, shown
 
 #: Values of a category that have a column of their own, and columns that further ones share.
@@ -28,7 +39,7 @@ def fitted(fields: Fields, sample: Any, what: str, limit: int = LIMIT) -> Fields
         what: whose fields they are, "context" or "action".
         limit: values of a category that have a column of their own.
     """
-    if isinstance(fields, Mapping) or fields in ((), 0):
+    if isinstance(fields, Mapping | RandomFeatures) or fields in ((), 0):
         return fields
     if isinstance(fields, int):
         message = f"{what} is {fields}: to fit, the names of the fields are needed"
@@ -41,7 +52,7 @@ def fitted(fields: Fields, sample: Any, what: str, limit: int = LIMIT) -> Fields
 
 
 def _fit_one(name: str, records: list[Mapping[str, Any]], what: str, limit: int) -> Encoder:
-    values = [value for one in records if not is_missing(value := one.get(name))]
+    values: list[Any] = [value for one in records if not is_missing(value := one.get(name))]
     if not values:
         message = f"the sample has no value for {name!r} of the {what}"
         raise InvalidInput(f"{message}: write {what}={{{name!r}: Number(low, high), ...}}", name)
@@ -50,11 +61,21 @@ def _fit_one(name: str, records: list[Mapping[str, Any]], what: str, limit: int)
     if all(isinstance(value, int | float | np.number) for value in values):
         return number_between(np.array(values, dtype=np.float64))
     try:
+        if all(isinstance(value, datetime) for value in values):
+            return _checked(Datetime(), values)
+        if all(isinstance(value, list | tuple | np.ndarray) for value in values):
+            return _checked(Vector(len(values[0])), values)
         counts = Counter(map(as_text, values))
     except InvalidInput as error:
         raise InvalidInput(f"{name!r} in the sample is {error}", error.value) from None
     common = sorted(counts, key=lambda value: (-counts[value], value))[:limit]
     return Category(sorted(common), others=1 if len(counts) <= limit else SHARED)
+
+
+def _checked(encoder: Encoder, values: list[Any]) -> Encoder:
+    for value in values:
+        encoder.encode(value)
+    return encoder
 
 
 def number_between(values: np.typing.NDArray[np.float64]) -> Number:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -94,6 +94,18 @@ class PerArm:
         return [f"{id}: {name}" for id in self.actions for name in block]
 
     @property
+    def field_counts(self) -> Mapping[str, dict[str, int]]:
+        """How many values of each encoded field this process has seen, by what they were.
+
+        >>> from belated.features import Category
+        >>> features = PerArm(["blue", "red"], context={"country": Category(["AT", "DE"])})
+        >>> rows = [features.rows({"country": country}, ["red"]) for country in ("AT", "FR", None)]
+        >>> features.field_counts
+        {'country': {'ok': 1, 'missing': 1, 'unknown': 1, 'clipped': 0}}
+        """
+        return self._columns.counts
+
+    @property
     def fingerprint(self) -> str:
         """A digest of the ids in their order, the names and the options."""
         return self._lineage[-1]
@@ -117,7 +129,8 @@ class PerArm:
         """The same, with the fields that ``context`` names encoded as a sample suggests.
 
         Text becomes a :class:`Category` of the values that occur, True and False a :class:`Flag`,
-        numbers a :class:`Number` from the sample's 1% to its 99% quantile.
+        numbers a :class:`Number` from the sample's 1% to its 99% quantile, times a
+        :class:`Datetime` in UTC, and lists of numbers a :class:`Vector`.
 
         Args:
             sample: contexts: a list of mappings, or a frame of pandas or polars.

@@ -83,6 +83,19 @@ class Shared:
         return ["intercept"] * self.intercept + context + action + products
 
     @property
+    def field_counts(self) -> Mapping[str, dict[str, int]]:
+        """How many values this process has encoded, as :attr:`PerArm.field_counts`.
+
+        The name of a field follows "context" or "action".
+        """
+        parts = {"context": self._context, "action": self._action}
+        return {
+            f"{what} {name}": counts
+            for what, columns in parts.items()
+            for name, counts in columns.counts.items()
+        }
+
+    @property
     def fingerprint(self) -> str:
         """A digest of the names and options."""
         return digest("Shared", *self._description, self.intercept, self.interactions)
