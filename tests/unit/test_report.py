@@ -19,6 +19,7 @@ from belated import (
     Gaussian,
     Holdout,
     MemoryJournal,
+    Number,
     PerArm,
 )
 from belated.evaluation import read_journal
@@ -206,6 +207,17 @@ def test_small_journals_have_a_report(rounds: int, settings: dict[str, Any]) -> 
     assert "<h2>Does it earn?</h2>" in page
     assert 'class="none"' in page
     assert "nan" not in page.partition("<script")[0].lower().replace("finance", "")
+
+
+def test_the_field_with_most_unusual_values_is_named() -> None:
+    """By the contexts of the requests that were kept."""
+    fields = {"member": Number(0, 1), "age": Number(0, 0.75)}
+    features = PerArm(ACTIONS, context=fields)
+    report = played(300, features=features).report()
+    most = report.data["health"]["field"]
+    assert (most["name"], most["status"]) == ("age", "clipped")
+    assert most["share"] == pytest.approx(0.25, abs=0.08)
+    assert "age, the most of all fields" in report.html()
 
 
 def test_nothing_decided_is_said() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from belated import Bernoulli, DelayedUCB, Explicit
+from belated import Bernoulli, Category, DelayedUCB, Explicit, PerArm
 from belated.advice import Adviser
 from belated.core.events import Decision, Record, Reward
 from belated.fold.fold import Fold
@@ -49,6 +49,8 @@ def served() -> Any:
         seconds=Histogram(SECONDS), sizes=Histogram(SIZES), failures=Counter()
     )
     commits.sizes.add(5)
+    features = PerArm(["mail"], context={"country": Category(["AT"])})
+    features.rows({"country": "FR"}, ["mail"])
     spool = SpoolStatus(
         journal_down=True, queued=7, size=640, oldest=2_000_000, error="x", forwarded=0
     )
@@ -58,6 +60,7 @@ def served() -> Any:
         failed_commits=1,
         age=0.25,
         version=9,
+        definition=SimpleNamespace(features=features),
         duplicates=6,
         decider=SimpleNamespace(unapplied=range(2), mode="freeze", fallbacks=Counter(error=3)),
         spool=spool,
@@ -125,6 +128,8 @@ def test_what_a_served_bandit_has_seen(samples: dict[tuple[str, tuple[str, ...]]
     assert samples["belated_rewards_total", of] == 2
     assert samples["belated_activations_voids_total", of] == 1
     assert samples["belated_store_duplicates_total", of] == 6
+    assert samples["belated_field_values_total", ("offers", "country", "unknown")] == 1
+    assert samples["belated_field_values_total", ("offers", "country", "ok")] == 0
     assert samples["belated_choice_entropy_nats_total", of] == 1.5
     assert samples["belated_models_loaded_total", of] == 4
     assert samples["belated_model_age_seconds", of] == 0.25

@@ -466,7 +466,9 @@ class EncodedColumns:
         self.labels = [f"{what} {name}" for name in self.names]
         self.width = len(self.names)
         self.unit = 1.0 / math.sqrt(1 + len(self._fields))
-        self._seen: dict[str, Counter[str]] = {name: Counter() for name in self._fields}
+        # All keys from the start: threads that report the counts read them meanwhile.
+        kinds = dict.fromkeys((MISSING, UNKNOWN, CLIPPED), 0)
+        self._seen: dict[str, Counter[str]] = {name: Counter(kinds) for name in self._fields}
         self._encoded = 0
         self._encoders = [
             (name, encoder.encode, self._seen[name]) for name, encoder in self._fields.items()
@@ -480,11 +482,8 @@ class EncodedColumns:
     @property
     def counts(self) -> dict[str, dict[str, int]]:
         """How many values of each field were encoded: as expected, missing, unknown, clipped."""
-        kinds = MISSING, UNKNOWN, CLIPPED
-        return {
-            name: {"ok": self._encoded - seen.total(), **{kind: seen[kind] for kind in kinds}}
-            for name, seen in self._seen.items()
-        }
+        encoded, seen = self._encoded, self._seen
+        return {name: {"ok": encoded - seen[name].total(), **seen[name]} for name in seen}
 
     def numbers(self, record: Any, who: str) -> NDArray[Any]:
         """Return the numbers of one record."""

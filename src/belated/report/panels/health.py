@@ -8,7 +8,7 @@ import numpy as np
 
 from belated.report.facts import DAY, MINUTE, Facts, short
 from belated.report.html import around, element
-from belated.report.text import Data, several, span, whole
+from belated.report.text import Data, percent, several, span, whole
 from belated.report.vega import TimeAxis, gaps
 
 #: Classes of the style sheet: of a label, its value, and the note below.
@@ -32,6 +32,16 @@ def collect(facts: Facts) -> dict[str, Any]:
     if facts.estimate is not None:
         found["fit_n"] = facts.estimate.n
         found["converged"] = bool(facts.estimate.converged)
+    # By the contexts that other panels have encoded.
+    shares = [
+        (count / sum(counts.values()), name, status)
+        for name, counts in getattr(facts.evaluation.features, "field_counts", {}).items()
+        for status, count in counts.items()
+        if count and status != "ok"
+    ]
+    if shares:
+        share, name, status = max(shares)
+        found["field"] = {"name": name, "status": status, "share": short(share, 3)}
     return found
 
 
@@ -63,6 +73,10 @@ def card(data: Data) -> str:
     alarmed = any(one["panel"] == "quality" for one in data["attention"])
     note = "contradicted, unmatched, expired or invalid"
     items.append((not alarmed, "Not counted", whole(refused), note))
+    if "field" in found:
+        most = found["field"]
+        value = f"{percent(most['share'])} {most['status']}"
+        items.append((True, "Fields", value, f"{most['name']}, the most of all fields"))
     items.append((True, "Journal", whole(found["records"]), "records"))
     cells = ""
     for fine, *texts in items:

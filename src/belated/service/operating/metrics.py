@@ -1,7 +1,7 @@
 """Metrics for Prometheus: counted where things happen, rendered when they are scraped.
 
-Names, units and what to do about each are in the how-to on metrics. Labels are names of bandits,
-paths of routes, and words from short lists: never an id.
+Names, units and what to do about each are in the how-to on metrics. Labels are names of bandits and
+of their fields, paths of routes, and words from short lists: never an id.
 """
 
 from __future__ import annotations
@@ -103,6 +103,11 @@ FAMILIES: dict[str, Family] = {
     "belated_fallback_decisions": _counter(
         "Decisions by the baseline because the model could not choose, by the reason.", "reason"
     ),
+    "belated_field_values": _counter(
+        "Values encoded here: ok, missing, unknown (a category not listed) or clipped.",
+        "field",
+        "status",
+    ),
     "belated_journal_unavailable": _gauge(
         "1 while the store is unavailable and events wait on the local disk, else 0."
     ),
@@ -203,6 +208,7 @@ def of_bandit(bandit: ServedBandit) -> dict[str, Value]:
         "belated_unapplied_decisions": len(bandit.decider.unapplied),
         "belated_mode": {mode: mode == bandit.decider.mode for mode in MODES},
         "belated_fallback_decisions": {"error": 0, "not finite": 0} | bandit.decider.fallbacks,
+        "belated_field_values": getattr(bandit.definition.features, "field_counts", None),
         "belated_internal_errors": {"commit": bandit.failed_commits, "board": 0, "model": 0}
         | stats.failures,
     }
