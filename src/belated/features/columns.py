@@ -130,7 +130,7 @@ def hint(what: str, name: str, value: Any, kind: str = "") -> str:
         encoder = "Number(low, high)"
     elif isinstance(value, datetime | np.datetime64) or _is_iso(value):
         encoder = "Datetime('Europe/Vienna')"
-    elif isinstance(value, str):
+    elif isinstance(value, str) and kind != "Text":
         encoder = f"Category([{shown(value)}, ...])"
     elif isinstance(value, list | tuple | np.ndarray) and flat_array(value) is not None:
         encoder = f"Vector({len(value)})"
