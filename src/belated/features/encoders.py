@@ -467,8 +467,8 @@ class EncodedColumns:
         self.width = len(self.names)
         self.unit = 1.0 / math.sqrt(1 + len(self._fields))
         # All keys from the start: threads that report the counts read them meanwhile.
-        kinds = dict.fromkeys((MISSING, UNKNOWN, CLIPPED), 0)
-        self._seen: dict[str, Counter[str]] = {name: Counter(kinds) for name in self._fields}
+        zeros = dict.fromkeys((MISSING, UNKNOWN, CLIPPED), 0)
+        self._seen: dict[str, Counter[str]] = {name: Counter(zeros) for name in self._fields}
         self._encoded = 0
         self._encoders = [
             (name, encoder.encode, self._seen[name]) for name, encoder in self._fields.items()
