@@ -1,12 +1,27 @@
 import hashlib
 import json
+from datetime import UTC
 from typing import Any
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from belated.features import Features, Hashed, PerArm, Shared
+from belated.exceptions import InvalidInput
+from belated.features import (
+    Category,
+    Datetime,
+    Features,
+    Flag,
+    Hashed,
+    Number,
+    PerArm,
+    RandomFeatures,
+    Shared,
+    Text,
+    Vector,
+)
+from belated.features.encoders import Encoder
 
 WORD = (1 << 64) - 1
 
@@ -186,3 +201,35 @@ def test_a_shared_row_is_the_outer_product_of_its_parts(z: Any, a: Any) -> None:
     assert (row[1 : 1 + len(z)] == table[1:, 0]).all()
     assert (row[1 + len(z) : 1 + len(z) + len(a)] == table[0, 1:]).all()
     assert (row[1 + len(z) + len(a) :] == table[1:, 1:].ravel()).all()
+
+
+times = st.datetimes() | st.datetimes(timezones=st.just(UTC))
+texts = st.text(max_size=6) | times.map(str)
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | texts
+values = scalars | st.lists(scalars | st.lists(scalars, max_size=2), max_size=4)
+FIELDS = [
+    Number(0, 1),
+    Number(1, 9, log=True),
+    Category(["AT"], others=2),
+    Flag(),
+    Datetime("Pacific/Auckland"),
+    Vector(3),
+    Vector(3, norm=1e-9),
+    Text(hash=3),
+]
+
+
+@given(st.sampled_from(FIELDS), values)
+def test_whatever_json_holds_is_encoded_or_refused(field: Encoder, value: Any) -> None:
+    """As a row of a bounded length, or with an error that names the field; and it is counted."""
+    features = PerArm(["mail"], context=RandomFeatures({"f": field}, size=2))
+    refused, rows = "", np.empty((0, features.dim))
+    try:
+        rows = features.rows({"f": value}, ["mail"])
+    except InvalidInput as error:
+        refused = str(error)
+    assert len(rows) == (not refused)
+    assert not refused or refused.startswith("'f' of the context is ")
+    assert rows.shape[1] == features.dim
+    assert np.linalg.norm(rows) <= 1.5
+    assert sorted(features.field_counts["f"].values()) == [0, 0, 0, 1]

@@ -210,7 +210,7 @@ def test_small_journals_have_a_report(rounds: int, settings: dict[str, Any]) -> 
 
 
 def test_the_field_with_most_unusual_values_is_named() -> None:
-    """By the contexts of the requests that were kept."""
+    """Once enough contexts were encoded."""
     fields = {"member": Number(0, 1), "age": Number(0, 0.75)}
     features = PerArm(ACTIONS, context=fields)
     report = played(300, features=features).report()
@@ -218,6 +218,8 @@ def test_the_field_with_most_unusual_values_is_named() -> None:
     assert (most["name"], most["status"]) == ("age", "clipped")
     assert most["share"] == pytest.approx(0.25, abs=0.08)
     assert "age, the most of all fields" in report.html()
+    few = played(20, features=PerArm(ACTIONS, context=fields))
+    assert "field" not in few.report().data["health"]
 
 
 def test_nothing_decided_is_said() -> None:

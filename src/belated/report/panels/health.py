@@ -13,6 +13,8 @@ from belated.report.vega import TimeAxis, gaps
 
 #: Classes of the style sheet: of a label, its value, and the note below.
 PARTS = ("lab", "hv", "note")
+#: Values of a field below which shares of them are not shown.
+MIN_VALUES = 100
 
 
 def collect(facts: Facts) -> dict[str, Any]:
@@ -32,12 +34,12 @@ def collect(facts: Facts) -> dict[str, Any]:
     if facts.estimate is not None:
         found["fit_n"] = facts.estimate.n
         found["converged"] = bool(facts.estimate.converged)
-    # By the contexts that other panels have encoded.
+    # By the contexts that this process has encoded, to decide or for the panels before.
     shares = [
         (count / sum(counts.values()), name, status)
         for name, counts in getattr(facts.evaluation.features, "field_counts", {}).items()
         for status, count in counts.items()
-        if count and status != "ok"
+        if count and status != "ok" and sum(counts.values()) >= MIN_VALUES
     ]
     if shares:
         share, name, status = max(shares)
