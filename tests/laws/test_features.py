@@ -223,7 +223,8 @@ FIELDS = [
 def test_whatever_json_holds_is_encoded_or_refused(field: Encoder, value: Any) -> None:
     """As a row of a bounded length, or with an error that names the field; and it is counted."""
     features = PerArm(["mail"], context=RandomFeatures({"f": field}, size=2))
-    refused, rows = "", np.empty((0, features.dim))
+    refused = ""
+    rows: Any = np.empty((0, features.dim))
     try:
         rows = features.rows({"f": value}, ["mail"])
     except InvalidInput as error:
@@ -232,4 +233,6 @@ def test_whatever_json_holds_is_encoded_or_refused(field: Encoder, value: Any) -
     assert not refused or refused.startswith("'f' of the context is ")
     assert rows.shape[1] == features.dim
     assert np.linalg.norm(rows) <= 1.5
-    assert sorted(features.field_counts["f"].values()) == [0, 0, 0, 1]
+    counts = features.field_counts["f"]
+    assert counts["refused"] == bool(refused)
+    assert sorted(counts.values()) == [0, 0, 0, 0, 1]

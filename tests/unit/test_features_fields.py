@@ -195,13 +195,13 @@ def test_unusual_values_are_counted_by_field() -> None:
     bandit.decide({"age": None, "country": math.nan, "e": [0, 0]})
     assert isinstance(bandit.features, PerArm)
     assert bandit.features.field_counts == {
-        "age": {"ok": 1, "missing": 1, "unknown": 0, "clipped": 2},
-        "country": {"ok": 1, "missing": 1, "unknown": 2, "clipped": 0},
-        "e": {"ok": 2, "missing": 1, "unknown": 0, "clipped": 1},
+        "age": {"ok": 1, "missing": 1, "unknown": 0, "clipped": 2, "refused": 0},
+        "country": {"ok": 1, "missing": 1, "unknown": 2, "clipped": 0, "refused": 0},
+        "e": {"ok": 2, "missing": 1, "unknown": 0, "clipped": 1, "refused": 0},
     }
     shared = Shared(context=["age"], action={"brand": Category(["A"])})
     shared.rows({"age": 0.5}, {"blue": {"brand": "A"}, "red": {"brand": "B"}})
-    brands = {"ok": 1, "missing": 0, "unknown": 1, "clipped": 0}
+    brands = {"ok": 1, "missing": 0, "unknown": 1, "clipped": 0, "refused": 0}
     assert shared.field_counts == {"action brand": brands}
     assert PerArm(["mail"], context=["age"]).field_counts == {}
 

@@ -22,7 +22,7 @@ from belated.features.columns import Columns, flat_array, hint
 from belated.features.records import MAX_TEXT, is_missing, shown
 
 #: What is counted when a value is encoded, besides the values that are as expected.
-MISSING, UNKNOWN, CLIPPED = "missing", "unknown", "clipped"
+MISSING, UNKNOWN, CLIPPED, REFUSED = "missing", "unknown", "clipped", "refused"
 #: Where values are counted that no features encode.
 _UNCOUNTED: Counter[str] = Counter()
 #: A run of letters and digits.
@@ -467,7 +467,7 @@ class EncodedColumns:
         self.width = len(self.names)
         self.unit = 1.0 / math.sqrt(1 + len(self._fields))
         # All keys from the start: threads that report the counts read them meanwhile.
-        zeros = dict.fromkeys((MISSING, UNKNOWN, CLIPPED), 0)
+        zeros = dict.fromkeys((MISSING, UNKNOWN, CLIPPED, REFUSED), 0)
         self._seen: dict[str, Counter[str]] = {name: Counter(zeros) for name in self._fields}
         self._encoded = 0
         self._encoders = [
@@ -481,7 +481,7 @@ class EncodedColumns:
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        """How many values of each field were encoded: as expected, missing, unknown, clipped."""
+        """How many values of each field there were, by what became of them."""
         encoded, seen = self._encoded, self._seen
         return {name: {"ok": encoded - seen[name].total(), **seen[name]} for name in seen}
 
@@ -495,11 +495,13 @@ class EncodedColumns:
         found: list[float] = []
         for name, encode, seen in self._encoders:
             if name not in given:
+                seen[REFUSED] += 1
                 message = f"{name!r} of {who} is missing: send None if it is not known"
                 raise InvalidInput(message, name)
             try:
                 found += encode(given[name], seen)
             except InvalidInput as error:
+                seen[REFUSED] += 1
                 better = hint(self._what, name, given[name], type(self._fields[name]).__name__)
                 raise InvalidInput(f"{name!r} of {who} is {error}{better}", error.value) from None
         return np.array(found) * self.unit

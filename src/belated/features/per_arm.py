@@ -101,7 +101,7 @@ class PerArm:
         >>> features = PerArm(["blue", "red"], context={"country": Category(["AT", "DE"])})
         >>> rows = [features.rows({"country": country}, ["red"]) for country in ("AT", "FR", None)]
         >>> features.field_counts
-        {'country': {'ok': 1, 'missing': 1, 'unknown': 1, 'clipped': 0}}
+        {'country': {'ok': 1, 'missing': 1, 'unknown': 1, 'clipped': 0, 'refused': 0}}
         """
         return self._columns.counts
 

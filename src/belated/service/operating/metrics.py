@@ -104,7 +104,7 @@ FAMILIES: dict[str, Family] = {
         "Decisions by the baseline because the model could not choose, by the reason.", "reason"
     ),
     "belated_field_values": _counter(
-        "Values encoded here: ok, missing, unknown (a category not listed) or clipped.",
+        "Values of fields by what became of them here: encoded (ok), missing, and so on.",
         "field",
         "status",
     ),
