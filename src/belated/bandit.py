@@ -40,9 +40,10 @@ from belated.decider import (
     Mode,
     ParsedRequest,
 )
+from belated.decider.actions import ActionState, Change, action_change, states_at
 from belated.decider.batches import OneReward, naming, split_requests, split_rewards
 from belated.decider.holdouts import check_holdout
-from belated.decider.requests import check_same, parse_request, rows_of
+from belated.decider.requests import check_same, offered, parse_request, rows_of
 from belated.decider.scores import Scores
 from belated.exceptions import (
     FallbackWarning,
@@ -249,6 +250,7 @@ class Bandit:
 
         Raises:
             BanditOff: the bandit's mode is ``off``.
+            ActionsPaused: all offered actions are paused or retired.
         """
         with self._lock, self._follower:
             if self._read_only:
@@ -352,7 +354,8 @@ class Bandit:
             self._read_new()
             self._obey()
             request, table = self._parse(rows, actions, None, True)
-            return self._decider.score(request, table, rng=np.random.default_rng())
+            self._decider.actions = self._fold.actions
+            return self._decider.score(request, table, now=self._now(), rng=np.random.default_rng())
 
     def _parse(
         self, rows: Any, actions: Actions | None, id: str | None, activated: bool
@@ -377,6 +380,7 @@ class Bandit:
             self._read_new()
         if self._fold.mode != decider.mode:
             self._obey()
+        decider.actions = self._fold.actions
         made = decider.choose(requests, table, now=now, rng=self._rng, hold=False)
         if decider.failure is not None:
             message = f"the policy could not choose ({decider.failure}): the baseline decided"
@@ -551,6 +555,66 @@ class Bandit:
             self._check_open()
             self._follower.append([ModeChanged(self._clock(), mode, reason)])
 
+    def pause(
+        self,
+        action: int | str,
+        *,
+        reason: str = "",
+        start: Moment | None = None,
+        until: Moment | None = None,
+    ) -> None:
+        """Do not choose an action any more, in every process that holds this bandit.
+
+        Its rewards still count. The last change of an action replaces the one before.
+
+        Args:
+            action: its name.
+            reason: why, recorded in the journal.
+            start: from when on: a datetime with its zone, or ISO 8601; at once if None.
+            until: when the pause ends; None: when the action is resumed.
+
+        >>> from belated import ConversionsOnly
+        >>> bandit = Bandit.of(["blue", "red"], rewards=ConversionsOnly("7d"))
+        >>> bandit.pause("red", reason="sold out")
+        >>> decision = bandit.decide()
+        >>> decision.action, decision.propensity
+        ('blue', 1.0)
+        """
+        self._change_action("pause", action, reason=reason, start=start, until=until)
+
+    def resume(self, action: int | str, *, reason: str = "") -> None:
+        """Choose an action again that was paused or retired.
+
+        Args:
+            action: its name.
+            reason: why, recorded in the journal.
+        """
+        self._change_action("resume", action, reason=reason)
+
+    def retire(self, action: int | str, *, reason: str = "", start: Moment | None = None) -> None:
+        """Pause an action for good: only :meth:`resume` brings it back.
+
+        Args:
+            action: its name.
+            reason: why, recorded in the journal.
+            start: from when on; at once if None.
+        """
+        self._change_action("retire", action, reason=reason, start=start)
+
+    def _change_action(self, change: Change, action: int | str, **settings: Any) -> None:
+        with self._lock, self._follower:
+            self._check_open()
+            self._follower.catch_up()
+            event = action_change(
+                change,
+                action,
+                changes=self._fold.actions,
+                declared=offered(None, self.features),
+                now=self._clock(),
+                **settings,
+            )
+            self._follower.append([event])
+
     def as_of(self, when: Moment) -> Bandit:
         """The bandit as it was known at a moment: read-only, rebuilt from the journal.
 
@@ -576,6 +640,17 @@ class Bandit:
         with self._lock, self._follower:
             self._read_new()
             return self._fold.mode
+
+    @property
+    def actions(self) -> list[ActionState]:
+        """The state of each action that the features declare, or that was ever changed."""
+        with self._lock, self._follower:
+            self._read_new()
+            return states_at(self._fold.actions, self._now(), offered(None, self.features))
+
+    def _now(self) -> int:
+        """The time; of a view of the past, the moment that it shows."""
+        return self._clock() if self._fold.until is None else self._fold.until
 
     @property
     def pending(self) -> Pending:

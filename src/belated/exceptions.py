@@ -12,6 +12,7 @@
     ├── RewardConflict    (ValueError)    another value was reported under this part and revision
     ├── ReadOnly          (ValueError)    the bandit is closed, or a view of the past
     ├── BanditOff         (RuntimeError)  the bandit's mode is ``off``: it makes no decisions
+    ├── ActionsPaused     (RuntimeError)  all offered actions are paused; carries ``actions``
     ├── PolicyFailure     (RuntimeError)  a policy could not choose; carries the ``reason``
     ├── AccessDenied      (PermissionError)
     │   ├── Unauthenticated               no credential that works
@@ -197,6 +198,24 @@ class BanditOff(BelatedError, RuntimeError):
 
     def __init__(self) -> None:
         super().__init__("the bandit is switched off: it makes no decisions until its mode changes")
+
+
+class ActionsPaused(BelatedError, RuntimeError):
+    """Every action that a request offers is paused or retired: nothing was decided.
+
+    Attributes:
+        actions: their names.
+    """
+
+    _arguments = ("actions",)
+
+    def __init__(self, actions: Iterable[str]) -> None:
+        self.actions = tuple(actions)
+        names = ", ".join(map(repr, self.actions))
+        super().__init__(
+            f"all offered actions are paused or retired: {names}; offer another action, "
+            "or resume one of these"
+        )
 
 
 class PolicyFailure(BelatedError, RuntimeError):

@@ -13,6 +13,7 @@ import numpy as np
 
 from belated import Bernoulli, DelayedUCB, Gaussian, Poisson
 from belated.core.events import (
+    ActionChanged,
     Activation,
     Configured,
     Decision,
@@ -91,6 +92,9 @@ def history(rng: random.Random, count: int) -> list[Event]:
             later.append((t, Settled(0, at)))
         if rng.random() < 0.01:
             later.append((t, ModeChanged(at, rng.choice(["learn", "freeze", "off"]))))
+        if rng.random() < 0.01:
+            action, change = rng.choice("ab"), rng.choice(["pause", "resume", "retire"])
+            later.append((t, ActionChanged(at, action, change)))
         if rng.random() < 0.01:
             later.append((t, Configured(at, {"window": "7d"})))
     later.sort(key=lambda one: one[0])

@@ -9,6 +9,7 @@ from hypothesis.extra import numpy as arrays
 
 from belated.core.events import (
     VERSION,
+    ActionChanged,
     Activation,
     Configured,
     Decision,
@@ -49,6 +50,14 @@ events: st.SearchStrategy[Event] = (
     | marks
     | st.builds(Settled, partition=integers, until=integers)
     | st.builds(ModeChanged, at_us=integers, mode=st.text(), reason=st.text())
+    | st.builds(
+        ActionChanged,
+        at_us=integers,
+        action=st.text(),
+        change=st.text(),
+        start=integers,
+        until=st.none() | integers,
+    )
     | st.builds(Configured, at_us=integers, settings=st.dictionaries(st.text(), st.text()))
 )
 

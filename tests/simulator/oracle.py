@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from belated.core.events import (
+    ActionChanged,
     Activation,
     Configured,
     Decision,
@@ -37,7 +38,16 @@ from belated.fold.rules import MAX_PARTS
 #: An event of a decision, with the stamp of its record.
 _Stamped = tuple[int, Activation | Reward | Void]
 #: Events that change no decision by themselves.
-_NOT_LEARNED = ModeChanged | Configured | Erased | Retracted | Trimmed | KeyChanged | Overwritten
+_NOT_LEARNED = (
+    ModeChanged
+    | ActionChanged
+    | Configured
+    | Erased
+    | Retracted
+    | Trimmed
+    | KeyChanged
+    | Overwritten
+)
 #: Every state of a decision, in the order of their numbers.
 STATES = ("dormant", "pending", "rewarded", "defaulted", "censored", "voided")
 

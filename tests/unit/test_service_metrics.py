@@ -15,7 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from belated import Bernoulli, Category, DelayedUCB, Explicit, PerArm
 from belated.advice import Adviser
-from belated.core.events import Decision, Record, Reward
+from belated.core.events import ActionChanged, Decision, Record, Reward
+from belated.decider.actions import states_at
 from belated.fold.fold import Fold
 from belated.journals import MemoryJournal, SpoolStatus, open_store
 from belated.report.gauges import Gauges
@@ -66,6 +67,7 @@ def served() -> Any:
         spool=spool,
         left_spools=LeftSpools(2, 9, {"damaged": 1}),
         now=lambda: 5_500_000,
+        actions=states_at({"gift": ActionChanged(5, "gift", "pause")}, 9, ["gift", "mail"]),
     )
 
 
@@ -135,6 +137,12 @@ def test_what_a_served_bandit_has_seen(samples: dict[tuple[str, tuple[str, ...]]
     assert samples["belated_model_age_seconds", of] == 0.25
     assert samples["belated_model_version", of] == 9
     assert samples["belated_unapplied_decisions", of] == 2
+    paused = {
+        labels: value
+        for (name, labels), value in samples.items()
+        if name == "belated_action_paused"
+    }
+    assert paused == {("offers", "gift"): 1}
     assert samples["belated_decide_seconds_count", of] == 1
     assert samples["belated_decide_seconds_bucket", ("offers", "0.002")] == 0
     assert samples["belated_decide_seconds_bucket", ("offers", "0.005")] == 1

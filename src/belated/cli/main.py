@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from belated import __version__
 from belated.cli import (
+    action,
     bounds,
     compare,
     demo,
@@ -87,7 +88,7 @@ def command_line() -> argparse.ArgumentParser:
     for command in (demo, simulate, compare, bounds, evaluate, report):
         _add(commands, command)
     _add_group(commands, "journal", JOURNAL, "look into a journal, verify it, move it")
-    for command in (init, serve, learn, mode, doctor, plan, schema, warm):
+    for command in (init, serve, learn, mode, action, doctor, plan, schema, warm):
         _add(commands, command)
     _add_group(commands, "keys", KEYS, "make, list and revoke the API keys of a service")
     return parser

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import argparse
 import time
+from typing import TYPE_CHECKING
 
 from belated.cli.options import actor, add_file, add_reason, read
 from belated.cli.text import moment
 from belated.core.events import ModeChanged
 from belated.exceptions import InvalidInput
+
+if TYPE_CHECKING:
+    from belated.service.operating.config import Config
+    from belated.service.serving.definition import Definition
 
 EXAMPLE = 'belated mode offers freeze belated.toml --reason "prices are wrong"'
 
@@ -41,12 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
     config = read(options.file)
-    known = {one.name: one for one in config.bandits}
-    if options.bandit not in known:
-        names = ", ".join(map(repr, known))
-        message = f"there is no bandit {options.bandit!r} in {options.file}, but {names}"
-        raise InvalidInput(message, options.bandit)
-    partitions = known[options.bandit].partitions
+    partitions = bandit_in(config, options.bandit, options.file).partitions
     with config.store.journal(options.bandit, partitions=partitions) as journal:
         before = journal.mode()
         was = "learn" if before is None else before.mode
@@ -57,6 +57,15 @@ def run(options: argparse.Namespace) -> None:
         change = ModeChanged(time.time_ns() // 1000, options.mode, options.reason, actor())
         journal.append([change])
     print(f"{options.bandit}: {options.mode}: {_MEANING[options.mode]} (before: {was})")
+
+
+def bandit_in(config: Config, name: str, file: str) -> Definition:
+    """Return the bandit of this name in a configuration."""
+    known = {one.name: one for one in config.bandits}
+    if name not in known:
+        message = f"there is no bandit {name!r} in {file}, but {', '.join(map(repr, known))}"
+        raise InvalidInput(message, name)
+    return known[name]
 
 
 def _by_whom(event: ModeChanged) -> str:

@@ -22,12 +22,14 @@ from belated.client.requests import (
 )
 from belated.core.ids import check_id
 from belated.core.times import Moment
+from belated.decider.actions import ActionState, Change
 from belated.exceptions import ServiceError
 from belated.features import Actions
 from belated.fold.receipts import Receipt
 from belated.wire.keys import check_key
 from belated.wire.messages import (
     Accepted,
+    ActionBody,
     BanditState,
     Decided,
     DecisionDetails,
@@ -77,6 +79,18 @@ class _Calls:
     ) -> Receipt:
         accepted = await self._call(method, place, body, Accepted, query=query)
         return Receipt(accepted.id, accepted.status)
+
+    async def _change_action(
+        self,
+        change: Change,
+        action: int | str,
+        reason: str,
+        start: Moment | None = None,
+        until: Moment | None = None,
+    ) -> ActionState:
+        times = [None if at is None else event_time(at) for at in (start, until)]
+        body = ActionBody(action, change, reason, *times)
+        return await self._call("PUT", "actions", body, ActionState)
 
     async def _call(
         self,
@@ -222,6 +236,36 @@ class AsyncClient(_Calls):
         """Report that a decision was never carried out: nothing is learned from it."""
         return await self._report("DELETE", _place(id), query=_query(at))
 
+    # --- actions -------------------------------------------------------------------------------
+
+    async def pause(
+        self,
+        action: int | str,
+        *,
+        reason: str = "",
+        start: Moment | None = None,
+        until: Moment | None = None,
+    ) -> ActionState:
+        """Do not choose an action any more; all deciders obey within two seconds.
+
+        Args:
+            action: its name.
+            reason: why, recorded in the journal.
+            start: from when on: a datetime with its zone, or ISO 8601; at once if None.
+            until: when the pause ends; None: when the action is resumed.
+        """
+        return await self._change_action("pause", action, reason, start, until)
+
+    async def resume(self, action: int | str, *, reason: str = "") -> ActionState:
+        """Choose an action again that was paused or retired."""
+        return await self._change_action("resume", action, reason)
+
+    async def retire(
+        self, action: int | str, *, reason: str = "", start: Moment | None = None
+    ) -> ActionState:
+        """Pause an action for good: only :meth:`resume` brings it back."""
+        return await self._change_action("retire", action, reason, start)
+
     # --- what is known -------------------------------------------------------------------------
 
     async def entry(self, id: str) -> DecisionDetails:
@@ -247,7 +291,15 @@ class AsyncClient(_Calls):
 #: meets it, and two threads that do so at the same time can crash.
 _READERS: dict[type, Callable[[bytes], Any]] = {
     kind: msgspec.json.Decoder(kind).decode
-    for kind in (Accepted, BanditState, Decided, DecisionDetails, ManyAccepted, ManyDecided)
+    for kind in (
+        Accepted,
+        ActionState,
+        BanditState,
+        Decided,
+        DecisionDetails,
+        ManyAccepted,
+        ManyDecided,
+    )
 }
 
 
@@ -322,6 +374,9 @@ class Client(_Calls):
     observe_many = _blocking(AsyncClient.observe_many)
     activate = _blocking(AsyncClient.activate)
     void = _blocking(AsyncClient.void)
+    pause = _blocking(AsyncClient.pause)
+    resume = _blocking(AsyncClient.resume)
+    retire = _blocking(AsyncClient.retire)
     entry = _blocking(AsyncClient.entry)
     state = _blocking(AsyncClient.state)
     close = _blocking(AsyncClient.close)

@@ -74,7 +74,7 @@ class Decision(TimedEvent, Result, tag=1, frozen=True):
         at_us: when, in microseconds since 1970 by the decider's clock; ``at`` is the same as a
             datetime.
         action: the chosen action, by the name the caller gave it.
-        index: its place among the rows it was chosen from.
+        index: its place among the rows of the request.
         x: its row, float32.
         mean: its predicted mean reward at the choice.
         propensity: the probability with which it was chosen. Off-policy estimates need it to be
@@ -306,6 +306,30 @@ class Overwritten(EventBase, tag=12, frozen=True):
     key: bytes
 
 
+class ActionChanged(TimedEvent, tag=13, frozen=True):
+    """An operator paused, resumed or retired an action; nothing is learned from it.
+
+    The last event of an action counts. :func:`belated.decider.actions.state_at` says what it means.
+
+    Attributes:
+        at_us: when, in microseconds since 1970.
+        action: its name as text; ``"1"`` names the action ``1``, too.
+        change: pause, resume or retire.
+        start: from when on, in microseconds since 1970; 0: at once.
+        until: when a pause ends; None: when the action is resumed.
+        reason: why, as the operator put it.
+        actor: who did it.
+    """
+
+    at_us: int
+    action: str
+    change: str
+    start: int = 0
+    until: int | None = None
+    reason: str = ""
+    actor: str = ""
+
+
 #: The first byte of every event. A new field means a new number; a new kind has one of its own.
 VERSION = 2
 
@@ -323,6 +347,7 @@ Event = (
     | Trimmed
     | KeyChanged
     | Overwritten
+    | ActionChanged
 )
 
 

@@ -19,6 +19,7 @@ from belated.core.events import Decision, Source
 from belated.core.ids import key_of, partition_of
 from belated.core.inputs import Matrix, Row, Vector
 from belated.core.tuning import USUAL, Tuning
+from belated.decider.actions import Changes, only_open
 from belated.decider.baselines import UNIFORM, choose_baseline
 from belated.decider.holdouts import BANDIT, HELD, Holdout, Marks
 from belated.decider.modes import Mode
@@ -273,6 +274,8 @@ class Decider:
         self.holdout: Holdout | None = None
         self.keep_requests = keep_requests
         self.mode: Mode = "learn"
+        #: Changes of actions by operators: paused and retired ones are never chosen.
+        self.actions: Changes = {}
         self.unapplied = UnappliedDecisions(policy.dim, policy.share, tuning)
         #: Decisions by the baseline because the policy failed, by the reason.
         self.fallbacks: Counter[str] = Counter()
@@ -313,9 +316,12 @@ class Decider:
 
         Raises:
             BanditOff: the bandit is switched off.
+            ActionsPaused: all actions of a request are paused.
         """
         if self.mode == "off":
             raise BanditOff()
+        if self.actions:
+            requests, table = only_open(requests, table, self.actions, now)
         # A frozen model is not changed by what is decided with it.
         counts = self.mode == "learn" and (hold or len(requests) > 1)
         source: Source = "policy"
@@ -338,19 +344,24 @@ class Decider:
         made = self._decide(requests, table, choices, source, now, counts and hold, hold)
         return Made(made, self._keep(requests, table, choices, made))
 
-    def score(self, request: ParsedRequest, table: Row, *, rng: np.random.Generator) -> Scores:
+    def score(
+        self, request: ParsedRequest, table: Row, *, now: int, rng: np.random.Generator
+    ) -> Scores:
         """Return what would be chosen now, and why; nothing is decided, and no state changes.
 
         Args:
             request: of one decision.
             table: its checked rows.
+            now: the time, in microseconds since 1970.
             rng: of its own: a draw that is used here is not used for a decision.
 
         Raises:
             BanditOff: the bandit is switched off.
+            ActionsPaused: all actions of the request are paused.
         """
         if self.mode == "off":
             raise BanditOff()
+        (request,), table = only_open([request], table, self.actions, now)
         model, rows = copy(self.model), table.astype(np.float64)
         model.derived = dict(model.derived)
         if self.mode == "baseline":
@@ -515,7 +526,7 @@ class Decider:
                 id,
                 now,
                 index if request.actions is None else request.actions[index],
-                index,
+                index if request.places is None else request.places[index],
                 table[start + index].copy(),  # so that the other rows need not be kept
                 choice.mean,
                 choice.propensity,
@@ -603,6 +614,7 @@ class HoldoutDecider(Decider):
         """As :meth:`Decider.choose`, each request by its group."""
         if self.mode in ("baseline", "off"):
             return super().choose(requests, table, now=now, rng=rng, hold=hold)
+        requests, table = only_open(requests, table, self.actions, now)
         named = [
             one if one.id is not None else replace(one, id=self._new_id(now, self.slot))
             for one in requests

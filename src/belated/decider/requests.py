@@ -29,6 +29,7 @@ class ParsedRequest(msgspec.Struct, frozen=True, gc=False):
         context: the context and the records of the actions, to be kept with the decision; None: the
             rows are kept.
         unit: by which a holdout is drawn; None: by the id.
+        places: of the rows in the request, if some of its actions are paused; None: all are there.
     """
 
     n_rows: int
@@ -38,6 +39,7 @@ class ParsedRequest(msgspec.Struct, frozen=True, gc=False):
     activated: bool = True
     context: msgspec.Raw | None = None
     unit: str | None = None
+    places: Sequence[int] | None = None
 
 
 def parse_request(

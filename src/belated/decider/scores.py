@@ -43,7 +43,7 @@ class Scores(msgspec.Struct, Result, frozen=True):
 
     Attributes:
         choice: the action that this draw would choose.
-        actions: the score of each action, in the order offered.
+        actions: the score of each action, in the order offered; paused ones are left out.
     """
 
     choice: int | str

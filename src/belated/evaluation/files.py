@@ -210,7 +210,8 @@ def write_dsjson(batches: Batches, journal: Journal | None, file: BinaryIO) -> N
 
 def _dsjson(table: JournalTable, n: int, request: KeptRequest) -> dict[str, Any] | None:
     """One line; None if the probabilities of the other actions are not known."""
-    chosen, propensity = int(table.index[n]), float(table.propensity[n])
+    chosen = request.place(int(table.index[n]), table.actions[table.action[n]])
+    propensity = float(table.propensity[n])
     shares = request.propensities
     names = request.actions
     count = len(request.rows) if request.rows is not None else len(names or [])

@@ -105,12 +105,15 @@ def read_offers(
     """
     kept = np.zeros(len(table), dtype=np.bool_)
     found: dict[int, tuple[Row, list[float], list[int | str], float]] = {}
+    places = np.zeros(len(table), dtype=np.int64)
     for line, data in read_requests(journal, table):
         request = KeptRequest.read(data)
         rows = _rows(request, features)
         names = request.actions or list(range(len(rows)))
-        shares = _shares(request, int(table.index[line]), float(table.propensity[line]), len(rows))
+        place = request.place(int(table.index[line]), table.actions[table.action[line]])
+        shares = _shares(request, place, float(table.propensity[line]), len(rows))
         found[line] = rows, shares, names, request.share
+        places[line] = place
         kept[line] = True
     if not found:
         message = f"of {len(table):,} decisions none has kept its request"
@@ -124,7 +127,7 @@ def read_offers(
     return kept, Offers(
         rows=np.concatenate([rows for rows, _, _, _ in lines]),
         starts=starts,
-        chosen=starts + table.index[kept],
+        chosen=starts + places[kept],
         propensity=np.concatenate([np.array(shares) for _, shares, _, _ in lines]),
         actions=np.array([name for _, _, names, _ in lines for name in names], dtype=object),
         kept=np.array([share for _, _, _, share in lines]),

@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from hashlib import blake2b
 
+import msgspec
 import numpy as np
 
-from belated.core.events import Erased, ModeChanged, Record
+from belated.core.events import ActionChanged, Erased, ModeChanged, Record
 from belated.core.ids import key_of, partition_of
 from belated.core.rewards import ConversionsOnly, Rewards
 from belated.core.times import as_datetime
@@ -51,8 +52,8 @@ Page = list[Record] | ColumnPage
 Take = Callable[[Record], str]
 #: This share of all observations, and at least ``Tuning.bulk``, are folded in bulk.
 SHARE = 0.05
-#: Pieces of a snapshot, beside the chain: the mode, and the model it froze.
-_MODE, _FROZEN = "mode", "frozen model"
+#: Pieces of a snapshot, beside the chain: the mode, the model it froze, and changes of actions.
+_MODE, _FROZEN, _ACTIONS = "mode", "frozen model", "actions"
 #: Bytes of a line, and about those of an event but for its row.
 LINE, EVENT = 88, 100
 #: A snapshot pays if it writes at most so many bytes, or so many times those of the new events.
@@ -75,6 +76,7 @@ class Fold:
 
     Attributes:
         mode: how the bandit decides, by the last event that said so.
+        actions: the last change of each action that was paused, resumed or retired.
         frozen: the model of the moment the mode became ``freeze``; None in any other mode.
         positions: of the last record that was folded, for each partition.
         version: records folded so far, over all partitions: the version of the model.
@@ -82,6 +84,7 @@ class Fold:
     """
 
     mode: str
+    actions: dict[str, ActionChanged]
     frozen: PublishedModel | None
     positions: list[int]
     version: int
@@ -137,6 +140,7 @@ class Fold:
         self.chains = [Chain(tuning.link) for _ in range(partitions)]
         self.version = 0
         self.mode = "learn"
+        self.actions = {}
         self.frozen = None
         self._was_bulk = True  # at the start all is new
         # What the last snapshot of each partition holds: see PartitionSaving.before.
@@ -252,7 +256,7 @@ class Fold:
         self.chains[partition].add((record,))
         self.version += 1
         if status == "switched":
-            self._change_mode(record)
+            self._switch(record)
         return status
 
     def is_much(self, new: int) -> bool:
@@ -351,7 +355,7 @@ class Fold:
                     status = ledger.fold(record)
                     count += 1
                     if status == "switched":
-                        self._change_mode(record)
+                        self._switch(record)
         finally:  # of a record that cannot be folded nothing was taken, and all before it was
             if count:
                 self.positions[partition] = int(page.positions[count - 1])
@@ -359,15 +363,21 @@ class Fold:
                 self.chains[partition].add_columns(page[:count], last)
                 self.version += count
 
-    def _change_mode(self, record: Record) -> None:
-        if not isinstance(record.event, ModeChanged):
-            return
-        self.mode = record.event.mode
-        if self.mode != "freeze":
-            self.frozen = None
-        elif self.frozen is None:
-            self.learner.refresh()
-            self.frozen = self.export_model(record.recorded)
+    def _switch(self, record: Record) -> None:
+        event = record.event
+        if isinstance(event, ActionChanged):
+            self.actions[event.action] = event
+        elif isinstance(event, ModeChanged):
+            self.mode = event.mode
+            if self.mode != "freeze":
+                self.frozen = None
+            elif self.frozen is None:
+                self.frozen = self._freeze(record.recorded)
+
+    def _freeze(self, at: int) -> PublishedModel | None:
+        """Return the model with which a frozen bandit decides from now on."""
+        self.learner.refresh()
+        return self.export_model(at)
 
     def export_model(self, at: int) -> PublishedModel:
         """Apply the steps that are outstanding, and return a copy of the model for deciders.
@@ -556,8 +566,9 @@ class Fold:
         """All but those of blocks of lines."""
         pieces = pack_head(self.ledgers[partition]) | self.adapters[partition].pack()
         pieces[PIECE] = self.chains[partition].pack()
-        if partition == 0:  # where the events are that change the mode
+        if partition == 0:  # where the events are that change the mode and actions
             pieces[_MODE] = self.mode.encode()
+            pieces[_ACTIONS] = msgspec.msgpack.encode([*self.actions.values()])
             if self.frozen is not None:
                 pieces[_FROZEN] = self.frozen.write()
         return pieces
@@ -645,6 +656,9 @@ class Fold:
         adapter.add_all_pending(ledger.awaited())
         if _MODE in snapshot.pieces:
             self.mode = snapshot.pieces[_MODE].decode()
+        if _ACTIONS in snapshot.pieces:
+            changes = msgspec.msgpack.decode(snapshot.pieces[_ACTIONS], type=list[ActionChanged])
+            self.actions = {change.action: change for change in changes}
         if _FROZEN in snapshot.pieces:
             self.frozen = PublishedModel.read(snapshot.pieces[_FROZEN])
         self.positions[partition] = snapshot.position

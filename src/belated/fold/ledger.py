@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.core.events import (
+    ActionChanged,
     Activation,
     Configured,
     Decision,
@@ -130,6 +131,7 @@ ROLE = (NOTHING, AWAITED, OBSERVED, OBSERVED, NOTHING, NOTHING)
 #: What events that say nothing of a decision are counted as.
 _OTHERS = {
     ModeChanged: "switched",
+    ActionChanged: "switched",
     Configured: "configured",
     Trimmed: "operated",
     KeyChanged: "operated",

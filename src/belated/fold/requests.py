@@ -35,7 +35,7 @@ class KeptRequest(msgspec.Struct, frozen=True, eq=False):
 
     Attributes:
         share: the probability with which the request was kept: weigh it by the inverse.
-        actions: the names of the actions; None: their indices.
+        actions: the names of the actions that were open; None: the indices of all.
         rows: the row of each, float32; None if features made them of the next two.
         context: what was known before choosing, if features made the rows.
         records: a record for each action, if there were any.
@@ -84,6 +84,15 @@ class KeptRequest(msgspec.Struct, frozen=True, eq=False):
             )
         except (struct.error, msgspec.MsgspecError, ValueError) as error:
             raise CorruptEvent(f"not a request: {error}") from None
+
+    def place(self, index: int, action: int | str) -> int:
+        """Return the place of the chosen action here: paused ones before it are left out.
+
+        Args:
+            index: its place among the rows of the request.
+            action: its name.
+        """
+        return index if self.actions is None else self.actions.index(action)
 
     def to_dict(self) -> dict[str, Any]:
         """The same in plain values."""
@@ -164,6 +173,21 @@ def pack_context(context: Any, actions: Any) -> msgspec.Raw | None:
         return None
 
 
+def narrow_context(context: msgspec.Raw | None, places: Sequence[int]) -> msgspec.Raw | None:
+    """Return what :func:`pack_context` made, with the records of only some of the actions.
+
+    Args:
+        context: the context and the records of the actions, if they are kept.
+        places: of the actions that are left.
+    """
+    if context is None:
+        return None
+    shared, records = _packed_decoder.decode(context)
+    if records is None:
+        return context
+    return msgspec.Raw(_encode((shared, [records[place] for place in places])))
+
+
 def check_keep(keep: Any) -> Keep:
     """Refuse what is not a share of requests."""
     number = isinstance(keep, int | float) and not isinstance(keep, bool)
@@ -175,3 +199,4 @@ def check_keep(keep: Any) -> Keep:
 
 _encode = msgspec.msgpack.Encoder(enc_hook=plain).encode
 _decoder = msgspec.msgpack.Decoder(_Body)
+_packed_decoder = msgspec.msgpack.Decoder(tuple[msgspec.Raw, list[msgspec.Raw] | None])

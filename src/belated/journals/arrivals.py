@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Literal, TypeVar, get_args
 
 from belated.core.events import (
+    ActionChanged,
     Configured,
     Decision,
     DecisionEvent,
@@ -56,7 +57,7 @@ def _route_other(event: Any, partitions: int) -> int:
             message = f"{event!r} is of no partition here: there are {partitions}, from 0 on"
             raise InvalidInput(message, event)
         return event.partition
-    if isinstance(event, ModeChanged | Configured | KeyChanged):
+    if isinstance(event, ModeChanged | ActionChanged | Configured | KeyChanged):
         return 0
     if isinstance(event, Opaque):
         message = (
@@ -189,10 +190,11 @@ LAST_SETTLEMENTS = 50
 
 
 #: What events without an id are found by.
-Subject = Literal["settled", "mode", "configured", "undone", "other"]
+Subject = Literal["settled", "mode", "action", "configured", "undone", "other"]
 _SUBJECTS: dict[type, Subject] = {
     Settled: "settled",
     ModeChanged: "mode",
+    ActionChanged: "action",
     Configured: "configured",
     Erased: "undone",
     Retracted: "undone",

@@ -148,6 +148,7 @@ class PassedOn(NamedJournal):
     settlements = _passed_on(Journal.settlements)
     undone = _passed_on(Journal.undone)
     mode = _passed_on(Journal.mode)
+    actions = _passed_on(Journal.actions)
     configured = _passed_on(Journal.configured)
     overwrite = _passed_on(Journal.overwrite, patient=True)
     identify = _passed_on(Journal.identify, patient=True)

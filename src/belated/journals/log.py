@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 import msgspec
 
-from belated.core.events import Configured, Decision, Event, ModeChanged, Record
+from belated.core.events import ActionChanged, Configured, Decision, Event, ModeChanged, Record
 
 #: What decisions were chosen from (:mod:`belated.fold.requests`), by their places in a call.
 Requests = Mapping[int, bytes]
@@ -291,6 +291,12 @@ class UniqueLog(Log, Protocol):
         """Return the last event that changed the mode, None if there is none.
 
         Appending a :class:`ModeChanged` sets a mode.
+        """
+
+    def actions(self) -> dict[str, ActionChanged]:
+        """Return the last change of each action that was paused, resumed or retired.
+
+        Appending an :class:`ActionChanged` changes an action.
         """
 
     def configured(self) -> Configured | None:

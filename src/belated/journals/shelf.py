@@ -1,21 +1,22 @@
 """What is stored beside the log of a bandit, in the cells of its store.
 
 Acts of operators are in cells, too: found at once, whatever was dropped. A decider asks for the
-mode four times per second, and a fold must know what was undone before it begins. So the last
-record of each kind that says what holds from now on, and all records that undo others, are in cells
-as they are in the log.
+mode and for paused actions four times per second, and a fold must know what was undone before it
+begins. So the last record of each kind that says what holds from now on, the last one of each
+action, and all records that undo others, are in cells as they are in the log.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from belated.core.events import (
+    ActionChanged,
     Configured,
     Event,
     ModeChanged,
@@ -42,10 +43,10 @@ from belated.journals.coordination import owner_cell
 from belated.journals.log import EMPTY, Tail
 from belated.journals.snapshots import Pieces, Snapshot, check_base, checksums_of, damage
 
-#: Of these the last record counts, and of the other all of them.
+#: Of these the last record counts.
 _LAST: frozenset[Subject] = frozenset({"mode", "configured"})
 #: What is in cells.
-ACTS: frozenset[Subject | None] = _LAST | {"undone"}
+ACTS: frozenset[Subject | None] = _LAST | {"action", "undone"}
 
 
 class _Stored(NamedTuple):
@@ -300,6 +301,10 @@ class CellShelf:
         """Return the last event that changed the mode, None if there is none."""
         return modes(self.cells, [self._bandit]).get(self._bandit)
 
+    def actions(self) -> dict[str, ActionChanged]:
+        """Return the last change of each action that was paused, resumed or retired."""
+        return actions(self.cells, {self._bandit: 0}).get(self._bandit, (0, {}))[1]
+
     def configured(self) -> Configured | None:
         """Return the last event that says what the bandit is, None if there is none."""
         name = cell_name("configured", self._bandit)
@@ -324,12 +329,13 @@ class CellShelf:
         for act in records:
             if subject_of(act.event) not in ACTS:
                 continue
-            name = act_cell(self._bandit, act)
+            puts = act_cells(self._bandit, act)
+            name = next(iter(puts))
             while (name, act.position) not in self._acts_known:
                 before = self.cells.get([name]).get(name)
                 is_new = before is None or _read(name, before).position < act.position
                 version = 0 if before is None else before.version
-                if not is_new or self.cells.transact({name: version}, {name: packed(act)}).ok:
+                if not is_new or self.cells.transact({name: version}, puts).ok:
                     self._acts_known.add((name, act.position))
 
 
@@ -340,25 +346,51 @@ def modes(cells: Cells, bandits: Iterable[str]) -> dict[str, ModeChanged]:
     return {bandit: one for bandit, one in events.items() if isinstance(one, ModeChanged)}
 
 
+def actions(
+    cells: Cells, after: Mapping[str, int]
+) -> dict[str, tuple[int, dict[str, ActionChanged]]]:
+    """Return the last change of each action, by bandit, if there are any since a version.
+
+    Args:
+        cells: of the store.
+        after: by bandit, the version of the last answer; 0 for whatever there is.
+
+    Returns:
+        By bandit, the version, and the last change by action.
+    """
+    names = {cell_name("actions", bandit): bandit for bandit in after}
+    changed = cells.get(names, {name: after[bandit] for name, bandit in names.items()})
+    found: dict[str, tuple[int, dict[str, ActionChanged]]] = {}
+    for marker, (version, _, _) in changed.items():
+        bandit = names[marker]
+        acts = cells.scan(cell_name("action", bandit, ""))
+        events = [_read(name, cell).event for name, cell in acts.items()]
+        changes = {one.action: one for one in events if isinstance(one, ActionChanged)}
+        found[bandit] = version, changes
+    return found
+
+
 def has_acts(events: Iterable[Event]) -> bool:
     """Whether one of these events goes to a cell, too."""
     return any(subject_of(event) in ACTS for event in events)
 
 
-def act_cell(bandit: str, act: Record) -> str:
-    """Return the name of the cell of an act."""
+def act_cells(bandit: str, act: Record) -> dict[str, bytes]:
+    """Return the cells that an act is written to, its own first.
+
+    The version of ``actions`` grows with every change of an action: who polls reads no others.
+    """
     subject = subject_of(act.event)
     assert subject in ACTS
-    if subject in _LAST:
-        return cell_name(subject, bandit)
-    return cell_name("undone", bandit, act.partition, f"{act.position:020}")
-
-
-def packed(act: Record) -> bytes:
-    """Return what the cell of an act holds."""
     data = encode(act.event)
     stored = _Stored(act.partition, act.position, act.recorded, act.digest, data)
-    return msgspec.msgpack.encode(stored)
+    value = msgspec.msgpack.encode(stored)
+    if isinstance(act.event, ActionChanged):
+        own = cell_name("action", bandit, digest_of(act.event.action.encode()).hex())
+        return {own: value, cell_name("actions", bandit): b""}
+    if subject in _LAST:
+        return {cell_name(subject, bandit): value}
+    return {cell_name("undone", bandit, act.partition, f"{act.position:020}"): value}
 
 
 def _read(name: str, cell: Cell) -> Record:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.advice import Evidence
-from belated.core.events import Decision, ModeChanged, Record, Reward, Void
+from belated.core.events import ActionChanged, Decision, ModeChanged, Record, Reward, Void
 from belated.core.inputs import Matrix, Vector
 from belated.evaluation import (
     DelayCurve,
@@ -61,6 +61,7 @@ class Watched:
     lags: list[int] = field(default_factory=list)
     care: dict[str, list[int]] = field(default_factory=dict)
     modes: list[dict[str, Any]] = field(default_factory=list)
+    actions: dict[str, ActionChanged] = field(default_factory=dict)
     records: int = 0
     _every: int = 1
     _seen: int = 0
@@ -88,6 +89,8 @@ class Watched:
             who, why = event.actor, event.reason
             said = {"t": record.recorded // 1000, "mode": event.mode, "reason": why, "actor": who}
             self.modes.append(said)
+        elif isinstance(event, ActionChanged):
+            self.actions[event.action] = event
 
     def _keep(self, record: Record, decision: Decision) -> None:
         self._places.append((record.partition, record.position))

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from belated.core.events import (
+    ActionChanged,
     Activation,
     Configured,
     Decision,
@@ -54,6 +55,7 @@ _EVERY_KIND: list[Event] = [
     Settled(0, 1_700_000_000_000_000),
     ModeChanged(9, "freeze", "a sale begins"),
     Configured(10, {"window": "7d", "größe": ""}),
+    ActionChanged(11, "größe/1", "pause", 12, 13, "sold out", "me"),
 ]
 _FROM_THE_FUTURE = Opaque(b"\xc8written by a release to come")
 
@@ -572,6 +574,18 @@ class JournalContract(LogContract):
             assert log.mode() == ModeChanged(9, "freeze", "a sale begins")
             log.append([ModeChanged(5, "baseline"), ModeChanged(4, "learn"), Settled(0, 1)])
             assert log.mode() == ModeChanged(4, "learn")
+
+    def test_the_last_change_of_each_action_counts(self) -> None:
+        """However many there are; other events do not change them."""
+        with self.open_journal(2, ManualClock()) as log:
+            assert log.actions() == {}
+            first = [ActionChanged(5, name, "pause") for name in ("a", "b", "1", "größe/1")]
+            log.append(first)
+            log.append([_decision(f"{n}") for n in range(20)])
+            assert log.actions() == {one.action: one for one in first}
+            last = [ActionChanged(7, "a", "resume"), ActionChanged(6, "b", "retire", 9, None, "x")]
+            log.append([ActionChanged(6, "a", "retire"), *last, Settled(0, 1)])
+            assert log.actions() == {one.action: one for one in (*first, *last)}
 
     def test_what_was_erased_can_be_overwritten(self) -> None:
         """Its events and requests are gone; places, stamps and digests stay; once is enough."""

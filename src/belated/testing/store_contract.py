@@ -7,7 +7,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from belated.core.events import Decision, ModeChanged, Reward, Void
+from belated.core.events import ActionChanged, Decision, ModeChanged, Reward, Void
 from belated.exceptions import InvalidInput, JournalClosed, JournalError, JournalMismatch
 from belated.journals import Store
 from belated.journals.coordination import Held, leaders, renew_leases
@@ -111,11 +111,18 @@ class StoreContract:
             assert session.modes(["a", "b"]) == {}
             one.append([ModeChanged(8, "freeze"), ModeChanged(9, "off")])
             assert session.modes(["a", "b"]) == {"a": ModeChanged(9, "off")}
+            assert session.actions({"a": 0, "b": 0}) == {}
+            paused, resumed = ActionChanged(8, "x", "pause"), ActionChanged(9, "x", "resume")
+            one.append([paused])
+            assert session.actions({"a": 0, "b": 0}) == {"a": (1, {"x": paused})}
+            assert session.actions({"a": 1, "b": 0}) == {}
+            one.append([resumed])
+            assert session.actions({"a": 1, "b": 0}) == {"a": (2, {"x": resumed})}
             self._check_models(session)
 
     def _check_models(self, session: StoreSession) -> None:
         ends = {name: sum(found) for name, found in session.ends(["a", "b"]).items()}
-        assert ends == {"a": 4, "b": 3}
+        assert ends == {"a": 6, "b": 3}
         assert leaders(session.cells, ["a", "b"]) == {}
         lead = session.coordination("b")
         epoch = lead.acquire_lease("me", 100.0)

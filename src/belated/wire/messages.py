@@ -12,6 +12,7 @@ from belated.core.events import Decision, DecisionEvent, Record, Reward, kind_of
 from belated.core.inputs import MAX_ENTRY, MAX_REWARD
 from belated.core.results import Result
 from belated.core.times import MAX_MICROSECONDS, MIN_MICROSECONDS, as_datetime
+from belated.decider.actions import ActionState, Change
 from belated.features.records import MAX_ID
 from belated.fold.decision_history import DecisionHistory
 from belated.fold.requests import KeptRequest
@@ -144,6 +145,24 @@ class ModeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     mode: Literal["learn", "freeze", "baseline", "off"]
     reason: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+
+
+class ActionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What is done to an action.
+
+    Attributes:
+        action: its name.
+        change: pause: do not choose it. resume: choose it again. retire: pause it for good.
+        reason: why; recorded in the journal.
+        start: from when on a pause or retirement holds; null: at once.
+        until: when a pause ends; null: when the action is resumed.
+    """
+
+    action: Action | Annotated[Name, msgspec.Meta(min_length=1)]
+    change: Change
+    reason: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+    start: EventTime | None = None
+    until: EventTime | None = None
 
 
 class Answer(Result, msgspec.Struct, frozen=True, omit_defaults=True):
@@ -392,6 +411,7 @@ class BanditState(Answer, frozen=True):
         pending: decisions whose reward is outstanding, those of this decider included.
         model_age_seconds: age of the model; null before the first one.
         mode: how it decides: learn, freeze, baseline or off.
+        actions: the state of each action that the features declare, or that was ever changed.
     """
 
     bandit: str
@@ -401,6 +421,7 @@ class BanditState(Answer, frozen=True):
     pending: int
     model_age_seconds: float | None
     mode: str
+    actions: list[ActionState]
 
 
 class BanditHealth(BanditState, frozen=True):

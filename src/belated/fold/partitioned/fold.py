@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from belated.core.events import ModeChanged, Record
 from belated.core.rewards import Rewards
 from belated.core.tuning import USUAL, Tuning
 from belated.fold.fold import Fold
@@ -114,12 +113,6 @@ class PartitionFold(Fold):
             unmatched=self.unmatched,
         )
 
-    def _change_mode(self, record: Record) -> None:
+    def _freeze(self, at: int) -> PublishedModel | None:
         """What was published last is what was known when the mode became ``freeze``."""
-        if not isinstance(record.event, ModeChanged):
-            return
-        self.mode = record.event.mode
-        if self.mode != "freeze":
-            self.frozen = None
-        elif self.frozen is None and self._model is not None:
-            self.frozen = msgspec.structs.replace(self._model, at=record.recorded)
+        return None if self._model is None else msgspec.structs.replace(self._model, at=at)

@@ -48,7 +48,7 @@ from belated.journals.postgres.queries import (
     pack_integers,
     unpack_bigints,
 )
-from belated.journals.shelf import ACTS, act_cell, has_acts, packed
+from belated.journals.shelf import ACTS, act_cells, has_acts
 from belated.model.kernels.pages import PADDING
 
 if TYPE_CHECKING:
@@ -365,14 +365,14 @@ class PostgresJournal(StoredJournal):
         ((found,),) = talk.run_query("append", **arrivals.values)
         is_known = arrivals.known(found)
         positions = self._taken(arrivals, found)
-        puts = {}
+        puts: dict[str, bytes] = {}
         for event, position, known in zip(events, positions, is_known, strict=True):
             if subject_of(event) in ACTS and not known:
                 home = route(event, self._partitions)  # type: ignore[arg-type]
                 place = {**self._whose(home), "after": position - 1, "limit": 1}
                 ((_, *row),) = talk.run_query("read", **place)
                 act = self._found((home, position, *row))
-                puts[act_cell(self._bandit, act)] = packed(act)
+                puts |= act_cells(self._bandit, act)
         if puts:
             put_within(talk, puts)
         return positions

@@ -37,7 +37,7 @@ from belated.journals.bandits import open_bandit
 from belated.journals.indexed import StoredJournal, T
 from belated.journals.log import EMPTY, Requests, Tail
 from belated.journals.pages import ColumnPage
-from belated.journals.shelf import ACTS, act_cell, packed
+from belated.journals.shelf import ACTS, act_cells
 from belated.journals.sqlite.cells import SQLiteCells, put_cells
 from belated.journals.sqlite.file import (
     BANDITS,
@@ -382,6 +382,8 @@ class SQLiteJournal(StoredJournal):
             self._file.note_last(LastRecord(place, digest))
         acts = [record for record in written if subject_of(record.event) in ACTS]
         if acts:
-            puts = {act_cell(self._bandit, act): packed(act) for act in acts}
+            puts: dict[str, bytes] = {}
+            for act in acts:
+                puts |= act_cells(self._bandit, act)
             put_cells(connection, puts, self._clock())
         return written

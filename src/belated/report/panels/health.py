@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from belated.core.times import as_microseconds
+from belated.decider.actions import states_at
 from belated.report.facts import DAY, MINUTE, Facts, short
 from belated.report.html import around, element
 from belated.report.text import Data, percent, several, span, whole
@@ -20,8 +22,21 @@ MIN_VALUES = 100
 def collect(facts: Facts) -> dict[str, Any]:
     """What whoever is on call asks first."""
     as_of, watched, table = facts.table.as_of, facts.watched, facts.everything
-    modes = watched.modes
+    modes, changes = watched.modes, watched.actions
+    if facts.evaluation.until is None:  # also of records that were trimmed
+        changes = facts.evaluation.journal.actions()
     found: dict[str, Any] = {
+        "closed_actions": [
+            {
+                "action": one.action,
+                "state": one.state,
+                "t": as_microseconds(one.since) // 1000,
+                "reason": one.reason,
+                "actor": one.actor,
+            }
+            for one in states_at(changes, as_of)
+            if one.state != "open"
+        ],
         "mode": modes[-1]["mode"] if modes else "learn",
         "records": watched.records,
         "decisions_last_day": int((table.made > as_of - DAY).sum()),
@@ -52,6 +67,10 @@ def card(data: Data) -> str:
     found, modes = data["health"], data["modes"]
     switched = "never changed" if not modes else _switched(data, modes[-1])
     items = [(found["mode"] == "learn", "Mode", found["mode"], switched)]
+    if closed := found["closed_actions"]:
+        names = ", ".join(f"{one['action']} ({one['state']})" for one in closed)
+        notes = [f"{one['action']} {_switched(data, one)}" for one in closed]
+        items.append((False, "Actions", f"never chosen: {names}", "; ".join(notes)))
     for what in ("decision", "reward"):
         if f"last_{what}" in found:
             note = f"{whole(found[f'{what}s_last_day'])} in 24 hours"

@@ -48,6 +48,8 @@ async function state() {
   if (at !== shown) return;
   byId("title").textContent = found.bandit;
   byId("state").textContent = `${found.mode} · ${found.observations} outcomes · ${found.pending} pending`;
+  byId("actions").textContent = found.actions.filter((one) => one.since).map((one) =>
+    `${one.action}: ${one.state} since ${one.since}${one.until ? " until " + one.until : ""}${one.reason ? ": " + one.reason : ""}`).join("\n");
   // Not at every refresh: it would undo what somebody is about to choose.
   if (modeOf !== bandit) [modeOf, byId("to").value] = [bandit, found.mode];
 }
@@ -78,7 +80,7 @@ function clear() {
   clearTimeout(timer);
   byId("bandit").hidden = true;
   byId("report").replaceChildren();
-  for (const id of ["title", "state", "story", "said"]) byId(id).textContent = "";
+  for (const id of ["title", "state", "actions", "story", "said"]) byId(id).textContent = "";
 }
 
 async function show(name) {
@@ -108,6 +110,16 @@ byId("mode").onsubmit = async (event) => {
     const found = await ask(path("mode"), {method: "PUT", body});
     say(`${bandit} is to ${found.mode} from now on: ${found.reason}`);
     byId("reason").value = "";
+    setTimeout(refresh, 700);
+  } catch (error) { say(error.message, true); }
+};
+byId("action").onsubmit = async (event) => {
+  event.preventDefault();
+  const body = JSON.stringify({action: byId("which").value.trim(), change: byId("change").value, reason: byId("because").value});
+  try {
+    const found = await ask(path("actions"), {method: "PUT", body});
+    say(`${found.action} is ${found.state} from now on: ${found.reason}`);
+    byId("because").value = "";
     setTimeout(refresh, 700);
   } catch (error) { say(error.message, true); }
 };

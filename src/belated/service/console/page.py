@@ -15,7 +15,7 @@ _STYLE = (
     ".top{padding-top:18px}.top form{display:flex;flex-wrap:wrap;gap:8px;align-items:center}"
     "#theme{margin-left:auto}pre{overflow:auto;max-height:320px;font-size:12px;margin:8px 0}"
     ".warning{color:var(--warn)}.bandits th,.bandits td{text-align:left;font-size:13px}"
-    "#list .card{overflow-x:auto}#reason,#id{min-width:min(22em,100%)}"
+    "#list .card{overflow-x:auto}#reason,#because,#id{min-width:min(22em,100%)}"
     "#report nav #theme{display:none}"
 )
 

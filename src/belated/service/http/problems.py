@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from belated.exceptions import (
+    ActionsPaused,
     BanditOff,
     Forbidden,
     InvalidInput,
@@ -58,6 +59,7 @@ _PROBLEMS: tuple[tuple[Any, int, str, str | None, dict[str, str]], ...] = (
     (RateLimited, 429, "Too many requests", None, {}),
     (UnknownBandit, 404, "Not found", None, {}),
     (BanditOff, 503, "Switched off", "this bandit decides nothing now", {"retry-after": "60"}),
+    (ActionsPaused, 409, "Actions paused", None, {}),
     (NotIndexed, 409, "Not known here", _NOT_INDEXED, {}),
     # The store is unavailable or closed, or lacks tables or rights.
     (JournalError, 503, "Try again", _UNAVAILABLE, {"retry-after": "1"}),

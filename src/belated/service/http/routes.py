@@ -24,6 +24,7 @@ from belated.core.inputs import as_rows
 from belated.core.rewards import reported_reward
 from belated.core.times import MIN_MICROSECONDS, as_datetime, as_microseconds
 from belated.decider import ParsedRequest
+from belated.decider.actions import ActionState
 from belated.decider.requests import offered
 from belated.exceptions import InvalidInput
 from belated.features import action_names
@@ -41,6 +42,7 @@ from belated.wire.messages import (
     MAX_PAIRS,
     TIME_HINT,
     Accepted,
+    ActionBody,
     BanditState,
     Decided,
     DecisionDetails,
@@ -400,6 +402,7 @@ def state_of(bandit: ServedBandit) -> BanditState:
         pending=model.pending,
         model_age_seconds=bandit.age,
         mode=bandit.decider.mode,
+        actions=bandit.actions,
     )
 
 
@@ -413,6 +416,18 @@ def _report(call: Exchange, _: None) -> None:
 
 def _switch(call: Exchange, body: ModeBody) -> None:
     call.bandit.change_mode(body.mode, body.reason, call.key_name, call.finish)
+
+
+def _change_action(call: Exchange, body: ActionBody) -> None:
+    call.bandit.change_action(
+        body.change,
+        body.action,
+        call.finish,
+        reason=body.reason,
+        actor=call.key_name,
+        start=body.start,
+        until=body.until,
+    )
 
 
 def _at(call: Exchange) -> int:
@@ -494,6 +509,10 @@ BANDIT_ROUTES = (
         "PUT", "/v1/{bandit}/mode", _switch,
         "Learn on, freeze the model, do without it, or decide nothing", Switch, 200, ModeBody,
         scope="admin", render=lambda call, event: Switch(event.mode, event.reason, event.at),
+    ),
+    Route(
+        "PUT", "/v1/{bandit}/actions", _change_action, "Pause, resume or retire an action",
+        ActionState, 200, ActionBody, scope="admin",
     ),
 )  # fmt: skip
 

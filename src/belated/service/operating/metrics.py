@@ -100,6 +100,9 @@ FAMILIES: dict[str, Family] = {
     "belated_mode": _gauge(
         "1 for how the bandit decides here: learn, freeze, baseline, off.", "mode"
     ),
+    "belated_action_paused": _gauge(
+        "1 while an operator has paused or retired the action, 0 once it is open again.", "action"
+    ),
     "belated_fallback_decisions": _counter(
         "Decisions by the baseline because the model could not choose, by the reason.", "reason"
     ),
@@ -207,6 +210,9 @@ def of_bandit(bandit: ServedBandit) -> dict[str, Value]:
         "belated_models_loaded": stats.models,
         "belated_unapplied_decisions": len(bandit.decider.unapplied),
         "belated_mode": {mode: mode == bandit.decider.mode for mode in MODES},
+        "belated_action_paused": {
+            one.action: one.state != "open" for one in bandit.actions if one.since is not None
+        },
         "belated_fallback_decisions": {"error": 0, "not finite": 0} | bandit.decider.fallbacks,
         "belated_field_values": getattr(bandit.definition.features, "field_counts", None),
         "belated_internal_errors": {"commit": bandit.failed_commits, "board": 0, "model": 0}

@@ -31,6 +31,14 @@ from belated.decider import (
     ParsedRequest,
     check_same,
 )
+from belated.decider.actions import (
+    ActionState,
+    Change,
+    Changes,
+    action_change,
+    states_at,
+)
+from belated.decider.requests import offered
 from belated.exceptions import (
     BanditOff,
     CorruptJournal,
@@ -415,6 +423,34 @@ class ServedBandit:
 
         self._run(self._read(append), done)
 
+    def change_action(
+        self, change: Change, action: int | str, done: Done[ActionState], **how: Any
+    ) -> None:
+        """Change an action at all deciders within a second; the journal records who and why.
+
+        Args:
+            change: what is done to it.
+            action: its name.
+            done: is called with its state, or with the error.
+            **how: reason, actor, start and until, as of :func:`action_change`.
+        """
+
+        def append(journal: Journal) -> ActionState:
+            now, declared = self._runtime.clock(), offered(None, self.definition.features)
+            event = action_change(
+                change, action, changes=journal.actions(), declared=declared, now=now, **how
+            )
+            journal.append([event])
+            return ActionState.of(event, now)
+
+        self._run(self._read(append), done)
+
+    @property
+    def actions(self) -> list[ActionState]:
+        """The state of each action that the features declare, or that was ever changed."""
+        declared = offered(None, self.definition.features)
+        return states_at(self.decider.actions, self._runtime.clock(), declared)
+
     @property
     def duplicates(self) -> int | None:
         """Events that the store had and did not write again; None if it does not look."""
@@ -478,7 +514,7 @@ class ServedBandit:
             self._reward_log.close()
         self._reader.close()
 
-    # --- models and modes ------------------------------------------------------------------------
+    # --- models, modes and actions ---------------------------------------------------------------
 
     def _delivered(self, events: Sequence[Event], positions: Sequence[int]) -> None:
         """Note the positions of delivered events; called by the worker of the spool."""
@@ -518,6 +554,11 @@ class ServedBandit:
                 log.info("mode changed", extra=extra)
                 return
         self.note("mode", InvalidInput(f"a newer release knows the mode {event.mode!r}"))
+
+    def take_actions(self, changes: Changes) -> None:
+        """Choose only actions that are open from now on."""
+        self.decider.actions = changes
+        log.info("actions changed", extra={"bandit": self.definition.name})
 
     def note(self, what: str, error: Exception) -> None:
         """Count a failure to load a model, and log its reason once."""
@@ -672,7 +713,7 @@ class ServedBandits(dict[str, ServedBandit]):
 
 @dataclass(eq=False)
 class ModelPoll:
-    """Polls for models and modes of all bandits; less often while nothing changes.
+    """Polls for models, modes and paused actions of all bandits; less often while nothing changes.
 
     Args:
         session: for this alone.
@@ -689,6 +730,7 @@ class ModelPoll:
     def __post_init__(self) -> None:
         self._monotonic = self.runtime.monotonic
         self._numbers: dict[str, int] = {}
+        self._versions: dict[str, int] = {}  # of the changes of actions
         self._model_due = self._mode_due = 0.0
         self._pause = POLL_SECONDS
         self._worker: Worker | None = None
@@ -702,6 +744,7 @@ class ModelPoll:
             JournalError: it cannot be read.
         """
         self._numbers = dict.fromkeys(self.bandits, 0)
+        self._versions = dict.fromkeys(self.bandits, 0)
         for call in (*self._look_for_modes(), *self._look_for_models()):
             call()
         self._mode_due = self._monotonic() + MODE_SECONDS
@@ -742,7 +785,11 @@ class ModelPoll:
 
     def _look_for_modes(self) -> list[Callable[[], None]]:
         modes = self.session.modes(list(self.bandits))
-        return [partial(self.bandits[name].take_mode, event) for name, event in modes.items()]
+        calls = [partial(self.bandits[name].take_mode, event) for name, event in modes.items()]
+        for name, (version, changes) in self.session.actions(self._versions).items():
+            self._versions[name] = version
+            calls.append(partial(self.bandits[name].take_actions, changes))
+        return calls
 
     def _look_for_models(self) -> list[Callable[[], None]]:
         calls: list[Callable[[], None]] = []

@@ -1,0 +1,75 @@
+"""``belated action``: list the actions of a bandit; pause, resume or retire one.
+
+A change is written into the journal, and obeyed by all deciders within two seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time as clock
+
+from belated.cli.keys import add_file
+from belated.cli.mode import bandit_in
+from belated.cli.options import actor, add_option, add_reason, read, time
+from belated.cli.text import table
+from belated.decider.actions import ActionState, action_change, states_at
+from belated.decider.requests import offered
+from belated.exceptions import InvalidInput
+
+EXAMPLE = 'belated action pause offers gift --until 2027-01-07T00:00Z --reason "sold out"'
+
+_MEANING = {
+    "list": "show the state of each action",
+    "pause": "do not choose it",
+    "resume": "choose it again",
+    "retire": "pause it for good",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    about = "; ".join(f"{change}: {meaning}" for change, meaning in _MEANING.items())
+    parser.add_argument("change", metavar="CHANGE", choices=tuple(_MEANING), help=about)
+    parser.add_argument("bandit", metavar="BANDIT", help="name of the bandit")
+    parser.add_argument("action", metavar="ACTION", nargs="?", help="name of the action")
+    add_option(parser, "--start", "from when on; without it, at once", time)
+    add_option(parser, "--until", "when a pause ends; without it, when it is resumed", time)
+    add_reason(parser, required=False)
+    add_file(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run the command."""
+    config = read(options.config)
+    bandit = bandit_in(config, options.bandit, options.config)
+    if (options.action is None) != (options.change == "list"):
+        message = "list shows all actions" if options.action else "the name of an action is missing"
+        raise InvalidInput(f"{message}: see `belated action --help`", options.action)
+    declared, now = offered(None, bandit.features), clock.time_ns() // 1000
+    with config.store.journal(bandit.name, partitions=bandit.partitions) as journal:
+        changes = journal.actions()
+        if options.change == "list":
+            states = states_at(changes, now, declared)
+        else:
+            event = action_change(
+                options.change,
+                options.action,
+                changes=changes,
+                declared=declared,
+                now=now,
+                start=options.start,
+                until=options.until,
+                reason=options.reason,
+                actor=actor(),
+            )
+            journal.append([event])
+            states = [ActionState.of(event, now)]
+    if not states:
+        print(f"{bandit.name}: its features declare no actions, and none was ever paused")
+        return
+    print(table(["action", "state", "since", "until", "by", "reason"], [*map(_row, states)]))
+
+
+def _row(one: ActionState) -> list[str]:
+    times = ["-" if at is None else f"{at:%Y-%m-%dT%H:%M:%SZ}" for at in (one.since, one.until)]
+    return [one.action, one.state, *times, one.actor or "-", one.reason or "-"]

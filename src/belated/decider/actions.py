@@ -1,0 +1,177 @@
+"""Which actions may be chosen: operators pause, resume and retire them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, get_args
+
+import msgspec
+import numpy as np
+
+from belated.core.events import ActionChanged
+from belated.core.inputs import Row
+from belated.core.results import Result
+from belated.core.times import Moment, as_datetime, as_microseconds
+from belated.decider.requests import ParsedRequest
+from belated.exceptions import ActionsPaused, InvalidInput
+from belated.fold.requests import narrow_context
+
+#: What an operator does to an action.
+Change = Literal["pause", "resume", "retire"]
+#: The last change of each action, by its name as text.
+Changes = Mapping[str, ActionChanged]
+
+
+def state_at(change: ActionChanged, now: int) -> Literal["open", "paused", "retired"]:
+    """Return the state of an action at a time, by its last change: only an open one is chosen.
+
+    >>> pause = ActionChanged(5, "gift", "pause", start=10, until=20)
+    >>> [state_at(pause, now) for now in (9, 10, 19, 20)]
+    ['open', 'paused', 'paused', 'open']
+    """
+    is_over = change.until is not None and now >= change.until
+    if change.change == "resume" or now < change.start or is_over:
+        return "open"
+    return "retired" if change.change == "retire" else "paused"
+
+
+def only_open(
+    requests: Sequence[ParsedRequest], table: Row, changes: Changes, now: int
+) -> tuple[Sequence[ParsedRequest], Row]:
+    """Return requests and their rows without the actions that are paused or retired.
+
+    Args:
+        requests: in the order of their rows.
+        table: rows of all requests, one after the other.
+        changes: the last change of each action.
+        now: the time, in microseconds since 1970.
+
+    Raises:
+        ActionsPaused: a request offers no other actions.
+
+    >>> pause = {"red": ActionChanged(5, "red", "pause")}
+    >>> (request,), rows = only_open([ParsedRequest(2, ["red", "blue"])], np.eye(2), pause, 6)
+    >>> request.actions, request.places, rows.tolist()
+    (['blue'], [1], [[0.0, 1.0]])
+    """
+    closed = {action for action, change in changes.items() if state_at(change, now) != "open"}
+    if not closed:
+        return requests, table
+    narrowed: list[ParsedRequest] = []
+    lines: list[int] = []
+    start = 0
+    for request in requests:
+        names = range(request.n_rows) if request.actions is None else request.actions
+        places = [n for n, name in enumerate(names) if str(name) not in closed]
+        if not places:
+            raise ActionsPaused([str(name) for name in names])
+        lines += [start + place for place in places]
+        start += request.n_rows
+        if len(places) < request.n_rows:
+            request = msgspec.structs.replace(  # noqa: PLW2901
+                request,
+                n_rows=len(places),
+                actions=[names[place] for place in places],
+                context=narrow_context(request.context, places),
+                places=places,
+            )
+        narrowed.append(request)
+    return narrowed, table if len(lines) == len(table) else table[np.array(lines)]
+
+
+class ActionState(msgspec.Struct, Result, frozen=True, omit_defaults=True):
+    """The state of an action.
+
+    Attributes:
+        action: its name, as text.
+        state: open, paused or retired.
+        since: from when on, if it was ever changed. In the future: it is open until then.
+        until: when a pause ends; None: when the action is resumed.
+        reason: why, as the operator put it.
+        actor: who did it.
+    """
+
+    action: str
+    state: Literal["open", "paused", "retired"]
+    since: datetime | None = None
+    until: datetime | None = None
+    reason: str = ""
+    actor: str = ""
+
+    @classmethod
+    def of(cls, change: ActionChanged, now: int) -> ActionState:
+        """Return the state at a time, by the last change of the action."""
+        return cls(
+            change.action,
+            state_at(change, now),
+            as_datetime(max(change.at_us, change.start)),
+            None if change.until is None else as_datetime(change.until),
+            change.reason,
+            change.actor,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the state as plain data."""
+        return msgspec.structs.asdict(self)
+
+
+def states_at(
+    changes: Changes, now: int, declared: Collection[int | str] | None = None
+) -> list[ActionState]:
+    """Return the state of each action that is declared or was ever changed."""
+    names = dict.fromkeys([*map(str, declared or ()), *sorted(changes)])
+    return [
+        ActionState.of(changes[name], now) if name in changes else ActionState(name, "open")
+        for name in names
+    ]
+
+
+def action_change(
+    change: Change,
+    action: Any,
+    *,
+    changes: Changes,
+    declared: Collection[int | str] | None,
+    now: int,
+    start: Moment | None = None,
+    until: Moment | None = None,
+    reason: str = "",
+    actor: str = "",
+) -> ActionChanged:
+    """Return the event that changes an action, if it may be changed so.
+
+    Args:
+        change: what is done to it.
+        action: its name.
+        changes: the last change of each action.
+        declared: all actions that the features know; None if they do not know them.
+        now: the time, in microseconds since 1970.
+        start: from when on; None: at once.
+        until: when a pause ends.
+        reason: why.
+        actor: who does it.
+    """
+    if change not in get_args(Change):
+        message = f"change is {change!r}: one of {', '.join(get_args(Change))} was expected"
+        raise InvalidInput(message, change)
+    if isinstance(action, bool) or not isinstance(action, int | str) or action == "":
+        raise InvalidInput(f"action is {action!r}: the name of an action was expected", action)
+    name = str(action)
+    if declared is not None and name not in (known := [*map(str, declared)]):
+        raise InvalidInput(f"unknown action {name!r}; known actions: {', '.join(known)}", action)
+    if change == "resume" and start is not None:
+        message = f"start is {start!r}: an action is resumed at once"
+        raise InvalidInput(f"{message}; leave it out, or pause it with `until`", start)
+    if change != "pause" and until is not None:
+        raise InvalidInput(f"until is {until!r}: only a pause has an end; leave it out", until)
+    before = changes.get(name)
+    if change == "pause" and before is not None and before.change == "retire":
+        message = f"the action {name!r} is retired: resume it first, if it is to be chosen again"
+        raise InvalidInput(message, action)
+    begin = 0 if start is None else as_microseconds(start, "start")
+    end = None if until is None else as_microseconds(until, "until")
+    if end is not None and end <= max(begin, now):
+        message = f"until is {as_datetime(end).isoformat()}: a time after the start of the pause"
+        raise InvalidInput(f"{message}, and after now, was expected", until)
+    return ActionChanged(now, name, change, begin, end, reason, actor)

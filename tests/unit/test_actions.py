@@ -1,0 +1,401 @@
+"""Operators pause, resume and retire actions: nothing chooses those that are not open."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from belated import (
+    Bandit,
+    Bernoulli,
+    DelayedThompson,
+    DelayedUCB,
+    EpsilonGreedy,
+    Explicit,
+    Hashed,
+    Holdout,
+    PerArm,
+    Uniform,
+)
+from belated.core.events import ActionChanged
+from belated.core.times import as_datetime
+from belated.core.tuning import Tuning
+from belated.decider import ParsedRequest
+from belated.decider.actions import state_at
+from belated.exceptions import ActionsPaused, InvalidInput
+from belated.fold.trimming import last_to_drop, make_bases, trim
+from belated.journals import MemoryJournal, SQLiteJournal
+from belated.policies import Policy
+from belated.testing import ManualClock
+from tests.unit.policy_examples import MAKE, every_policy
+from tests.unit.small_deciders import DIM, ROWS, Served
+
+NAMES = ["gift", "mail", "call"]
+B = Bernoulli()
+HOUR = 3_600_000_000
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Moved by hand."""
+    return ManualClock()
+
+
+def opened(clock: ManualClock, policy: Policy | None = None, **settings: Any) -> Bandit:
+    """A bandit of three actions that keeps every request."""
+    features = PerArm(NAMES)
+    policy = policy or EpsilonGreedy(features.dim, B, floor=0.5)
+    settings.setdefault("journal", MemoryJournal(clock=clock))
+    usual: dict[str, Any] = {"rewards": Explicit(), "features": features, "seed": 3, "clock": clock}
+    return Bandit(policy, **(usual | settings))
+
+
+def learned(bandit: Bandit, rounds: int = 60) -> None:
+    """Let it learn that the gift is best."""
+    for _ in range(rounds):
+        decision = bandit.decide()
+        bandit.observe(decision.id, float(decision.action == "gift"))
+
+
+# --- what policies choose from --------------------------------------------------------------------
+
+
+@every_policy
+def test_a_paused_action_is_never_chosen(name: str) -> None:
+    """By no policy; one alone, and many at once."""
+    decider = Served(MAKE[name]())
+    decider.actions = {"0": ActionChanged(1, "0", "pause")}
+    made = [*decider.many([ROWS] * 50, [ParsedRequest(DIM)] * 50)]
+    made += [decider.many([ROWS], [ParsedRequest(DIM)])[0] for _ in range(20)]
+    assert {decision.action for decision in made} <= {1, 2}
+    for decision in made:  # the index is that of the request, and so is the row
+        assert decision.index == decision.action
+        np.testing.assert_array_equal(decision.x, ROWS[decision.index])
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        DelayedThompson(DIM, B),
+        DelayedThompson(DIM, B, floor=0.1),
+        DelayedUCB(DIM, B),
+        DelayedUCB(DIM, B, floor=0.1),
+        DelayedUCB(DIM, B, randomized=True, floor=0.1),
+        EpsilonGreedy(DIM, B),
+        Uniform(DIM, B),
+    ],
+    ids=repr,
+)
+def test_propensities_are_those_of_the_actions_that_remain(
+    policy: Policy, clock: ManualClock
+) -> None:
+    """The same as if the others had been offered alone; they add up to 1."""
+    bandit = opened(clock, policy)
+    learned(bandit)
+    bandit.pause("gift")
+    offered = [bandit.decide(), bandit.decide(None, NAMES[1:])]
+    kept = [bandit.entry(decision.id).request for decision in offered]
+    for decision, request in zip(offered, kept, strict=True):
+        assert request is not None
+        assert request.actions == NAMES[1:]
+        if policy.floor:  # else only the probability of the chosen one is stated
+            assert request.propensities is not None
+            assert sum(request.propensities) == pytest.approx(1.0)
+            place = NAMES[1:].index(str(decision.action))
+            assert request.propensities[place] == decision.propensity
+    scores = bandit.score().actions
+    assert [one.action for one in scores] == NAMES[1:]
+    alone = bandit.score(None, NAMES[1:]).actions
+    np.testing.assert_allclose([s.mean for s in scores], [s.mean for s in alone])
+    if policy.floor:
+        assert sum(one.propensity or 0.0 for one in scores) == pytest.approx(1.0)
+
+
+def test_thompson_chooses_with_the_propensities_it_states(clock: ManualClock) -> None:
+    """Of two that remain, one has the rest of the other's: frequencies say whether that is so."""
+    bandit = opened(clock, DelayedThompson(DIM, B))
+    learned(bandit, 4)
+    bandit.pause("mail")
+    bandit.change_mode("freeze")
+    made = bandit.decide_many([None] * 4_000)
+    assert {decision.action for decision in made} == {"gift", "call"}
+    is_gift = np.array([decision.action == "gift" for decision in made])
+    stated = np.array([decision.propensity for decision in made])
+    expected = np.where(is_gift, stated, 1.0 - stated)
+    error = np.sqrt((expected * (1.0 - expected)).sum()) / len(made)
+    assert abs(is_gift.mean() - expected.mean()) < 4.0 * error
+
+
+def test_neither_holdout_nor_baseline_chooses_it(clock: ManualClock) -> None:
+    """In place of a fixed action that is paused comes the first one that remains."""
+    bandit = opened(clock, holdout=Holdout(0.5, baseline="gift"), baseline="gift")
+    assert {d.action for d in bandit.decide_many([None] * 50) if d.source == "holdout"} == {"gift"}
+    bandit.pause("gift")
+    made = bandit.decide_many([None] * 200)
+    assert {decision.action for decision in made} == {"mail", "call"}
+    held = [decision for decision in made if decision.source == "holdout"]
+    assert {(decision.action, decision.propensity) for decision in held} == {("mail", 1.0)}
+    for decision in made:  # over both groups
+        assert decision.overall is not None
+        assert 0.0 < decision.overall <= 1.0
+    bandit.change_mode("baseline")
+    assert {d.action for d in bandit.decide_many([None] * 20)} == {"mail"}
+    bandit.change_mode("learn")
+    uniform = opened(clock, holdout=Holdout(0.5))
+    uniform.pause("gift")
+    made = uniform.decide_many([None] * 200)
+    assert {d.propensity for d in made if d.source == "holdout"} == {0.5}
+    assert "gift" not in {decision.action for decision in made}
+
+
+def test_the_fallback_does_not_choose_it(clock: ManualClock) -> None:
+    """Also where the policy fails."""
+
+    class Failing(Uniform):
+        def choose(self, *_: Any) -> Any:
+            raise ArithmeticError
+
+    bandit = opened(clock, Failing(DIM, B), baseline="gift")
+    bandit.pause("gift")
+    with pytest.warns(UserWarning, match="the baseline decided"):
+        assert bandit.decide().action == "mail"
+
+
+def test_if_all_are_paused_nothing_is_decided(clock: ManualClock) -> None:
+    """The error names them; other requests are served, and rewards count."""
+    bandit = opened(clock)
+    before = bandit.decide()
+    for name in NAMES[:2]:
+        bandit.pause(name)
+    bandit.retire("call")
+    with pytest.raises(ActionsPaused, match="'gift', 'mail', 'call'") as raised:
+        bandit.decide()
+    assert raised.value.actions == tuple(NAMES)
+    assert pickle.loads(pickle.dumps(raised.value)).actions == tuple(NAMES)
+    with pytest.raises(ActionsPaused):
+        bandit.score()
+    with pytest.raises(ActionsPaused, match="'mail'; "):
+        bandit.decide_many([(None, ["mail"])])
+    assert bandit.observe(before.id, 1.0).status == "rewarded"
+    assert bandit.decision_counts["rewarded"] == 1
+    bandit.resume("call")
+    assert bandit.decide().action == "call"
+
+
+# --- times, and what an operator may do -----------------------------------------------------------
+
+
+def test_a_pause_begins_and_ends_at_its_times(clock: ManualClock) -> None:
+    """By the clock of the decider, to the microsecond."""
+    bandit = opened(clock)
+    start, until = clock.now + HOUR, clock.now + 2 * HOUR
+    bandit.pause("gift", start=as_datetime(start), until=as_datetime(until), reason="a sale")
+    for now, state in (
+        (start - 1, "open"),
+        (start, "paused"),
+        (until - 1, "paused"),
+        (until, "open"),
+    ):
+        clock.now = now
+        gift = bandit.actions[0]
+        assert (gift.action, gift.state, gift.since) == ("gift", state, as_datetime(start))
+        assert (gift.until, gift.reason) == (as_datetime(until), "a sale")
+        chosen = {decision.action for decision in bandit.decide_many([None] * 60)}
+        assert ("gift" in chosen) == (state == "open")
+    for decision in (record.event for record in bandit.journal.read(0, 0, 1000)):
+        if getattr(decision, "action", None) == "gift" and hasattr(decision, "propensity"):
+            assert not start <= decision.at_us < until
+
+
+def test_a_retired_action_stays_so_until_it_is_resumed(clock: ManualClock) -> None:
+    """A pause with an end must not bring it back."""
+    bandit = opened(clock)
+    bandit.retire("gift", start=clock.now + HOUR)
+    assert bandit.actions[0].state == "open"
+    clock.now += 1000 * HOUR
+    assert bandit.actions[0].state == "retired"
+    with pytest.raises(InvalidInput, match="is retired: resume it first"):
+        bandit.pause("gift", until=clock.now + HOUR)
+    bandit.resume("gift", reason="back")
+    assert (bandit.actions[0].state, bandit.actions[0].reason) == ("open", "back")
+    bandit.pause("gift")
+    assert bandit.actions[0].state == "paused"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda b: b.pause("gitf"), "unknown action 'gitf'; known actions: gift, mail, call"),
+        (lambda b: b.pause(""), "the name of an action"),
+        (lambda b: b.pause(None), "the name of an action"),
+        (lambda b: b.pause(True), "the name of an action"),
+        (lambda b: b.pause("gift", until="2001-01-01T00:00:00Z"), "after now"),
+        (lambda b: b.pause("gift", until="2101-01-01"), "no time zone"),
+        (
+            lambda b: b.pause("gift", start="2101-01-02T00:00Z", until="2101-01-01T00:00Z"),
+            "a time after the start",
+        ),
+        (lambda b: b._change_action("stop", "gift"), "one of pause, resume, retire"),
+        (lambda b: b._change_action("resume", "gift", start=HOUR), "resumed at once"),
+        (lambda b: b._change_action("retire", "gift", until=HOUR), "only a pause has an end"),
+    ],
+)
+def test_what_cannot_be_is_refused(clock: ManualClock, change: Any, said: str) -> None:
+    """With advice, and nothing is written."""
+    bandit = opened(clock)
+    end = bandit.journal.end(0)
+    with pytest.raises(InvalidInput, match=said):
+        change(bandit)
+    assert bandit.journal.end(0) == end
+
+
+def test_actions_without_declaration_go_by_their_text(clock: ManualClock) -> None:
+    """Any name may be paused where features do not know them; 1 is "1"."""
+    features = Hashed(16)
+    bandit = opened(clock, EpsilonGreedy(features.dim, B, floor=0.9), features=features)
+    offered = {1: {"size": 1.0}, "b": {"size": 2.0}, 3: {"size": 3.0}}
+    bandit.pause("1")
+    made = bandit.decide_many([(None, offered)] * 60)
+    assert {(decision.action, decision.index) for decision in made} == {("b", 1), (3, 2)}
+    request = bandit.entry(made[0].id).request
+    assert request is not None
+    assert request.actions == ["b", 3]
+    assert request.records == [{"size": 2.0}, {"size": 3.0}]
+    bandit.resume(1)
+    bandit.pause(3)
+    made = bandit.decide_many([(None, offered)] * 60)
+    assert {decision.action for decision in made} == {1, "b"}
+    assert [(one.action, one.state) for one in bandit.actions] == [("1", "open"), ("3", "paused")]
+
+
+def test_a_retry_gets_the_same_decision(clock: ManualClock) -> None:
+    """Whether its action was paused since, or others were paused when it was made."""
+    bandit = opened(clock)
+    bandit.pause("gift")
+    first = bandit.decide(id="a")
+    assert first.action in ("mail", "call")
+    bandit.pause(first.action)
+    assert bandit.decide(id="a") == first
+    bandit.resume("gift")
+    assert bandit.decide(id="a") == first
+
+
+# --- time travel ----------------------------------------------------------------------------------
+
+
+def test_time_travel_shows_what_was_open_then(clock: ManualClock) -> None:
+    """What the bandit would have chosen at a moment is among what was open at it."""
+    bandit = opened(clock)
+    learned(bandit)
+    moments = [clock.now]
+    for change in (bandit.pause, bandit.resume, bandit.retire):
+        clock.now += HOUR
+        change("gift", reason=f"to {change.__name__}")
+        moments.append(clock.now)
+        clock.now += HOUR
+        bandit.decide()
+    states = []
+    for moment in moments:
+        past = bandit.as_of(moment)
+        gift = past.actions[0]
+        states.append((gift.state, gift.reason))
+        offered = [score.action for score in past.score().actions]
+        assert ("gift" in offered) == (gift.state == "open")
+    assert states == [
+        ("open", ""),
+        ("paused", "to pause"),
+        ("open", "to resume"),
+        ("retired", "to retire"),
+    ]
+    clock.now += HOUR
+    bandit.resume("gift")
+    bandit.pause("mail", until=clock.now + HOUR)
+    assert bandit.as_of(clock.now).actions[1].state == "paused"
+    moment = clock.now
+    clock.now += 3 * HOUR
+    assert bandit.actions[1].state == "open"
+    assert bandit.as_of(moment).actions[1].state == "paused"  # by the time that it shows
+
+
+def test_a_replay_a_snapshot_and_a_base_agree(clock: ManualClock) -> None:
+    """Also once the records of the changes are trimmed."""
+    settings: dict[str, Any] = {"tuning": Tuning(link=16), "journal": MemoryJournal(clock=clock)}
+    bandit = opened(clock, **settings)
+    journal = bandit.journal
+    bandit.pause("gift", reason="sold out")
+    bandit.retire("mail")
+    for _ in range(40):
+        clock.now += HOUR
+        bandit.observe(bandit.decide().id, 1.0)
+    states = bandit.actions
+    assert [one.state for one in states] == ["paused", "retired", "open"]
+    assert bandit.as_of(clock.now).actions == states
+    bandit.save()
+    assert opened(clock, **settings).actions == states
+    last = last_to_drop(journal, 0, clock.now, journal.end(0), 16)
+    (base,) = make_bases(journal, bandit._new_fold(), [last])
+    trim(journal, base, last, 0, reason="", actor="")
+    assert journal.drop(0, 1_000) > 16
+    assert bandit.as_of(clock.now).actions == states
+    again = opened(clock, **settings)
+    assert again.actions == states
+    assert {decision.action for decision in again.decide_many([None] * 9)} == {"call"}
+    assert again.report().data["health"]["closed_actions"][0]["action"] == "gift"
+
+
+def test_other_processes_obey(tmp_path: Path, clock: ManualClock) -> None:
+    """Once they have read it: at the second call, as with the mode."""
+    files = [SQLiteJournal(tmp_path / "j.db", bandit="offers", clock=clock) for _ in range(2)]
+    one, other = (opened(clock, journal=journal) for journal in files)
+    other.decide()
+    one.pause("gift")
+    assert "gift" not in {decision.action for decision in one.decide_many([None] * 50)}
+    other.decide()
+    assert "gift" not in {decision.action for decision in other.decide_many([None] * 50)}
+    one.close()
+    other.close()
+
+
+# --- evaluation and report ------------------------------------------------------------------------
+
+
+def test_another_policy_is_evaluated_on_what_was_open(clock: ManualClock) -> None:
+    """It would not have chosen a paused action either."""
+    bandit = opened(clock, EpsilonGreedy(DIM, B, floor=0.5))
+    bandit.pause("gift")
+    for decision in bandit.decide_many([None] * 400):
+        bandit.observe(decision.id, float(decision.action == "call"))
+    value = bandit.evaluate("uniform")
+    assert value.low < 0.5 < value.high
+    assert value.high - value.low < 0.3
+    table = bandit.frame(requests=True)
+    assert set(table["action"]) == {"mail", "call"}
+
+
+def test_the_report_shows_them(clock: ManualClock) -> None:
+    """With the reason and since when."""
+    bandit = opened(clock)
+    learned(bandit)
+    bandit.pause("gift", reason="<b>sold out</b>")
+    clock.now += HOUR
+    learned(bandit)
+    report = bandit.report()
+    (found,) = report.data["health"]["closed_actions"]
+    assert (found["action"], found["state"], found["reason"]) == (
+        "gift",
+        "paused",
+        "<b>sold out</b>",
+    )
+    assert "never chosen: gift (paused)" in report.html()
+    assert "&lt;b&gt;sold out&lt;/b&gt;" in report.html()
+    bandit.resume("gift")
+    assert "never chosen" not in bandit.report().html()
+
+
+def test_what_a_newer_release_does_closes_an_action() -> None:
+    """A change of an unknown kind is taken for a pause: that is the safe side."""
+    assert state_at(ActionChanged(5, "a", "throttle"), 9) == "paused"
