@@ -142,6 +142,33 @@ def test_a_mode_is_changed_with_a_reason(browser: Chromium, serving: Serving, st
     assert (mode.mode, mode.reason, mode.actor) == ("freeze", "prices are wrong", key.name)
 
 
+def test_an_action_is_paused_with_a_reason(
+    browser: Chromium, serving: Serving, store: Store
+) -> None:
+    """By a key that may; the page shows its state, and the journal has who and why."""
+    key, reader = make(store, "read", "admin"), make(store, "read")
+    eventually(lambda: {_status(serving, one.header) for one in (key, reader)} == {200})
+    page = Page(browser, serving.url)
+    page.sign_in(reader.key)
+    page.says("title", "offers")
+    page.fill(change="pause", which="blue", because="not allowed")
+    page.submit("action")
+    page.says("said", 'does not grant scope "admin"')
+    page.sign_in(key.key)
+    page.says("title", "offers")
+    page.fill(change="pause", which="blue", because=HOSTILE)
+    page.submit("action")
+    page.says("said", "blue is paused from now on")
+    page.says("actions", "blue: paused since 20")
+    assert HOSTILE in page.text("actions")
+    with store.journal("offers") as journal:
+        blue = journal.actions()["blue"]
+    assert (blue.change, blue.reason, blue.actor) == ("pause", HOSTILE, key.name)
+    page.fill(change="resume", which="blue", because="over")
+    page.submit("action")
+    page.says("actions", "blue: open since 20")
+
+
 def test_a_wrong_key_shows_nothing(browser: Chromium, serving: Serving) -> None:
     """But what is wrong with it."""
     page = Page(browser, serving.url)

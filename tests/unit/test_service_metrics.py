@@ -142,7 +142,7 @@ def test_what_a_served_bandit_has_seen(samples: dict[tuple[str, tuple[str, ...]]
         for (name, labels), value in samples.items()
         if name == "belated_action_paused"
     }
-    assert paused == {("offers", "gift"): 1}
+    assert paused == {("gift", "offers"): 1}
     assert samples["belated_decide_seconds_count", of] == 1
     assert samples["belated_decide_seconds_bucket", ("offers", "0.002")] == 0
     assert samples["belated_decide_seconds_bucket", ("offers", "0.005")] == 1

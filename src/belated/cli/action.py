@@ -6,11 +6,11 @@ A change is written into the journal, and obeyed by all deciders within two seco
 from __future__ import annotations
 
 import argparse
-import time as clock
+import time
 
 from belated.cli.keys import add_file
 from belated.cli.mode import bandit_in
-from belated.cli.options import actor, add_option, add_reason, read, time
+from belated.cli.options import actor, add_option, add_reason, read
 from belated.cli.text import table
 from belated.decider.actions import ActionState, action_change, states_at
 from belated.decider.requests import offered
@@ -32,8 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("change", metavar="CHANGE", choices=tuple(_MEANING), help=about)
     parser.add_argument("bandit", metavar="BANDIT", help="name of the bandit")
     parser.add_argument("action", metavar="ACTION", nargs="?", help="name of the action")
-    add_option(parser, "--start", "from when on; without it, at once", time)
-    add_option(parser, "--until", "when a pause ends; without it, when it is resumed", time)
+    add_option(parser, "--start", "from when on; without it, at once", metavar="TIME")
+    about = "when a pause ends; without it, when the action is resumed"
+    add_option(parser, "--until", about, metavar="TIME")
     add_reason(parser, required=False)
     add_file(parser)
 
@@ -45,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
     if (options.action is None) != (options.change == "list"):
         message = "list shows all actions" if options.action else "the name of an action is missing"
         raise InvalidInput(f"{message}: see `belated action --help`", options.action)
-    declared, now = offered(None, bandit.features), clock.time_ns() // 1000
+    declared, now = offered(None, bandit.features), time.time_ns() // 1000
     with config.store.journal(bandit.name, partitions=bandit.partitions) as journal:
         changes = journal.actions()
         if options.change == "list":
