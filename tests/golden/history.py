@@ -10,6 +10,7 @@ import numpy as np
 
 from belated import Bernoulli, DefaultAfter, DelayedUCB, Explicit
 from belated.core.events import (
+    ActionChanged,
     Activation,
     Configured,
     Decision,
@@ -75,6 +76,8 @@ def happened() -> Iterator[tuple[int, Event]]:
                 now + HOUR,
                 ModeChanged(now + HOUR, "freeze" if n % 40 == 19 else "learn", "golden"),
             )
+            change = "pause" if n % 40 == 19 else "resume"
+            yield now + HOUR, ActionChanged(now + HOUR, "blue", change, 0, None, "golden")
             yield from ((now + HOUR, Settled(p, now + HOUR)) for p in range(PARTITIONS))
     late = START + 400 * HOUR
     yield late, Reward("order 0", late, 1.0)
@@ -92,6 +95,7 @@ def told(fold: Fold) -> dict[str, Any]:
         "digest": fold.digest,
         "counts": fold.counts,
         "counters": fold.counters,
+        "actions": {name: change.change for name, change in fold.actions.items()},
         "theta": fold.learner.estimate.theta.tolist(),
     }
 

@@ -67,7 +67,7 @@ def check_replay(world: World, who: str, fold: Fold) -> None:
 
 def check_same(law: str, who: str, fold: Fold, other: Fold) -> None:
     """Compare two folds of the same records: ledgers exactly, sums to rounding."""
-    for what in ("positions", "version", "counts", "counters", "digest"):
+    for what in ("positions", "version", "counts", "counters", "digest", "actions"):
         _same(law, who, what, getattr(fold, what), getattr(other, what))
     if not same_sums(fold, other, 1e-9):
         raise Disagreement(f"{law}: {who} has other sums")
@@ -363,8 +363,11 @@ def check_requests(world: World) -> None:
             if not isinstance(event, Decision) or event.id in rivals:
                 continue
             data = requests.get(position)
-            rows = None if data is None else KeptRequest.read(data).rows
-            if rows is None or not np.array_equal(rows[event.index], event.x):
+            kept = None if data is None else KeptRequest.read(data)
+            rows = None if kept is None else kept.rows
+            if kept is None or rows is None:
+                raise Disagreement(f"X: {event} was stored without its request")
+            if not np.array_equal(rows[kept.place(event.index, event.action)], event.x):
                 raise Disagreement(f"X: {event} was not chosen from {rows}")
 
 

@@ -406,6 +406,14 @@ class Cluster:
                     obeyed = mode != "off" and (mode != "baseline" or decision.propensity == 1 / 3)
                 if not obeyed:
                     raise Disagreement(f"L: {process.name} does not obey the mode {mode}")
+        self._processes[0].bandit.pause(0)
+        for process in self._processes:
+            bandit = process.bandit
+            if bandit.actions[0].state != "paused":
+                raise Disagreement(f"L: {process.name} does not read that an action is paused")
+            if bandit.decide(rows_of("", bandit.policy.dim)).action == 0:
+                raise Disagreement(f"L: {process.name} chooses a paused action")
+        self._processes[0].bandit.resume(0)
 
 
 #: Consequences of faults that the ledger counts, with its names for them.

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from belated.core.events import Event, Reward, Settled
 from belated.core.inputs import Vector
 from belated.core.rewards import Rewards
-from belated.decider import Decider
+from belated.decider import Decider, decider
 from belated.decider.decider import UnappliedDecisions
 from belated.exceptions import JournalError
 from belated.fold import ledger, rules, trimming, unmatched
@@ -424,6 +424,11 @@ def mode_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Decider, "change_mode", lambda self, mode: None)
 
 
+def pauses_ignored(patch: pytest.MonkeyPatch) -> None:
+    """Deciders choose paused actions, too."""
+    patch.setattr(decider, "only_open", lambda requests, table, changes, now: (requests, table))
+
+
 def frozen_models_go_on(patch: pytest.MonkeyPatch) -> None:
     """The learner does not look at the mode."""
     publish = LearningService._publish
@@ -552,6 +557,7 @@ PLANTS: list[Plant] = [
     delivery_not_noted,
     models_of_anyone,
     mode_ignored,
+    pauses_ignored,
     frozen_models_go_on,
 ]
 #: These are planted in runs whose learners share partitions.

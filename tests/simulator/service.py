@@ -6,14 +6,15 @@ import math
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast, get_args
 
 import numpy as np
 
-from belated.core.events import Decision, Event, ModeChanged, Reward, encode
+from belated.core.events import ActionChanged, Decision, Event, ModeChanged, Reward, encode
 from belated.core.ids import key_of, partition_of
 from belated.core.rewards import reported_reward, retention_us
 from belated.decider import MODES, ParsedRequest, check_same
+from belated.decider.actions import Change
 from belated.exceptions import (
     BanditOff,
     InvalidInput,
@@ -63,6 +64,8 @@ from tests.simulator.world import (
 
 #: Limit on the seconds, one by one, that a learner gets to finish its work.
 PATIENCE = 20_000
+#: What the operator does to actions.
+CHANGES = get_args(Change)
 #: The name of the bandit.
 BANDIT = "bandit"
 
@@ -610,27 +613,36 @@ class ServiceCluster(Cluster):
                 learner.host.run(learner.work)
 
     def _operate(self) -> None:
-        """Change the mode, repeatedly."""
+        """Change the mode, or an action, repeatedly."""
         if self.world.active:
+            if self._operator.random() < 0.5:
+                self._change_action(self._operator.choice("01"), self._operator.choice(CHANGES))
             self._change_mode(self._operator.choice(["learn", "learn", "learn", *MODES]))
             wait = self._operator.expovariate(5 / self.world.settings.span)
             self.world.schedule.after(wait, self._operate)
 
     def _change_mode(self, mode: str) -> None:
+        self._act(ModeChanged(self.world.schedule.now, mode, ""), mode)
+
+    def _change_action(self, action: str, change: str) -> None:
+        self._act(ActionChanged(self.world.schedule.now, action, change), f"{change} {action}")
+
+    def _act(self, event: Event, what: str) -> None:
         world = self.world
         try:
-            event = ModeChanged(world.schedule.now, mode, "")
             SimulatedJournal(world.store, world.faults).append([event])
         except (Killed, *TROUBLE) as error:
             world.trace_event("the operator", error)
         else:
-            world.trace_event("the operator", mode)
+            world.trace_event("the operator", what)
 
     def _kill(self, draw: float) -> None:
         self._servers[int(draw * len(self._servers))].host.kill()
 
     def _start_all(self) -> None:
         self._change_mode("learn")
+        for action in "01":
+            self._change_action(action, "resume")
         for server in self._servers:
             server.start()
         self._poll()
@@ -728,6 +740,21 @@ class ServiceCluster(Cluster):
                 }
                 if not obeyed[mode]:
                     raise Disagreement(f"L: {decider.name} in mode {mode}: {propensities}, {same}")
+        self._check_actions()
+
+    def _check_actions(self) -> None:
+        """L: no decider chooses a paused action."""
+        for change in ("pause", "resume"):
+            for action in "01":
+                self._change_action(action, change)
+            self._poll()
+            for decider in self.deciders:
+                made: list[Decision] = []
+                decider.receive(DecisionRequest(None, count=5), made.extend)
+                self.world.schedule.run()
+                chosen = {decision.action for decision in made}
+                if not chosen or (change == "pause" and chosen != {2}):
+                    raise Disagreement(f"L: {decider.name} chooses {chosen} after {change}")
 
 
 def _note_propensity(propensities: list[float], answer: object) -> None:

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--role",
         choices=ROLES,
         help="whose rights in PostgreSQL to check: decider (belated serve with learn = false), "
-        "learner (belated learn), operator (keys, mode, import); default: belated serve",
+        "learner (belated learn), operator (keys, mode, action, import); default: belated serve",
     )
     add_json(parser)
 
