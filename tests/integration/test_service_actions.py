@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,14 @@ class Load:
         """The actions of batches that were sent from then on."""
         return [action for sent, actions in self.made[:] if sent >= moment for action in actions]
 
+    def has_chosen(self, action: str, moment: float) -> bool:
+        """Whether an action was chosen in such batches."""
+        return action in self.since(moment)
+
+    def has_learned(self) -> bool:
+        """Whether the gift is chosen most of the time."""
+        return self.since(0.0)[-30:].count("gift") >= 20
+
     def stop(self) -> None:
         """End it."""
         self._stopped.set()
@@ -100,7 +109,7 @@ def test_three_deciders_under_load_obey_within_two_seconds(
     try:
         loads = [Load(decider.heard("serving")["port"], name) for decider in deciders]
         for load in loads:  # each has learned that it is the best
-            eventually(lambda load=load: load.since(0.0)[-30:].count("gift") >= 20, seconds=60)
+            eventually(load.has_learned, seconds=60)
         assert main(["action", "pause", *command, "--reason", "sold out"]) == 0
         moment = time.monotonic() + PROMISE
         eventually(
@@ -114,7 +123,7 @@ def test_three_deciders_under_load_obey_within_two_seconds(
         assert main(["action", "resume", *command]) == 0
         again = time.monotonic() + PROMISE
         for load in loads:
-            eventually(lambda load=load: "gift" in load.since(again), seconds=60)
+            eventually(partial(load.has_chosen, "gift", again), seconds=60)
     finally:
         for load in loads:
             load.stop()

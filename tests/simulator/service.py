@@ -750,11 +750,16 @@ class ServiceCluster(Cluster):
             self._poll()
             for decider in self.deciders:
                 made: list[Decision] = []
-                decider.receive(DecisionRequest(None, count=5), made.extend)
+                decider.receive(DecisionRequest(None, count=5), partial(_note_made, made))
                 self.world.schedule.run()
                 chosen = {decision.action for decision in made}
                 if not chosen or (change == "pause" and chosen != {2}):
                     raise Disagreement(f"L: {decider.name} chooses {chosen} after {change}")
+
+
+def _note_made(made: list[Decision], answer: object) -> None:
+    assert isinstance(answer, list)
+    made.extend(answer)
 
 
 def _note_propensity(propensities: list[float], answer: object) -> None:

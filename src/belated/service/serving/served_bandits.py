@@ -785,7 +785,8 @@ class ModelPoll:
 
     def _look_for_modes(self) -> list[Callable[[], None]]:
         modes = self.session.modes(list(self.bandits))
-        calls = [partial(self.bandits[name].take_mode, event) for name, event in modes.items()]
+        calls: list[Callable[[], None]] = []
+        calls += [partial(self.bandits[name].take_mode, event) for name, event in modes.items()]
         for name, (version, changes) in self.session.actions(self._versions).items():
             self._versions[name] = version
             calls.append(partial(self.bandits[name].take_actions, changes))
