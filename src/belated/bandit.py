@@ -40,7 +40,7 @@ from belated.decider import (
     Mode,
     ParsedRequest,
 )
-from belated.decider.actions import ActionState, Change, action_change, states_at
+from belated.decider.actions import ActionState, action_change, states_at
 from belated.decider.batches import OneReward, naming, split_requests, split_rewards
 from belated.decider.holdouts import check_holdout
 from belated.decider.requests import check_same, offered, parse_request, rows_of
@@ -580,7 +580,7 @@ class Bandit:
         >>> decision.action, decision.propensity
         ('blue', 1.0)
         """
-        self._change_action("pause", action, reason=reason, start=start, until=until)
+        self._change_action(change="pause", action=action, reason=reason, start=start, until=until)
 
     def resume(self, action: int | str, *, reason: str = "") -> None:
         """Choose an action again that was paused or retired.
@@ -589,7 +589,7 @@ class Bandit:
             action: its name.
             reason: why, recorded in the journal.
         """
-        self._change_action("resume", action, reason=reason)
+        self._change_action(change="resume", action=action, reason=reason)
 
     def retire(self, action: int | str, *, reason: str = "", start: Moment | None = None) -> None:
         """Pause an action for good: only :meth:`resume` brings it back.
@@ -599,20 +599,14 @@ class Bandit:
             reason: why, recorded in the journal.
             start: from when on; at once if None.
         """
-        self._change_action("retire", action, reason=reason, start=start)
+        self._change_action(change="retire", action=action, reason=reason, start=start)
 
-    def _change_action(self, change: Change, action: int | str, **settings: Any) -> None:
+    def _change_action(self, **change: Any) -> None:
         with self._lock, self._follower:
             self._check_open()
             self._follower.catch_up()
-            event = action_change(
-                change,
-                action,
-                changes=self._fold.actions,
-                declared=offered(None, self.features),
-                now=self._clock(),
-                **settings,
-            )
+            declared = offered(None, self.features)
+            event = action_change(self._fold.actions, declared, self._clock(), **change)
             self._follower.append([event])
 
     def as_of(self, when: Moment) -> Bandit:

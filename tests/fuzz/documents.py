@@ -61,8 +61,8 @@ def _record(name: str) -> dict[str, Any]:
 
 def _of_bandits(document: dict[str, Any], bandit: str, switched: str) -> dict[str, Any]:
     for path, operations in document["paths"].items():
-        # What is switched off refuses to decide: that is another bandit.
-        name = switched if path.endswith("/mode") else bandit
+        # What is switched off, or paused, refuses to decide: that is another bandit.
+        name = switched if path.endswith(("/mode", "/actions")) else bandit
         for operation in operations.values():
             for parameter in operation.get("parameters", []):
                 if parameter["name"] == "bandit":
@@ -70,7 +70,7 @@ def _of_bandits(document: dict[str, Any], bandit: str, switched: str) -> dict[st
                 else:
                     parameter["schema"] = _marked(parameter["schema"])
     schemas = document["components"]["schemas"]
-    for sent in ("DecisionRequest", "RewardBody", "NamedReward", "ModeBody"):
+    for sent in ("DecisionRequest", "RewardBody", "NamedReward", "ModeBody", "ActionBody"):
         schemas[sent]["properties"] = _marked(schemas[sent]["properties"])
     return document
 

@@ -92,9 +92,12 @@ EXCLUDED = [
     "use_after_free",  # a decision that is void is still told of
 ]
 #: All that may be logged meanwhile: none of it has anything of a request.
-SAID = {"this learner leads", "mode changed", "Invalid HTTP request received."} | {
-    f"advice: {name}" for name in WARNINGS
-}
+SAID = {
+    "this learner leads",
+    "mode changed",
+    "actions changed",
+    "Invalid HTTP request received.",
+} | {f"advice: {name}" for name in WARNINGS}
 
 
 class Fuzzed:

@@ -239,9 +239,14 @@ def test_a_retired_action_stays_so_until_it_is_resumed(clock: ManualClock) -> No
             lambda b: b.pause("gift", start="2101-01-02T00:00Z", until="2101-01-01T00:00Z"),
             "a time after the start",
         ),
-        (lambda b: b._change_action("stop", "gift"), "one of pause, resume, retire"),
-        (lambda b: b._change_action("resume", "gift", start=HOUR), "resumed at once"),
-        (lambda b: b._change_action("retire", "gift", until=HOUR), "only a pause has an end"),
+        (
+            lambda b: b._change_action(change="resume", action="gift", start=HOUR),
+            "resumed at once",
+        ),
+        (
+            lambda b: b._change_action(change="retire", action="gift", until=HOUR),
+            "only a pause has an end",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(clock: ManualClock, change: Any, said: str) -> None:

@@ -61,13 +61,15 @@ def served() -> Any:
         failed_commits=1,
         age=0.25,
         version=9,
-        definition=SimpleNamespace(features=features),
+        definition=SimpleNamespace(actions={"gift", "mail"}, features=features),
         duplicates=6,
         decider=SimpleNamespace(unapplied=range(2), mode="freeze", fallbacks=Counter(error=3)),
         spool=spool,
         left_spools=LeftSpools(2, 9, {"damaged": 1}),
         now=lambda: 5_500_000,
-        actions=states_at({"gift": ActionChanged(5, "gift", "pause")}, 9, ["gift", "mail"]),
+        actions=states_at(
+            {name: ActionChanged(5, name, "pause") for name in ("gift", "a", "b")}, 9, ["mail"]
+        ),
     )
 
 
@@ -142,7 +144,7 @@ def test_what_a_served_bandit_has_seen(samples: dict[tuple[str, tuple[str, ...]]
         for (name, labels), value in samples.items()
         if name == "belated_action_paused"
     }
-    assert paused == {("gift", "offers"): 1}
+    assert paused == {("gift", "offers"): 1, ("mail", "offers"): 0, ("others", "offers"): 2}
     assert samples["belated_decide_seconds_count", of] == 1
     assert samples["belated_decide_seconds_bucket", ("offers", "0.002")] == 0
     assert samples["belated_decide_seconds_bucket", ("offers", "0.005")] == 1

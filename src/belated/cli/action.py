@@ -53,11 +53,11 @@ def run(options: argparse.Namespace) -> None:
             states = states_at(changes, now, declared)
         else:
             event = action_change(
-                options.change,
-                options.action,
-                changes=changes,
-                declared=declared,
-                now=now,
+                changes,
+                declared,
+                now,
+                change=options.change,
+                action=options.action,
                 start=options.start,
                 until=options.until,
                 reason=options.reason,

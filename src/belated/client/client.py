@@ -81,15 +81,10 @@ class _Calls:
         return Receipt(accepted.id, accepted.status)
 
     async def _change_action(
-        self,
-        change: Change,
-        action: int | str,
-        reason: str,
-        start: Moment | None = None,
-        until: Moment | None = None,
+        self, change: Change, action: int | str, reason: str, *times: Moment | None
     ) -> ActionState:
-        times = [None if at is None else event_time(at) for at in (start, until)]
-        body = ActionBody(action, change, reason, *times)
+        sent = [None if at is None else event_time(at) for at in times]
+        body = ActionBody(str(action), change, reason, *sent)
         return await self._call("PUT", "actions", body, ActionState)
 
     async def _call(

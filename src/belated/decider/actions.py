@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -80,7 +80,7 @@ def only_open(
     return narrowed, table if len(lines) == len(table) else table[np.array(lines)]
 
 
-class ActionState(msgspec.Struct, Result, frozen=True, omit_defaults=True):
+class ActionState(msgspec.Struct, Result, frozen=True):
     """The state of an action.
 
     Attributes:
@@ -112,8 +112,9 @@ class ActionState(msgspec.Struct, Result, frozen=True, omit_defaults=True):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the state as plain data."""
-        return msgspec.structs.asdict(self)
+        """Return the state as plain data, its times as ISO 8601."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
 
 
 def states_at(
@@ -128,12 +129,12 @@ def states_at(
 
 
 def action_change(
-    change: Change,
-    action: Any,
-    *,
     changes: Changes,
     declared: Collection[int | str] | None,
     now: int,
+    *,
+    change: Change,
+    action: Any,
     start: Moment | None = None,
     until: Moment | None = None,
     reason: str = "",
@@ -142,29 +143,24 @@ def action_change(
     """Return the event that changes an action, if it may be changed so.
 
     Args:
-        change: what is done to it.
-        action: its name.
         changes: the last change of each action.
         declared: all actions that the features know; None if they do not know them.
         now: the time, in microseconds since 1970.
+        change: what is done to it.
+        action: its name.
         start: from when on; None: at once.
         until: when a pause ends.
         reason: why.
         actor: who does it.
     """
-    if change not in get_args(Change):
-        message = f"change is {change!r}: one of {', '.join(get_args(Change))} was expected"
-        raise InvalidInput(message, change)
     if isinstance(action, bool) or not isinstance(action, int | str) or action == "":
         raise InvalidInput(f"action is {action!r}: the name of an action was expected", action)
     name = str(action)
     if declared is not None and name not in (known := [*map(str, declared)]):
         raise InvalidInput(f"unknown action {name!r}; known actions: {', '.join(known)}", action)
-    if change == "resume" and start is not None:
-        message = f"start is {start!r}: an action is resumed at once"
-        raise InvalidInput(f"{message}; leave it out, or pause it with `until`", start)
-    if change != "pause" and until is not None:
-        raise InvalidInput(f"until is {until!r}: only a pause has an end; leave it out", until)
+    if (change == "resume" and start is not None) or (change != "pause" and until is not None):
+        message = "an action is resumed at once, and only a pause has an end"
+        raise InvalidInput(f"{message}: leave `start` and `until` out", start or until)
     before = changes.get(name)
     if change == "pause" and before is not None and before.change == "retire":
         message = f"the action {name!r} is retired: resume it first, if it is to be chosen again"

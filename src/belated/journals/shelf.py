@@ -47,6 +47,8 @@ from belated.journals.snapshots import Pieces, Snapshot, check_base, checksums_o
 _LAST: frozenset[Subject] = frozenset({"mode", "configured"})
 #: What is in cells.
 ACTS: frozenset[Subject | None] = _LAST | {"action", "undone"}
+#: By bandit, a version, and the last change of each action by its name.
+ActionChanges = dict[str, tuple[int, dict[str, ActionChanged]]]
 
 
 class _Stored(NamedTuple):
@@ -346,9 +348,7 @@ def modes(cells: Cells, bandits: Iterable[str]) -> dict[str, ModeChanged]:
     return {bandit: one for bandit, one in events.items() if isinstance(one, ModeChanged)}
 
 
-def actions(
-    cells: Cells, after: Mapping[str, int]
-) -> dict[str, tuple[int, dict[str, ActionChanged]]]:
+def actions(cells: Cells, after: Mapping[str, int]) -> ActionChanges:
     """Return the last change of each action, by bandit, if there are any since a version.
 
     Args:
@@ -360,7 +360,7 @@ def actions(
     """
     names = {cell_name("actions", bandit): bandit for bandit in after}
     changed = cells.get(names, {name: after[bandit] for name, bandit in names.items()})
-    found: dict[str, tuple[int, dict[str, ActionChanged]]] = {}
+    found: ActionChanges = {}
     for marker, (version, _, _) in changed.items():
         bandit = names[marker]
         acts = cells.scan(cell_name("action", bandit, ""))

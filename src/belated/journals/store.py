@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from belated.core.events import ActionChanged, Event, ModeChanged
+from belated.core.events import Event, ModeChanged
 from belated.journals.bandits import all_bandits, check_there, renaming
 from belated.journals.cells import Cell, Cells, cell_name
 from belated.journals.coordination import CoordinationStore, published
 from belated.journals.journal import Journal
 from belated.journals.keys import KeyStore
 from belated.journals.log import Appended, Requests, UniqueLog
-from belated.journals.shelf import actions, modes
+from belated.journals.shelf import ActionChanges, actions, modes
 from belated.journals.snapshots import read_contents
 
 
@@ -239,7 +239,7 @@ class StoreSession:
         """Return the last event that changed the mode of each bandit, where there is one."""
         return modes(self.cells, bandits)
 
-    def actions(self, after: Mapping[str, int]) -> dict[str, tuple[int, dict[str, ActionChanged]]]:
+    def actions(self, after: Mapping[str, int]) -> ActionChanges:
         """Return changes of actions; see :func:`belated.journals.shelf.actions`."""
         return actions(self.cells, after)
 

@@ -151,14 +151,14 @@ class ActionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     """What is done to an action.
 
     Attributes:
-        action: its name.
+        action: its name, as text.
         change: pause: do not choose it. resume: choose it again. retire: pause it for good.
         reason: why; recorded in the journal.
         start: from when on a pause or retirement holds; null: at once.
         until: when a pause ends; null: when the action is resumed.
     """
 
-    action: Action | Annotated[Name, msgspec.Meta(min_length=1)]
+    action: Annotated[Name, msgspec.Meta(min_length=1)]
     change: Change
     reason: Annotated[str, msgspec.Meta(max_length=1000)] = ""
     start: EventTime | None = None

@@ -27,13 +27,7 @@ def collect(facts: Facts) -> dict[str, Any]:
         changes = facts.evaluation.journal.actions()
     found: dict[str, Any] = {
         "closed_actions": [
-            {
-                "action": one.action,
-                "state": one.state,
-                "t": as_microseconds(one.since) // 1000,
-                "reason": one.reason,
-                "actor": one.actor,
-            }
+            one.to_dict() | {"t": as_microseconds(one.since) // 1000}
             for one in states_at(changes, as_of)
             if one.state != "open"
         ],

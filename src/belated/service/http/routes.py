@@ -419,15 +419,8 @@ def _switch(call: Exchange, body: ModeBody) -> None:
 
 
 def _change_action(call: Exchange, body: ActionBody) -> None:
-    call.bandit.change_action(
-        body.change,
-        body.action,
-        call.finish,
-        reason=body.reason,
-        actor=call.key_name,
-        start=body.start,
-        until=body.until,
-    )
+    change = msgspec.structs.asdict(body)
+    call.bandit.change_action(call.finish, actor=call.key_name, **change)
 
 
 def _at(call: Exchange) -> int:

@@ -101,7 +101,8 @@ FAMILIES: dict[str, Family] = {
         "1 for how the bandit decides here: learn, freeze, baseline, off.", "mode"
     ),
     "belated_action_paused": _gauge(
-        "1 while an operator has paused or retired the action, 0 once it is open again.", "action"
+        "Actions that operators have paused or retired; `others` are not in the configuration.",
+        "action",
     ),
     "belated_fallback_decisions": _counter(
         "Decisions by the baseline because the model could not choose, by the reason.", "reason"
@@ -197,6 +198,9 @@ FAMILIES: dict[str, Family] = {
 def of_bandit(bandit: ServedBandit) -> dict[str, Value]:
     """Return the values of a bandit at a decider."""
     stats, spool, left = bandit.stats, bandit.spool, bandit.left_spools
+    paused = dict.fromkeys([*bandit.definition.actions, OTHERS], 0)
+    for one in bandit.actions:
+        paused[one.action if one.action in paused else OTHERS] += one.state != "open"
     values: dict[str, Value] = {
         "belated_decisions": stats.decisions,
         "belated_rewards": stats.rewards,
@@ -210,9 +214,7 @@ def of_bandit(bandit: ServedBandit) -> dict[str, Value]:
         "belated_models_loaded": stats.models,
         "belated_unapplied_decisions": len(bandit.decider.unapplied),
         "belated_mode": {mode: mode == bandit.decider.mode for mode in MODES},
-        "belated_action_paused": {
-            one.action: one.state != "open" for one in bandit.actions if one.since is not None
-        },
+        "belated_action_paused": paused,
         "belated_fallback_decisions": {"error": 0, "not finite": 0} | bandit.decider.fallbacks,
         "belated_field_values": getattr(bandit.definition.features, "field_counts", None),
         "belated_internal_errors": {"commit": bandit.failed_commits, "board": 0, "model": 0}

@@ -33,7 +33,6 @@ from belated.decider import (
 )
 from belated.decider.actions import (
     ActionState,
-    Change,
     Changes,
     action_change,
     states_at,
@@ -423,23 +422,17 @@ class ServedBandit:
 
         self._run(self._read(append), done)
 
-    def change_action(
-        self, change: Change, action: int | str, done: Done[ActionState], **how: Any
-    ) -> None:
+    def change_action(self, done: Done[ActionState], **change: Any) -> None:
         """Change an action at all deciders within a second; the journal records who and why.
 
         Args:
-            change: what is done to it.
-            action: its name.
             done: is called with its state, or with the error.
-            **how: reason, actor, start and until, as of :func:`action_change`.
+            **change: arguments of :func:`action_change`.
         """
 
         def append(journal: Journal) -> ActionState:
             now, declared = self._runtime.clock(), offered(None, self.definition.features)
-            event = action_change(
-                change, action, changes=journal.actions(), declared=declared, now=now, **how
-            )
+            event = action_change(journal.actions(), declared, now, **change)
             journal.append([event])
             return ActionState.of(event, now)
 
