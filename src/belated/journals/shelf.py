@@ -178,7 +178,7 @@ class CellShelf:
         owner, mine = owner_cell(self._bandit, partition), self._epoch(partition)
         expected = {} if mine is None else {owner: mine}
         while True:
-            if mine not in (None, self.cells.get([owner]).get(owner, NO_CELL).version):
+            if mine is not None and self.cells.get([owner]).get(owner, NO_CELL).version != mine:
                 raise OwnerFenced(partition)
             stored = self._snapshots.stored(partition)
             before = stored.contents

@@ -110,10 +110,11 @@ def pack_bytes(values: Collection[bytes], kind: int = _BYTEA) -> Packed:
     >>> pack_bytes([b"abcd"]).hex(" ", 4)
     '00000001 00000000 00000011 00000001 00000001 00000004 61626364'
     """
-    parts = [_head(len(values), kind)]
-    for one in values:
-        parts += (len(one).to_bytes(4), one)
-    return Packed(b"".join(parts))
+    head, sizes = _head(len(values), kind), {*map(len, values)}
+    if len(sizes) == 1:  # digests, marks, and often events
+        size = sizes.pop().to_bytes(4)
+        return Packed(head + size + size.join(values))
+    return Packed(head + b"".join([len(one).to_bytes(4) + one for one in values]))
 
 
 def pack_texts(values: Collection[str]) -> Packed:

@@ -360,14 +360,13 @@ class SQLiteJournal(StoredJournal):
     ) -> list[Record]:
         """Write records; returns them with their digests."""
         rows, written = [], []
-        for record, event in zip(records, data, strict=True):
-            place = place_of(self._number, record.partition, record.position)
-            mark, digest = mark_of(record.event, self._secret), digest_of(event)
-            check = check_of(place, record.recorded, mark, event)
-            rows.append((place, record.recorded, mark, check, digest, event))
-            written.append(
-                Record(record.partition, record.position, record.recorded, record.event, digest)
-            )
+        for record, data_of_event in zip(records, data, strict=True):
+            partition, position, recorded = record.partition, record.position, record.recorded
+            place, event = place_of(self._number, partition, position), record.event
+            mark, digest = mark_of(event, self._secret), digest_of(data_of_event)
+            check = check_of(place, recorded, mark, data_of_event)
+            rows.append((place, recorded, mark, check, digest, data_of_event))
+            written.append(Record(partition, position, recorded, event, digest))
         connection.executemany(
             'INSERT INTO record (place, recorded, mark, "check", digest, event) '
             "VALUES (?, ?, ?, ?, ?, ?)",
@@ -380,7 +379,11 @@ class SQLiteJournal(StoredJournal):
             )
         if rows:
             self._file.note_last(LastRecord(place, digest))
-        acts = [record for record in written if subject_of(record.event) in ACTS]
+        acts = [  # they have no id
+            record
+            for row, record in zip(rows, written, strict=True)
+            if row[2] < 0 and subject_of(record.event) in ACTS
+        ]
         if acts:
             puts: dict[str, bytes] = {}
             for act in acts:
