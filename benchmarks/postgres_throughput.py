@@ -78,7 +78,7 @@ class BareCopy:
             data = encode(event)
             check = check_of(0, self._position, now, data)
             digest = digest_of(data)
-            mark = mark_of(event, digest, b"secret")
+            mark = mark_of(event, digest)
             found.append((self._position, now, check, self._number, 0, mark, digest, data))
         return found
 

@@ -44,7 +44,7 @@ def covered(base: float, windows: float, seed: int) -> tuple[float, float, float
     age = (n - np.arange(n)) / WINDOW
     here = (rng.random(n) < chance) & (delay <= age)
     seen = Conversions(delay[here], np.zeros(int(here.sum())), np.minimum(age[here], 1.0))
-    data = AgedDecisions(DIM, [DecidedRows(rows, here.astype(np.float64), age)], seen)
+    data = AgedDecisions((DIM,), [DecidedRows(rows, here.astype(np.float64), age)], seen)
     found = Thinned().fit(data, family=Bernoulli(), prior=Prior.ridge(DIM, RIDGE))
     x = rows.astype(np.float64)
     g = 1.0 / (1.0 + np.exp(-x @ found.theta))

@@ -40,7 +40,7 @@ def predicted(window: float, moment: float, rate: float, seed: int) -> float:
     came = Conversions(delay[seen] / window, np.zeros(seen.sum()), age[seen] / window)
     rows = DecidedRows(np.ones((count, 1), np.float32), seen.astype(float), age / window)
     estimate = Thinned().fit(
-        AgedDecisions(1, [rows], came), family=Bernoulli(), prior=Prior.ridge(1)
+        AgedDecisions((1,), [rows], came), family=Bernoulli(), prior=Prior.ridge(1)
     )
     return 1.0 / (1.0 + math.exp(-estimate.theta[0])) / RATE
 

@@ -97,6 +97,7 @@ class World:
     arms: int
     make: Callable[[Record], Matrix]
     dim: int
+    blocks: int | None = None
     family: Family = field(default_factory=Bernoulli)
 
     def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
@@ -121,7 +122,11 @@ class Encoding:
         if self.rows == "encoded":
             features = PerArm(range(arms), context=problem.names()).fit(sample)
             return World(
-                problem, arms, lambda one: _float64(features.rows(one, range(arms))), features.dim
+                problem,
+                arms,
+                lambda one: _float64(features.rows(one, range(arms))),
+                features.dim,
+                features.blocks,
             )
         make = getattr(problem, self.rows.replace(" ", "_"))
         width = len(make(sample[0]))

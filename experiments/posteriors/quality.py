@@ -18,8 +18,8 @@ import numpy as np
 
 from belated import Bernoulli
 from belated.core.inputs import Matrix, Vector
+from belated.model.blocks import root_of
 from belated.model.estimators import Laplace, Online
-from belated.model.kernels.blocks import root_of
 from belated.model.priors import Prior
 from experiments.parallel import Rows
 from experiments.posteriors.cases import CASES

@@ -25,9 +25,9 @@ import numpy as np
 from belated import Bernoulli, DelayedUCB, delays, environments, simulate
 from belated.core.inputs import Matrix, Vector
 from belated.exceptions import DelayWarning
+from belated.model.blocks import root_of
 from belated.model.estimators import Laplace
 from belated.model.families import Family
-from belated.model.kernels.blocks import root_of
 from belated.model.statistics import Observations
 from belated.simulation import Trace
 from belated.simulation.environments import GLM

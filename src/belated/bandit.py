@@ -364,7 +364,7 @@ class Bandit:
         parsed = parse_request(
             rows,
             actions,
-            dim=self.policy.dim,
+            dim=self.policy.row_width,
             features=self.features,
             id=id,
             activated=activated,
@@ -402,7 +402,7 @@ class Bandit:
     def _again(self, known: Decision, rows: Any, actions: Actions | None) -> Decision:
         """A retry gets the decision that was made; another decision under its id is refused."""
         self._follower.intact = True  # as above
-        check_same(known, rows_of(rows, actions, self.policy.dim, self.features))
+        check_same(known, rows_of(rows, actions, self.policy.row_width, self.features))
         self._follower.intact = False
         return known
 
@@ -974,6 +974,7 @@ def check_policy(policy: Any, rewards: Any, features: Features | None) -> tuple[
         if features.dim != policy.dim:
             message = f"features.dim is {features.dim} but policy.dim is {policy.dim}"
             raise InvalidInput(f"{message}: they must be equal, policy.dim=features.dim", features)
+        policy = policy.in_blocks_of(features)
     check_default(rewards, policy.family.support)
     check_learnable(policy, rewards)
     return policy, rewards

@@ -66,7 +66,7 @@ def history(rng: random.Random, count: int) -> list[Event]:
         if rng.random() < 0.1:
             odd: dict[str, Any] = {
                 "activated": False, "source": "baseline", "group": "g", "overall": 0.4,
-                "means": (0.1, 0.2), "x": x[:2].copy(), "at_us": 1 << 62,
+                "means": (0.1, 0.2), "at_us": 1 << 62,
             }  # fmt: skip
             name = rng.choice(sorted(odd))
             made = msgspec.structs.replace(made, **{name: odd[name]})

@@ -106,11 +106,13 @@ def test_the_number_of_partitions_does_not_show(
 def test_features_may_grow_at_any_time(
     steps: list[str], family: Family, partitions: int, random: Any
 ) -> None:
-    """Older rows get zeros after them; a snapshot of before is of no use, and does no harm."""
+    """Older rows stay as they are; a snapshot of before is of no use, and does no harm."""
     clock = ManualClock()
     journal = MemoryJournal(partitions=partitions, clock=clock)
     features = PerArm(["arm 0"], context=1)
-    how = Settings(DelayedUCB(features.dim, family), Explicit(span(60)), span(90))
+    how = Settings(
+        DelayedUCB(features.dim, family).in_blocks_of(features), Explicit(span(60)), span(90)
+    )
 
     def opened() -> Bandit:
         return Bandit(
@@ -140,13 +142,13 @@ def test_features_may_grow_at_any_time(
         else:
             if step == "grow":
                 features = features.grown([f"arm {len(features.actions)}"])
-                how = replace(how, policy=DelayedUCB(features.dim, family))
+                how = replace(how, policy=DelayedUCB(features.dim, family).in_blocks_of(features))
             before, bandit = bandit, opened()
             assert bandit.digest == before.digest
             assert bandit.decision_counts == before.decision_counts
-            width = before.policy.dim
+            known = before.policy.blocks
             np.testing.assert_allclose(
-                bandit.estimate.theta[:width], before.estimate.theta, atol=1e-8
+                bandit.estimate.theta[:known], before.estimate.theta, atol=1e-8
             )
-            np.testing.assert_allclose(bandit.estimate.theta[width:], 0.0, atol=1e-12)
+            np.testing.assert_allclose(bandit.estimate.theta[known:], 0.0, atol=1e-12)
         assert_same(bandit._fold, how.fold(journal))

@@ -78,7 +78,7 @@ def _same(family: Family, found: Estimate, expected: Estimate) -> None:
 
 def _fit(family: Family, seen: Observations, **more: Any) -> Estimate:
     estimator = Ridge() if isinstance(family, Gaussian) else Laplace()
-    return estimator.fit(seen, family=family, prior=Prior.ridge(seen.dim), **more)
+    return estimator.fit(seen, family=family, prior=Prior.ridge(seen.shape), **more)
 
 
 every_family = pytest.mark.parametrize("family", [GAUSSIAN, BERNOULLI, POISSON], ids=repr)

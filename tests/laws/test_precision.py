@@ -10,9 +10,9 @@ from hypothesis.extra import numpy as arrays
 from belated import Bernoulli, Gaussian, Poisson
 from belated.core.inputs import Matrix, Vector
 from belated.model import kernels
+from belated.model.blocks import root_of
 from belated.model.estimators import Estimator, Laplace, Online, Ridge
 from belated.model.families import Family
-from belated.model.kernels.blocks import root_of
 from belated.model.model import Model
 from belated.model.priors import Prior
 from belated.model.statistics import Observations

@@ -269,11 +269,11 @@ def _estimate(fold: Fold, learned: list[Outcome], pending: list[Outcome], now: i
         law = Conversions(delay, np.zeros(len(delay)), np.minimum(age, 1.0)[seen], weights[seen])
         parts = [DecidedRows(rows, y, age, weights)]
         return Thinned().fit(
-            AgedDecisions(policy.dim, parts, law, TICK / rewards.window_us), **options
+            AgedDecisions(policy.shape, parts, law, TICK / rewards.window_us), **options
         )
-    data: Seen = Weighted(policy.dim, [WeightedRows(rows, y, weights)])
+    data: Seen = Weighted(policy.shape, [WeightedRows(rows, y, weights)])
     if half_life is None:
-        data = Observations(policy.dim)
+        data = Observations(policy.shape)
         data.extend(rows, y)
     # Steps of Gaussian rewards are exact, unless their variance or the prior is estimated.
     known = isinstance(policy.family, Gaussian) and policy.family.dispersion is not None

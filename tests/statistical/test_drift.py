@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from belated import Bernoulli, Gaussian
 from belated.core.inputs import Matrix, Vector
 from belated.model import kernels
+from belated.model.blocks import root_of
 from belated.model.families import Family
-from belated.model.kernels.blocks import root_of
 from belated.model.model import Model
 from belated.model.priors import Prior
 from tests.statistical.problems import sphere

@@ -15,9 +15,9 @@ import pytest
 from belated import Bernoulli, Gaussian, Poisson
 from belated.core.inputs import Matrix, Vector
 from belated.exceptions import BelatedWarning, ConvergenceWarning
+from belated.model.blocks import root_of
 from belated.model.estimators import Estimate, Estimator, Laplace, Online, Ridge
 from belated.model.families import Family
-from belated.model.kernels.blocks import root_of
 from belated.model.priors import AUTO_RANGE, Prior
 from belated.model.statistics import Observations
 from tests.statistical.problems import observed, sphere

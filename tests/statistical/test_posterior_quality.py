@@ -23,8 +23,8 @@ import pytest
 
 from belated import Bernoulli
 from belated.core.inputs import Matrix, Vector
+from belated.model.blocks import root_of
 from belated.model.estimators import Laplace
-from belated.model.kernels.blocks import root_of
 from belated.model.priors import Prior
 from tests.statistical.polya_gamma import posterior_draws
 from tests.statistical.problems import ARMS, bandit_like, sphere

@@ -49,11 +49,11 @@ def test_three_lines() -> None:
 def test_what_it_is_made_of() -> None:
     """The usual policy, a column for each action; families and settings may be given."""
     bandit = Bandit.of(COLORS, rewards=WEEK)
-    assert bandit.policy == DelayedUCB(2, Bernoulli())
+    assert bandit.policy == DelayedUCB(2, Bernoulli(), blocks=2)
     assert bandit.features == PerArm(COLORS)
     features = PerArm(COLORS, context={"age": Number(18, 90)})
     other = Bandit.of(features, rewards=Explicit(), family=Gaussian(), baseline="red")
-    assert other.policy == DelayedUCB(4, Gaussian())
+    assert other.policy == DelayedUCB(4, Gaussian(), blocks=2)
     assert other.decide({"age": 41}).action in COLORS
     with pytest.raises(InvalidInput, match="rewards is missing"):
         Bandit.of(COLORS)

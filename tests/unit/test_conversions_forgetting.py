@@ -68,7 +68,7 @@ def by_the_journal(shop: Shop) -> AgedDecisions:
         columns[2][came],
     )
     tick = TICK / (WINDOW.total_seconds() * SECOND)
-    return AgedDecisions(DIM, [DecidedRows(np.array(rows), *columns[:3])], seen, tick)
+    return AgedDecisions((DIM,), [DecidedRows(np.array(rows), *columns[:3])], seen, tick)
 
 
 def test_a_weight_of_two_is_two_decisions() -> None:
@@ -78,10 +78,10 @@ def test_a_weight_of_two_is_two_decisions() -> None:
         twice = np.where(np.arange(400) % 3 == 0, 2.0, 1.0)
         part = data.parts[0]._replace(weight=twice)
         came = twice[part.y > 0.0]
-        weighted = AgedDecisions(3, [part], data.conversions._replace(weight=came))
+        weighted = AgedDecisions((3,), [part], data.conversions._replace(weight=came))
         again = np.repeat(np.arange(400), twice.astype(int))
         repeated = AgedDecisions(
-            3,
+            (3,),
             [DecidedRows(part.rows[again], part.y[again], part.age[again])],
             Conversions(*(np.repeat(one, came.astype(int)) for one in data.conversions[:3])),
         )
@@ -127,7 +127,7 @@ def test_decisions_count_by_their_age() -> None:
     assert found.half_life is not None
     assert found.half_life.total_seconds() == LENGTH
     full = Thinned().fit(
-        AgedDecisions(DIM, [data.parts[0]._replace(weight=None)], data.conversions),
+        AgedDecisions((DIM,), [data.parts[0]._replace(weight=None)], data.conversions),
         family=Bernoulli(),
         prior=Prior.ridge(DIM),
     )

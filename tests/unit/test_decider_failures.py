@@ -20,8 +20,14 @@ from tests.unit.small_deciders import DIM, ROWS, Served, choose, decider, publis
 class Broken(DelayedUCB):
     """A policy that cannot choose from rows that begin with a 1."""
 
+    def choose(self, model: Any, rows: Any, rng: np.random.Generator) -> Choice:
+        """It fails for one request."""
+        if rows[0, 0] == 1.0:
+            raise ZeroDivisionError("of a policy")
+        return super().choose(model, rows, rng)
+
     def choose_all(self, model: Any, rows: Any, ends: Any, *more: Any) -> list[Choice]:
-        """It fails."""
+        """It fails for several."""
         if any(rows[start, 0] == 1.0 for start in [0, *ends[:-1]]):
             raise ZeroDivisionError("of a policy")
         return super().choose_all(model, rows, ends, *more)

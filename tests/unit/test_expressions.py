@@ -220,7 +220,7 @@ class TestPolicies:
             (
                 "DelayedUCB(beta=1)",
                 "no argument beta; it takes ridge, pending_weight, metric, floor, half_life,"
-                " learn_after, alpha",
+                " learn_after, blocks, alpha",
             ),
             ("DelayedUCB(ridge='own')", "ridge"),
             ("paper_ducb", "'norm_bound'; it takes norm_bound, delta, warmup, ridge"),

@@ -14,6 +14,7 @@ from belated.exceptions import InvalidInput
 from belated.expressions import as_features
 from belated.features import Features, scaling_advice
 from belated.features.fitting import LIMIT, SHARED
+from belated.model.blocks import unblocked
 
 ACTIONS = ["mail", "call"]
 CONTEXT = {"age": Number(18, 90), "country": Category(["AT", "DE"]), "member": Flag()}
@@ -22,7 +23,7 @@ FEATURES = PerArm(ACTIONS, context=CONTEXT)
 
 def block(context: dict[str, Any]) -> list[float]:
     """The numbers of a context, as they were before three fields and a 1 shared a length of 1."""
-    found: list[float] = (2.0 * FEATURES.rows(context, ["mail"])[0, : FEATURES.block]).tolist()
+    found: list[float] = (2.0 * FEATURES.rows(context, ["mail"])[0, 1:]).tolist()
     assert found.pop(0) == 1.0
     return found
 
@@ -69,7 +70,7 @@ def test_rows_have_a_length_of_about_1(count: int) -> None:
         for line in rng.normal(size=(500, count)).tolist()
     ]
     features = PerArm(ACTIONS, context=list(sample[0])).fit(sample)
-    lengths = [np.linalg.norm(features.rows(one, ["call"])) for one in sample]
+    lengths = [np.linalg.norm(features.rows(one, ["call"])[:, 1:]) for one in sample]
     assert 0.85 <= math.sqrt(np.mean(np.square(lengths))) <= 1.15
     assert max(lengths) <= 2.0
 
@@ -284,13 +285,13 @@ def test_the_advice_has_the_observed_numbers() -> None:
     rng = np.random.default_rng(0)
     contexts = [{"age": 18 + 72 * u, "income": 1e4 + 8e4 * v} for u, v in rng.random((300, 2))]
     rows = np.concatenate([plain.rows(one, [ACTIONS[n % 2]]) for n, one in enumerate(contexts)])
-    advice = scaling_advice(rows, plain)
+    advice = scaling_advice(unblocked(rows, 2), plain)
     assert "PerArm(..., context={'age': Number(1" in advice
     assert "features.fit(sample)" in advice
     fields = advice[advice.index("{") : advice.index("}") + 1]
     better = as_features(f"PerArm(['mail', 'call'], context={fields})")
     assert better.dim == plain.dim
-    assert np.linalg.norm(better.rows(contexts[0], ["mail"])) < 1.5
+    assert np.linalg.norm(better.rows(contexts[0], ["mail"])[:, 1:]) < 1.5
     shared = Shared(context=["age"], action=["price"])
     rows = shared.rows({"age": 40.0}, {1: {"price": 300.0}, 2: {"price": 500.0}})
     assert "context={'age': Number(" in scaling_advice(rows, shared)

@@ -98,7 +98,7 @@ def test_conversions_have_the_doubt_too() -> None:
     (rows, y, _), *_ = strong(Bernoulli(), n=200).chunks(1_000)
     age, hits = np.full(len(rows), 2.0), int(y.sum())
     conversions = Conversions(np.full(hits, 0.2), np.zeros(hits), np.ones(hits))
-    data = AgedDecisions(6, [DecidedRows(rows.astype(np.float32), y, age)], conversions)
+    data = AgedDecisions((6,), [DecidedRows(rows.astype(np.float32), y, age)], conversions)
     found = Thinned().fit(data, family=Bernoulli(), prior=Prior.ridge(6, "auto"))
     plain = np.diag(np.linalg.inv(found.precision))
     assert (np.diag(found.covariance)[3:] > 1.1 * plain[3:]).all()

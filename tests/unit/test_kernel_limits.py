@@ -16,6 +16,8 @@ from belated.model.priors import Prior
 FAMILIES: list[Family] = [Gaussian(0.25), Bernoulli(), Poisson()]
 BAD = [math.nan, math.inf, -math.inf]
 THETA: Vector = np.array([1.0, -0.5, 0.25])
+#: The block of each row: there is one.
+NONE = np.zeros(9, dtype=np.int64)
 ROOT: Matrix = np.array([[0.5, 0.1, 0.0], [0.0, 0.7, -0.2], [0.0, 0.0, 0.8]])
 
 
@@ -39,18 +41,20 @@ def test_a_row_that_is_not_finite_is_signalled_among_others(
     for at in np.ndindex(4, 3):
         rows = np.vstack([np.eye(3), np.ones(3)])
         rows[at] = value
-        assert math.isnan(chosen.upper(rows, THETA, ROOT, width, 0.0, family)[2])
+        assert math.isnan(
+            chosen.upper(rows, NONE[:4], THETA[None], ROOT[None], width, 0.0, family)[2]
+        )
 
 
 @pytest.mark.parametrize("value", BAD)
 def test_a_row_that_is_not_finite_is_signalled_among_draws(chosen: Kernels, value: float) -> None:
     """Sampled returns NaN as the mean too, whichever row a draw would favour."""
     family = _named(chosen, Bernoulli())
-    pool = np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32)
+    pool = np.random.default_rng(0).normal(size=(1, 4, 8)).astype(np.float32)
     for at in np.ndindex(4, 3):
         rows = np.vstack([np.eye(3), np.ones(3)])
         rows[at] = value
-        assert math.isnan(chosen.sampled(rows, THETA, pool, 0.0, family)[2])
+        assert math.isnan(chosen.sampled(rows, NONE[:4], THETA[None], pool, 0.0, family)[2])
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
@@ -84,7 +88,9 @@ def test_a_draw_chooses_its_best_row(chosen: Kernels, full: bool) -> None:
         best = [int(np.argmax(row)) for row in scores]
         drawn = int(rng.integers(draws))
         u = (drawn + 0.5) / draws
-        found = chosen.sampled(rows, theta, pool, u, _named(chosen, Bernoulli()))
+        found = chosen.sampled(
+            rows, NONE[:1].repeat(arms), theta[None], pool[None], u, _named(chosen, Bernoulli())
+        )
         mean = 1.0 / (1.0 + math.exp(-float(rows[best[drawn]] @ theta)))
         assert found[:2] == (best[drawn], best.count(best[drawn]) / draws)
         assert found[2:] == pytest.approx((mean, mean * (1.0 - mean)), rel=1e-10)
@@ -96,7 +102,8 @@ def test_equal_rows_divide_a_draw_evenly(chosen: Kernels) -> None:
     rows = rng.normal(size=(3, 3))[[0, 1, 0, 2, 0]]
     pool = np.vstack([rng.normal(size=(3, 8)), np.ones((1, 8))]).astype(np.float32)
     us = (np.arange(240) + 0.5) / 240
-    found = [chosen.sampled(rows, THETA, pool, u, _named(chosen, Bernoulli())) for u in us]
+    named = _named(chosen, Bernoulli())
+    found = [chosen.sampled(rows, NONE[:5], THETA[None], pool[None], u, named) for u in us]
     counts = np.bincount([one[0] for one in found], minlength=5)
     assert counts[0] == counts[2] == counts[4] > 0
     for index, share, *_ in found:

@@ -11,6 +11,7 @@ from struct import unpack
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.linalg.blas import daxpy, ddot
 
 from belated.core.inputs import Matrix, Vector
@@ -26,12 +27,11 @@ from belated.model.kernels.pages import (
 )
 from belated.model.kernels.source import (
     SWAPPED,
-    bounds,
-    deflate,
     left,
     lengths,
     link,
     predictors,
+    shift,
     winners,
 )
 
@@ -52,7 +52,7 @@ def _states(rng: np.random.Generator, zeros: float) -> Iterator[State]:
             kept = max(round(dim * (1.0 - zeros)), 0)
             row[: min(start, dim - kept)] = 0.0
             row[min(start, dim - kept) + kept :] = 0.0
-        yield rows, rng.normal(size=dim), rng.normal(size=(dim, dim))
+        yield rows, rng.normal(size=dim), np.triu(rng.normal(size=(dim, dim)))
 
 
 def test_products(states: list[State]) -> None:
@@ -61,19 +61,28 @@ def test_products(states: list[State]) -> None:
         for x in rows:
             np.testing.assert_allclose(SWAPPED[left](x, root), left(x, root), atol=1e-12)
             assert SWAPPED[ddot](x, theta) == pytest.approx(ddot(x, theta), abs=1e-12)
-        np.testing.assert_allclose(SWAPPED[lengths](rows, root), lengths(rows, root), atol=1e-12)
-        np.testing.assert_allclose(SWAPPED[predictors](rows, theta), predictors(rows, theta))
-        np.testing.assert_allclose(
-            SWAPPED[bounds](rows, theta, root, 0.7), bounds(rows, theta, root, 0.7), atol=1e-12
-        )
+        for blocks, thetas, roots in _stacks(rows, theta, root):
+            found = SWAPPED[lengths](rows, blocks, roots)
+            np.testing.assert_allclose(found, lengths(rows, blocks, roots), atol=1e-12)
+            found = SWAPPED[predictors](rows, blocks, thetas)
+            np.testing.assert_allclose(found, predictors(rows, blocks, thetas), atol=1e-12)
+
+
+def _stacks(
+    rows: Matrix, theta: Vector, root: Matrix
+) -> Iterator[tuple[NDArray[np.int64], Matrix, Matrix]]:
+    """The blocks of rows, estimates and roots: of one block, and of three."""
+    yield np.zeros(len(rows), dtype=np.int64), theta[None], root[None]
+    scales = np.array([1.0, -0.5, 2.0])
+    yield np.arange(len(rows)) % 3, np.outer(scales, theta), scales[:, None, None] * root
 
 
 def test_what_changes_its_arguments(states: list[State]) -> None:
-    """The root loses the same; a vector gains the same."""
+    """The root shifts by the same; a vector gains the same."""
     for rows, theta, root in states:
         for x in rows:
             mine, theirs = root.copy(), root.copy()
-            found, expected = SWAPPED[deflate](mine, 0.3, x), deflate(theirs, 0.3, x)
+            found, expected = SWAPPED[shift](mine, 0.3, x), shift(theirs, 0.3, x)
             np.testing.assert_allclose(found, expected, atol=1e-12)
             np.testing.assert_allclose(mine, theirs, atol=1e-12)
             one, other = theta.copy(), theta.copy()
@@ -86,13 +95,12 @@ def test_winners(states: list[State]) -> None:
     """Of each draw, the first of the best."""
     rng = np.random.default_rng(6)
     for rows, theta, root in states:
-        pool = np.empty((len(theta) + 1, 50), dtype=np.float32)
-        pool[:-1] = root @ rng.normal(size=(len(theta), 50))
-        pool[-1] = 1.0
-        means = rows @ theta
-        np.testing.assert_array_equal(
-            SWAPPED[winners](rows, means, pool), winners(rows, means, pool)
-        )
+        for blocks, thetas, roots in _stacks(rows, theta, root):
+            pools = np.ones((len(roots), len(theta) + 1, 50), dtype=np.float32)
+            pools[:, :-1] = roots @ rng.normal(size=(len(theta), 50))
+            means = predictors(rows, blocks, thetas)
+            found = SWAPPED[winners](rows, blocks, means, pools)
+            np.testing.assert_array_equal(found, winners(rows, blocks, means, pools))
 
 
 @pytest.mark.parametrize("family", [0, 1, 2])

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from belated import Bernoulli, Gaussian, Poisson
@@ -40,6 +41,12 @@ class Problem:
     def __post_init__(self) -> None:
         self.x: Vector = self.rows[0]
         self.q = float(self.x @ np.linalg.solve(self.precision, self.x))
+
+    @property
+    def stacked(self) -> tuple[Matrix, NDArray[np.int64], Matrix, Matrix]:
+        """Rows, their blocks, the estimate and the root: there is one block."""
+        blocks = np.zeros(len(self.rows), dtype=np.int64)
+        return self.rows, blocks, self.theta[None], self.root[None]
 
 
 def _problem(rng: np.random.Generator, dim: int, arms: int) -> Problem:
@@ -91,7 +98,7 @@ def _same(found: list[Any], expected: list[Any], close: float) -> None:
 def test_scores_are_predictors_and_deviations(chosen: Kernels, full: bool) -> None:
     """Score gives Xθ and √(xᵀH⁻¹x), computed here with an inverse."""
     for p in _problems(full):
-        eta, deviation = chosen.score(p.rows, p.theta, p.root)
+        eta, deviation = chosen.score(*p.stacked)
         covariance = np.linalg.inv(p.precision)
         np.testing.assert_allclose(eta, p.rows @ p.theta, rtol=1e-10, atol=1e-13)
         expected = [math.sqrt(x @ covariance @ x) for x in p.rows]
@@ -107,7 +114,7 @@ def test_the_upper_row_is_the_one_a_loop_finds(chosen: Kernels, family: Family, 
             covariance = np.linalg.inv(p.precision)
             scores = [x @ p.theta + width * math.sqrt(x @ covariance @ x) for x in p.rows]
             near = [i for i, value in enumerate(scores) if value >= max(scores) - 1e-9]
-            index, ties, mean, slope = chosen.upper(p.rows, p.theta, p.root, width, u, named)
+            index, ties, mean, slope = chosen.upper(*p.stacked, width, u, named)
             assert ties == len(near)
             assert index == near[int(u * len(near))]
             eta = p.rows[index] @ p.theta
@@ -126,14 +133,15 @@ def test_ties_are_all_counted_and_all_drawn(chosen: Kernels, copies: int) -> Non
     for k in range(copies):
         for u in (k / copies + 1e-9, (k + 1) / copies - 1e-9):
             named = _named(chosen, Gaussian())
-            index, ties, *_ = chosen.upper(p.rows, p.theta, p.root, 0.5, u, named)
+            index, ties, *_ = chosen.upper(*p.stacked, 0.5, u, named)
             assert (index, ties) == (places[k], copies)
 
 
 def test_rows_of_zeros_all_tie(chosen: Kernels) -> None:
     """Before anything is known, every row is as good as any other."""
     family = _named(chosen, Bernoulli())
-    found = chosen.upper(np.zeros((6, 3)), np.zeros(3), np.eye(3), 1.0, 0.5, family)
+    none, theta = np.zeros(6, dtype=np.int64), np.zeros((1, 3))
+    found = chosen.upper(np.zeros((6, 3)), none, theta, np.eye(3)[None], 1.0, 0.5, family)
     assert found == (3, 6, 0.5, 0.25)
 
 
@@ -255,8 +263,8 @@ def test_plain_and_compiled_kernels_count_and_choose_the_same(full: bool) -> Non
         for which in BOTH:
             root = p.root.copy()
             q = which().count(root, p.x, p.weight)
-            scores = which().score(p.rows, p.theta, p.root)
+            scores = which().score(*p.stacked)
             named = _named(which(), Bernoulli())
-            choice = which().upper(p.rows, p.theta, p.root, 1.2, 0.6, named)
+            choice = which().upper(*p.stacked, 1.2, 0.6, named)
             results.append([q, root, *scores, *choice])
         _same(results[1], results[0], 1e-12)

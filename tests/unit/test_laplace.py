@@ -158,14 +158,14 @@ def test_fits_become_rarer() -> None:
     """Each arrival calls for a fit at first; then 5 % more of all that is known do."""
     fits = [0]
     for n in range(1, 100_001):
-        if n >= Laplace().next_fit(fits[-1], 20):
+        if n >= Laplace().next_fit(fits[-1], (20,)):
             fits.append(n)
     assert fits[:10] == [0, 1, 2, 3, 4, 5, 7, 9, 12, 15]
     late = [(a, b) for a, b in itertools.pairwise(fits) if a >= 20]
     assert all(b == math.ceil(a + 0.05 * (a + 80) - 1e-9) for a, b in late)
     assert len(fits) < 160
-    assert Laplace(growth=1.5).next_fit(1000, 1) == 1250  # a quarter more always suffices
-    assert [Laplace(growth=1.0).next_fit(n, 20) for n in (0, 7, 5000)] == [1, 8, 5001]
+    assert Laplace(growth=1.5).next_fit(1000, (1,)) == 1250  # a quarter more always suffices
+    assert [Laplace(growth=1.0).next_fit(n, (20,)) for n in (0, 7, 5000)] == [1, 8, 5001]
 
 
 @pytest.mark.parametrize("prior", [Prior.ridge(4, 2.0), Prior.ridge(4, "auto"), some_prior(4)])
@@ -212,8 +212,8 @@ def test_giving_up_is_warned_of_and_stays_finite(family: Family) -> None:
 
 
 def test_a_prior_of_another_width_is_refused() -> None:
-    """Rows and prior have the same width."""
-    with pytest.raises(InvalidInput, match="rows of 2"):
+    """Rows and prior have the same shape."""
+    with pytest.raises(InvalidInput, match=r"of shape .2,., and a prior of .3,."):
         Laplace().fit(Observations(2), family=Bernoulli(), prior=Prior.ridge(3))
 
 

@@ -8,8 +8,8 @@ import pytest
 from belated import Bernoulli, Gaussian, Poisson
 from belated.core.inputs import Matrix, Vector
 from belated.model import kernels
+from belated.model.blocks import root_of
 from belated.model.families import Family
-from belated.model.kernels.blocks import root_of
 from belated.model.model import Model
 from belated.model.priors import Prior
 from belated.model.statistics import Information

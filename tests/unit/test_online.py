@@ -106,7 +106,7 @@ def test_the_prior_is_left_as_it_was() -> None:
 
 def test_a_fit_is_never_due() -> None:
     """The steps are all there is."""
-    assert {Online().next_fit(n, 3) for n in range(1_000)} == {math.inf}
+    assert {Online().next_fit(n, (3,)) for n in range(1_000)} == {math.inf}
 
 
 def test_an_automatic_ridge_stays_where_it_starts() -> None:

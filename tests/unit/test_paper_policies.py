@@ -133,11 +133,10 @@ def lin_thompson(
 ) -> list[int]:
     """Algorithm 3: B = a I + Σ x xᵀ, f = Σ x y, θ ~ N(B⁻¹f, v²B⁻¹).
 
-    A root of v²B⁻¹ is any; here it is the one that x xᵀ/v² is added to by one rank-one step.
+    A root of v²B⁻¹ is any; here it is the upper triangular one.
     """
     d = len(world.tables[0][0][0])
     B, f = a0 * np.eye(d), np.zeros(d)
-    root = v / math.sqrt(a0) * np.eye(d)
     chosen: list[int] = []
     kept: list[tuple[Vector, float]] = []
     there = np.zeros(0, dtype=np.bool_)
@@ -147,16 +146,13 @@ def lin_thompson(
         for s in np.flatnonzero(new):
             x, y = kept[s]
             B, f = B + np.outer(x, x), f + x * y
-            u = root.T @ x
-            r = math.sqrt(1.0 + float(u @ u) / v**2)
-            root = root - np.outer(root @ u, u) / (v**2 * r * (r + 1.0))
         there = now
-        np.testing.assert_allclose(root @ root.T, v**2 * np.linalg.inv(B), rtol=0.0, atol=1e-10)
         if t <= tau:
             a = int(world.draws.integers(len(table)))
         else:
             normals = world.draws.standard_normal((d, 64))
             drawn = int(world.draws.random() * 64)
+            root = v * np.linalg.inv(np.linalg.cholesky(B)).T
             theta = np.linalg.solve(B, f) + root @ normals[:, drawn]
             a = int(np.argmax(table @ theta))
         chosen.append(a)

@@ -75,7 +75,7 @@ def test_a_decision_says_when_and_what() -> None:
     assert plain["id"] == "order-17"
     assert plain["action"] in ("red", "blue")
     assert plain["at"].endswith("+00:00")
-    assert len(plain["x"]) == FEATURES.dim
+    assert len(plain["x"]) == 1 + FEATURES.block
 
 
 def test_coefficients_have_names_and_intervals() -> None:
@@ -87,7 +87,7 @@ def test_coefficients_have_names_and_intervals() -> None:
     frame = bandit.estimate.frame()
     assert list(frame.index) == FEATURES.names
     assert list(frame.columns) == ["mean", "sd", "low", "high"]
-    np.testing.assert_allclose(frame["mean"], bandit.estimate.mean)
+    np.testing.assert_allclose(frame["mean"], bandit.estimate.mean.ravel())
     np.testing.assert_allclose(frame["high"] - frame["low"], 2 * 1.959964 * frame["sd"])
     assert [one["name"] for one in simulated().coefficients()][:2] == ["x[0]", "x[1]"]
 

@@ -225,4 +225,4 @@ def test_a_prior_of_another_width_is_refused() -> None:
 def test_fits_become_rarer() -> None:
     """As for any other family."""
     for n in (0, 3, 50, 100, 10_000):
-        assert Ridge().next_fit(n, 7) == Laplace().next_fit(n, 7)
+        assert Ridge().next_fit(n, (7,)) == Laplace().next_fit(n, (7,))

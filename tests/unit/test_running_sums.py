@@ -103,7 +103,7 @@ def test_stores_read_as_one() -> None:
         store.extend(rows, y)
         whole.extend(rows, y)
     joined = Joined(stores)
-    assert (joined.n, joined.dim) == (whole.n, 2) == (13, 2)
+    assert (joined.n, joined.shape) == (whole.n, (2,)) == (13, (2,))
     assert joined.total == whole.total == sum(y.sum() for _, y in parts)
     assert joined.frozen is None
     mine, theirs = joined.moments(), whole.moments()
@@ -118,13 +118,13 @@ def test_stores_read_as_one() -> None:
 def test_sums_as_bytes() -> None:
     """Every number comes back."""
     sums = FrozenSums.of(data(7)[0].astype(np.float32), data(7)[1], FAMILY, THETA)
-    read = FrozenSums.read(sums.pack(), 2)
+    read = FrozenSums.read(sums.pack(), (2,))
     assert_same(read, sums)
     np.testing.assert_array_equal(read.moments.gram, sums.moments.gram)
     assert read.moments.square == sums.moments.square
     assert read.pack() == sums.pack()
     with pytest.raises(ValueError, match="reshape"):
-        FrozenSums.read(sums.pack(), 3)
+        FrozenSums.read(sums.pack(), (3,))
 
 
 def test_a_store_as_bytes() -> None:

@@ -48,7 +48,7 @@ class TestWhatIsRead:
         text = f'[bandits.offers]\nfeatures = "{features!r}"\nrewards = "Explicit()"\n'
         (offers,) = parse_config(STORE + text).bandits
         assert offers.features == features
-        assert offers.policy == DelayedUCB(6, Bernoulli())
+        assert offers.policy == DelayedUCB(6, Bernoulli(), blocks=2)
 
     def test_all_that_can_be_written(self) -> None:
         """Every key, and two bandits in their order."""
@@ -89,7 +89,7 @@ class TestWhatIsRead:
         )  # fmt: skip
         treatments, offers = config.bandits
         assert (treatments.name, offers.name) == ("treatments", "offers")
-        assert treatments.policy == DelayedThompson(4, Bernoulli(), draws=16)
+        assert treatments.policy == DelayedThompson(4, Bernoulli(), draws=16, blocks=2)
         assert treatments.rewards == DefaultAfter(timedelta(hours=12), value=0.5, bounds=(0, 1))
         assert treatments.features == PerArm(["blue", "red"], context=["age"])
         assert (treatments.retention, treatments.partitions) == (36 * HOUR, 4)

@@ -100,7 +100,7 @@ def test_theta_is_bounded_however_early_conversions_come() -> None:
     rows, y = np.ones((3, 1), np.float32), np.ones(3)
     known = []
     for age in (0.004, 2.0):
-        data = AgedDecisions(1, [DecidedRows(rows, y, np.full(3, age))], Conversions.none())
+        data = AgedDecisions((1,), [DecidedRows(rows, y, np.full(3, age))], Conversions.none())
         law = ConversionLaw.exponential(3.0)
         found = _fitted(data, [law.at(np.full(3, age))], Bernoulli(), Prior.ridge(1), None, True)
         assert found.converged
@@ -163,7 +163,7 @@ def shop(family: Family, n: int = 1_500, seed: int = 7) -> tuple[AgedDecisions, 
     held = np.minimum(age, 1.0)
     seen = Conversions(delay[here], np.zeros(int(here.sum())), held[here])
     part = DecidedRows(rows, np.where(here, value, 0.0), age)
-    return AgedDecisions(3, [part], seen), theta
+    return AgedDecisions((3,), [part], seen), theta
 
 
 def solved(data: AgedDecisions, share: Vector) -> tuple[Vector, Matrix, Vector]:
@@ -220,7 +220,9 @@ def test_conversions_with_values(family: Family) -> None:
 def test_values_in_another_unit() -> None:
     """Cents or euros: the same estimate in that unit, and the dispersion of Poisson rewards."""
     data, _ = shop(Gaussian())
-    cents = AgedDecisions(3, [data.parts[0]._replace(y=100.0 * data.parts[0].y)], data.conversions)
+    cents = AgedDecisions(
+        (3,), [data.parts[0]._replace(y=100.0 * data.parts[0].y)], data.conversions
+    )
     one, other = (
         Thinned().fit(each, family=Gaussian(), prior=Prior.ridge(3)) for each in (data, cents)
     )
@@ -235,5 +237,5 @@ def test_what_an_estimator_of_conversions_refuses() -> None:
     with pytest.raises(InvalidInput, match="shrinkage is 0"):
         Thinned(shrinkage=0.0)
     data, _ = shop(Bernoulli())
-    with pytest.raises(InvalidInput, match="rows of 3 and a prior of 2"):
+    with pytest.raises(InvalidInput, match=r"of shape .3,., and a prior of .2,."):
         Thinned().fit(data, family=Bernoulli(), prior=Prior.ridge(2))

@@ -71,8 +71,8 @@ def test_two_policies_that_read_one_model_keep_apart_what_they_derive() -> None:
     few, many = DelayedThompson(3, B, draws=4), DelayedThompson(3, B, draws=256)
     few.choose(model, np.eye(3), rng())
     many.choose(model, np.eye(3), rng())
-    assert few.pool(model, 3, rng()).shape[1] == 4
-    assert many.pool(model, 3, rng()).shape[1] == 256
+    assert few.pool(model, 3, rng()).shape[2] == 4
+    assert many.pool(model, 3, rng()).shape[2] == 256
 
 
 def test_a_choice_is_that_of_the_current_theta() -> None:
@@ -97,10 +97,10 @@ def test_a_pool_has_the_deviations_of_the_posterior(pending: int) -> None:
         learner.add_pending(x, 1.0)
     policy.choose(learner.model, np.eye(3), rng())
     pool = np.asarray(pool_of(learner.model), dtype=np.float64)
-    assert pool.shape == (4, 40_000)
-    assert (pool[3] == 1.0).all()  # by which the means enter
+    assert pool.shape == (1, 4, 40_000)
+    assert (pool[0, 3] == 1.0).all()  # by which the means enter
     expected = 0.49 * learner.model.decided @ learner.model.decided.T
-    np.testing.assert_allclose(np.cov(pool[:3]), expected, rtol=0.05, atol=0.02 * expected.max())
+    np.testing.assert_allclose(np.cov(pool[0, :3]), expected, rtol=0.05, atol=0.02 * expected.max())
 
 
 def test_without_refresh_every_choice_has_a_pool_of_its_own() -> None:
@@ -135,7 +135,7 @@ def test_many_rows_are_scored_with_half_the_draws() -> None:
     for count, draws in ((32, 64), (33, 32)):
         model = busy(policy).model
         choice = policy.choose(model, rng(1).normal(size=(count, 3)), rng())
-        assert pool_of(model).shape == (4, draws)
+        assert pool_of(model).shape == (1, 4, draws)
         assert (choice.propensity * draws) % 1.0 == 0.0
 
 

@@ -121,10 +121,12 @@ def empty_fold(bandit: StoredBandit, rewards: Rewards, retention: int | None) ->
     identity = bandit.identity
     if identity is None:
         raise InvalidInput(f"no bandit has used the journal of {bandit.name} yet")
-    dim = identity.get("dim", "")
-    if not re.fullmatch(r"[1-9][0-9]{0,8}", dim):
-        raise InvalidInput(f"the journal's rows have {dim!r} numbers, which is not a number", dim)
-    policy = Greedy(int(dim), family_in(identity.get("family", "")))
+    dim, blocks = identity.get("dim", ""), identity.get("blocks", "1")
+    if not all(re.fullmatch(r"[1-9][0-9]{0,8}", one) for one in (dim, blocks)):
+        message = f"the journal has {dim!r} coefficients in {blocks!r} blocks: not a number"
+        raise InvalidInput(message, dim)
+    family = family_in(identity.get("family", ""))
+    policy = Greedy(int(dim), family, blocks=int(blocks) if "blocks" in identity else None)
     return Fold(policy, rewards, partitions=bandit.partitions, retention=retention)
 
 

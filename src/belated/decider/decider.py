@@ -27,6 +27,7 @@ from belated.decider.requests import ParsedRequest
 from belated.decider.scores import Scores, scores_of
 from belated.exceptions import BanditOff, PolicyFailure
 from belated.fold.requests import Keep, keep_request
+from belated.model.blocks import Shape, width_of
 from belated.model.model import Model
 from belated.model.statistics import Information
 from belated.policies import Policy
@@ -68,13 +69,13 @@ class UnappliedDecisions:
     they count as before, but are no longer found by their id (the journal has them).
 
     Args:
-        dim: width of a row.
+        shape: of θ.
         share: what a pending decision of some weight counts for.
         tuning: how many are kept one by one, and how many are summed together.
     """
 
-    def __init__(self, dim: int, share: Callable[[float], float], tuning: Tuning) -> None:
-        self._dim = dim
+    def __init__(self, shape: Shape, share: Callable[[float], float], tuning: Tuning) -> None:
+        self._shape = shape
         self._share = share
         self._most, self._block = tuning.max_unapplied, tuning.unapplied_block
         # A plain dict would look for its first key from the place of all that were removed.
@@ -146,7 +147,7 @@ class UnappliedDecisions:
                 oldest.setdefault(one.partition, []).append(one)
                 del self._recent[one.decision.id]
         for partition, ones in oldest.items():
-            information = Information.of(*self._live(ones))
+            information = Information.of(*self._live(ones), self._shape)
             last = max(one.position for one in ones)
             self._blocks.setdefault(partition, []).append(_Block(last, information))
         # What waits in a spool stays: look again only after a further block.
@@ -155,7 +156,7 @@ class UnappliedDecisions:
     def pending(self) -> tuple[Matrix, Vector, Information]:
         """Return the pending ones: rows and shares of the recent ones, the sum of the others."""
         rows, shares = self._live(self._recent.values())
-        summed = Information.zero(self._dim)
+        summed = Information.zero(self._shape)
         for blocks in self._blocks.values():
             for block in blocks:
                 summed = summed + block.information
@@ -164,7 +165,7 @@ class UnappliedDecisions:
     def _live(self, ones: Iterable[Unapplied]) -> tuple[Matrix, Vector]:
         """Rows and shares of those that count."""
         live = [one for one in ones if one.decision.activated]
-        rows = np.empty((len(live), self._dim))
+        rows = np.empty((len(live), width_of(self._shape)))
         if live:
             np.concatenate([one.decision.x for one in live], out=rows.reshape(-1))
         return rows, np.array([self._share(one.weight) for one in live], dtype=np.float64)
@@ -224,6 +225,12 @@ def runs_of(
         yield slice(first, len(requests)), slice(start, start + end), ends
 
 
+def _checked(choice: Choice) -> Choice:
+    if not (0.0 < choice.propensity <= 1.0 and abs(choice.mean) < math.inf):
+        raise PolicyFailure("not finite", f"the policy returned {choice}")
+    return choice
+
+
 class Made(NamedTuple):
     """What was decided.
 
@@ -276,7 +283,7 @@ class Decider:
         self.mode: Mode = "learn"
         #: Changes of actions by operators: paused and retired ones are never chosen.
         self.actions: Changes = {}
-        self.unapplied = UnappliedDecisions(policy.dim, policy.share, tuning)
+        self.unapplied = UnappliedDecisions(policy.shape, policy.share, tuning)
         #: Decisions by the baseline because the policy failed, by the reason.
         self.fallbacks: Counter[str] = Counter()
         #: What the policy failed with last.
@@ -430,27 +437,29 @@ class Decider:
         hold: bool,
     ) -> list[Choice]:
         model = self._source.model
-        if counts:  # all are chosen, or none; and if they are not held, the model stays as it is
+        several = counts and len(requests) > 1
+        if several:  # all are chosen, or none; and if they are not held, the model stays as it is
             before = model.decided.copy(), model.pending, model.decisions
         try:
-            if len(requests) == 1 and not counts:
-                choices = [self.policy.choose(model, table.astype(np.float64), rng)]
+            if len(requests) == 1:
+                rows = table.astype(np.float64)
+                choices = [_checked(self.policy.choose(model, rows, rng))]
+                if counts and requests[0].activated:
+                    self.policy.add_pending(model, rows[choices[0].index], choices[0].weight)
             else:
                 choices = []
                 counted = [counts and request.activated for request in requests]
-                for some, lines, ends in runs_of(requests, self.policy.dim):
+                for some, lines, ends in runs_of(requests, self.policy.row_width):
                     rows = table[lines].astype(np.float64)
-                    choices += self.policy.choose_all(model, rows, ends, counted[some], rng)
-            for choice in choices:
-                if not (0.0 < choice.propensity <= 1.0 and abs(choice.mean) < math.inf):
-                    raise PolicyFailure("not finite", f"the policy returned {choice}")
+                    found = self.policy.choose_all(model, rows, ends, counted[some], rng)
+                    choices += map(_checked, found)
         except Exception as error:
-            if counts:
+            if several:
                 model.decided, model.pending, model.decisions = before
             if isinstance(error, PolicyFailure):
                 raise
             raise PolicyFailure("error", f"{type(error).__name__}: {error}") from error
-        if counts and not hold:
+        if several and not hold:
             model.decided, model.pending, model.decisions = before
         return choices
 

@@ -8,8 +8,8 @@ from belated.core.inputs import Vector
 from belated.decider.decider import UnappliedDecisions
 from belated.decider.modes import Mode
 from belated.fold.published import PublishedModel
+from belated.model.blocks import root_of
 from belated.model.kernels import Kernels
-from belated.model.kernels.blocks import root_of
 from belated.model.model import Model
 from belated.model.statistics import Information
 from belated.policies import Policy
@@ -97,6 +97,6 @@ class LoadedModel:
 def _add(model: Model, summed: Information) -> None:
     """Count a sum: H of the model plus the sum, and a root of that."""
     inverse = np.linalg.inv(model.decided)
-    model.decided = root_of(inverse.T @ inverse + summed.matrix)
+    model.decided = root_of(inverse.swapaxes(-2, -1) @ inverse + summed.matrix)
     model.pending += summed.count
     model.decisions += summed.count

@@ -10,6 +10,7 @@ import numpy as np
 
 from belated.core.inputs import Matrix
 from belated.core.results import Result, frame_of, html_table
+from belated.model.blocks import predictors, spread
 from belated.model.estimators.estimate import Z
 from belated.model.model import Model
 from belated.policies import Choice
@@ -80,11 +81,11 @@ def scores_of(
         choice: what was chosen.
     """
     names: Sequence[int | str] = range(len(rows)) if actions is None else actions
-    eta = rows @ model.theta
-    spread = Z * np.linalg.norm(rows @ model.observed, axis=1)
+    eta = predictors(rows, model.theta)
+    width = Z * np.linalg.norm(spread(rows, model.observed), axis=1)
     mean, low, high = (
         [model.family.mean_and_slope(float(one))[0] for one in points]
-        for points in (eta, eta - spread, eta + spread)
+        for points in (eta, eta - width, eta + width)
     )
     shares: list[float | None] = [None] * len(rows)
     if choice.shares is not None:

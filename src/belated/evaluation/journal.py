@@ -100,6 +100,7 @@ class JournalEvaluation:
     def fold(self, policy: Policy, until: int | None) -> Fold:
         """Return an empty fold that learns what a policy would know at a moment."""
         partitions, retention = self.journal.partitions, self.retention
+        policy = policy.in_blocks_of(self.features)
         return Fold(policy, self.rewards, partitions=partitions, retention=retention, until=until)
 
     def _target(self, policy: Policy | Target | int | str, since: int | None) -> Target:
@@ -117,7 +118,7 @@ class JournalEvaluation:
         fold = self.fold(policy, since - 1)
         fold.begin(self.journal)
         fold.catch_up(self.journal)
-        return frozen(policy, fold.model)
+        return frozen(fold.policy, fold.model)
 
 
 #: Takes the rows of a request and the names of its actions; gives the probability of each.

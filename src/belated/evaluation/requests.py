@@ -9,13 +9,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.core.inputs import Row, Vector
+from belated.core.inputs import Matrix, Row, Vector
 from belated.evaluation.sources import JournalTable
 from belated.evaluation.table import SOURCES, Mask, Times
 from belated.exceptions import NotEvaluable
 from belated.features import Actions, Features
 from belated.fold.requests import KeptRequest
 from belated.journals import Journal
+from belated.model.blocks import unblocked
 
 #: Requests read at a time.
 PAGE = 1_000
@@ -32,6 +33,7 @@ class Offers:
         propensity: probability of each row at the choice.
         actions: name of the action of each row.
         kept: probability with which the request of each decision was kept.
+        blocks: of coefficients, if a row is of one of them.
     """
 
     rows: Row
@@ -40,6 +42,7 @@ class Offers:
     propensity: Vector
     actions: NDArray[Any]
     kept: Vector
+    blocks: int | None = None
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -49,6 +52,11 @@ class Offers:
         """Number of actions of each decision."""
         found: NDArray[np.int64] = np.diff(self.starts, append=len(self.rows))
         return found
+
+    @property
+    def design(self) -> Matrix:
+        """The rows over all coefficients."""
+        return unblocked(self.rows, self.blocks)
 
     def sums(self, values: Vector) -> Vector:
         """The sum of a number of each row, over the rows of each decision."""
@@ -68,6 +76,7 @@ class Offers:
             propensity=self.propensity[rows],
             actions=self.actions[rows],
             kept=self.kept[which],
+            blocks=self.blocks,
         )
 
 
@@ -131,6 +140,7 @@ def read_offers(
         propensity=np.concatenate([np.array(shares) for _, shares, _, _ in lines]),
         actions=np.array([name for _, _, names, _ in lines for name in names], dtype=object),
         kept=np.array([share for _, _, _, share in lines]),
+        blocks=getattr(features, "blocks", None),
     )
 
 

@@ -285,7 +285,8 @@ def cross_fitted(offers: Offers, outcome: Vector, weight: Vector, family: Family
         family: of the rewards.
     """
     fold = np.random.default_rng(0).integers(FOLDS, size=len(offers))
-    chosen = offers.rows[offers.chosen].astype(np.float64)
+    design = offers.design
+    chosen = design[offers.chosen]
     means = np.empty(len(offers.rows))
     outcome = np.where(weight > 0.0, outcome, 0.0)
     row_fold = np.repeat(fold, offers.counts)
@@ -293,5 +294,5 @@ def cross_fitted(offers: Offers, outcome: Vector, weight: Vector, family: Family
         others = (fold != one) & (weight > 0.0)
         theta = fit_rows(chosen[others], outcome[others], weight[others], family)
         here = row_fold == one
-        means[here] = family.mean(offers.rows[here].astype(np.float64) @ theta)
+        means[here] = family.mean(design[here] @ theta)
     return means

@@ -26,9 +26,9 @@ OFFERS = 256
 class PerArm:
     """Each action its own block of θ: nothing is assumed to be alike between actions.
 
-    The row of an action is 1 and the numbers of the context in the block of that action, and zero
-    elsewhere. If fields are encoded, a block is scaled to a length of about 1. Records of the
-    actions themselves are not read.
+    The row of an action is the number of its block, a 1, and the numbers of the context. If fields
+    are encoded, what follows the number of the block is scaled to a length of about 1. Records of
+    the actions themselves are not read.
 
     Args:
         actions: the ids of all actions there are so far, in the order of their blocks.
@@ -42,11 +42,10 @@ class PerArm:
     >>> features.names
     ['blue: intercept', 'blue: age', 'red: intercept', 'red: age']
     >>> features.rows({"age": 72}, ["red", "blue"]).round(2)
-    array([[0.  , 0.  , 0.71, 0.71],
-           [0.71, 0.71, 0.  , 0.  ]], dtype=float32)
+    array([[1.  , 0.71, 0.71],
+           [0.  , 0.71, 0.71]], dtype=float32)
 
-    Actions that come later get their blocks at the end, so that older rows stay valid with zeros
-    after them:
+    Actions that come later get their blocks at the end, so that older rows stay valid:
 
     >>> larger = features.grown(["green"])
     >>> larger.dim, larger.extends(features), features.extends(larger)
@@ -58,7 +57,7 @@ class PerArm:
     context: Fields = field(default=(), compare=False)  # _description has its order too
     intercept: bool = True
 
-    #: The width of a row.
+    #: How many coefficients there are.
     dim: int = field(init=False, repr=False, compare=False)
     _description: object = field(init=False, repr=False)
     _columns: Columns | EncodedColumns = field(init=False, repr=False, compare=False)
@@ -81,6 +80,11 @@ class PerArm:
         _set(self, "_columns", columns)
         _set(self, "_places", {id: at for at, id in enumerate(ids)})
         _set(self, "_offers", {})
+
+    @property
+    def blocks(self) -> int:
+        """One for each action."""
+        return len(self.actions)
 
     @property
     def block(self) -> int:
@@ -145,22 +149,21 @@ class PerArm:
         return PerArm(self.actions, context=context, intercept=self.intercept)
 
     def rows(self, context: Context, actions: Actions) -> Row:
-        """One row for each action."""
+        """One row for each action: the number of its block, then the context."""
         ids = as_actions(actions)
-        places = self._offers.get(ids)
-        if places is None:
-            places = self._remembered(ids)
+        blocks = self._offers.get(ids)
+        if blocks is None:
+            blocks = self._remembered(ids)
         numbers = self._columns.numbers(context, "the context")
         try:
             z = as_row(numbers, self._columns.width)
         except InvalidInput:
             self._columns.check(numbers, "the context")
             raise
-        block: Row = np.empty(self.block, dtype=np.float32)
-        block[0] = self._columns.unit
-        block[self.intercept :] = z
-        rows: Row = np.zeros((len(ids), self.dim), dtype=np.float32)
-        rows.reshape(-1, self.block)[places] = block
+        rows: Row = np.empty((len(ids), 1 + self.block), dtype=np.float32)
+        rows[:, 0] = blocks
+        rows[:, 1] = self._columns.unit
+        rows[:, 1 + self.intercept :] = z
         return rows
 
     def _remembered(self, ids: tuple[int | str, ...]) -> NDArray[np.intp]:
@@ -168,14 +171,12 @@ class PerArm:
         if unknown is not None:
             message = f"the action {unknown!r} has no block: use grown([{unknown!r}]) to add one"
             raise InvalidInput(message, unknown)
-        # Where the blocks stand among all blocks of the table, counted row by row.
         blocks = np.array([self._places[id] for id in ids], dtype=np.intp)
-        places = blocks + len(self.actions) * np.arange(len(ids))
         if len(self._offers) >= OFFERS:
             self._offers.clear()
         # With the ids of the features: equal texts of callers need not be kept.
-        self._offers[tuple(self.actions[at] for at in blocks)] = places
-        return places
+        self._offers[tuple(self.actions[at] for at in blocks)] = blocks
+        return blocks
 
 
 _set = object.__setattr__

@@ -29,14 +29,14 @@ def scaling_advice(rows: Row, features: Any = None) -> str:
     >>> print(scaling_advice(rows, features))  # doctest: +NORMALIZE_WHITESPACE
     use PerArm(..., context={'age': Number(20.5, 69.5), 'income': Number(9800.0, 89200.0)}), or
     features.fit(sample), with a new journal
-    >>> scaling_advice(rows)
+    >>> scaling_advice(rows[:, 1:])
     'divide your rows by about 64,000'
     """
     found: dict[str, str] = {}
-    if isinstance(features, PerArm) and _has_names(features._columns):
-        blocks = rows.reshape(len(rows), -1, features.block)
-        chosen = blocks[np.arange(len(rows)), np.abs(blocks).max(axis=2).argmax(axis=1)]
-        found["context"] = _written(features._columns, chosen[:, features.intercept :])
+    if isinstance(features, PerArm):
+        rows = rows[:, 1:]  # the first is the number of the block
+        if _has_names(features._columns):
+            found["context"] = _written(features._columns, rows[:, features.intercept :])
     elif isinstance(features, Shared):
         start = int(features.intercept)
         for what, columns in (("context", features._context), ("action", features._action)):

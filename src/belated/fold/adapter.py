@@ -16,6 +16,7 @@ from belated.fold.learner import Learner
 from belated.fold.packing import numbered
 from belated.fold.table import NOWHERE, EntryTable, handle_at, packed
 from belated.model.kernels.memory import zeros
+from belated.policies.policy import Policy
 
 # Rows that there is room for, at least.
 _FEW = 64
@@ -123,15 +124,16 @@ class LearnerAdapter:
         self._least, self._most = family.support.lower, family.support.upper
         #: How many were ever expected, those that left without a reward too.
         self.decisions = 0
-        self._rows = Rows(learner.policy.dim)
+        self._rows = Rows(learner.policy.row_width)
         # Means by several half-lives, of decisions that may still be learned.
         self._predicted: dict[int, tuple[float, ...]] = {}
 
     def enter(self, number: int, decision: Decision, expected: bool) -> None:
         """Keep its row; where it is ``expected``, its reward is out."""
         x = decision.x
-        if len(x) != self._rows.dim:
-            x = padded(x, self._rows.dim)
+        blocks = self.learner.policy.blocks
+        if len(x) != self._rows.dim or (blocks is not None and not 0 <= x[0] < blocks):
+            raise wrong_row(x, self.learner.policy)
         # Frozen here: what is added to the sums is what is taken out of them later.
         weight = self.learner.model.weight_at(decision.mean)
         table, i = self.table, number - self.table.base
@@ -306,18 +308,12 @@ class LearnerAdapter:
         return self._rows.get(table.where[i]).astype(np.float64), table.weight[i]
 
 
-def padded(x: Row, dim: int) -> Row:
-    """A row with zeros after it, where features have grown since.
-
-    >>> padded(np.ones(2, dtype=np.float32), 3)
-    array([1., 1., 0.], dtype=float32)
-    """
-    if len(x) > dim:
-        message = (
-            f"a decision in the journal has a row of {len(x)} numbers, not {dim}: another process"
-            " has opened it with larger features; open it with those"
-        )
-        raise JournalMismatch(message)
-    longer: Row = np.zeros(dim, dtype=np.float32)
-    longer[: len(x)] = x
-    return longer
+def wrong_row(x: Row, policy: Policy) -> JournalMismatch:
+    """What is to be said of a row that does not fit the policy."""
+    blocks = "" if policy.blocks is None else f" in {policy.blocks} blocks"
+    message = (
+        f"a decision in the journal has a row of {len(x)} numbers, not {policy.row_width}, or is"
+        f" of none of the actions here{blocks}: another process has opened it with larger"
+        " features; open it with those"
+    )
+    return JournalMismatch(message)

@@ -35,7 +35,11 @@ NEVER = 1 << 62
 def kernels_for(fold: Fold, journal: Journal) -> PageKernels | None:
     """Return the kernels for a fold of a journal; None if it goes record by record."""
     policy = fold.policy
-    if policy.family.number is None or policy.dim > WIDE or not isinstance(journal, ColumnLog):
+    if (
+        policy.family.number is None
+        or policy.row_width > WIDE
+        or not isinstance(journal, ColumnLog)
+    ):
         return None
     if fold.ledgers[fold.folded[0]].withholds or not fold.learner.weighting.takes_pages:
         return None
@@ -62,7 +66,7 @@ class PageFolder:
         self._ledger, self._adapter = ledger, adapter
         self._page, self._kernels = page, kernels
         self._crcs = _crcs(page)
-        dim = adapter.learner.policy.dim
+        dim = adapter.learner.policy.row_width
         self._rows = np.empty((len(page), dim), dtype=np.float32)
         self._learned = np.empty((len(page), 3))
         self._times = np.empty((len(page), 2), dtype=np.int64)
@@ -85,7 +89,8 @@ class PageFolder:
         told = np.array(
             [
                 len(table), table.base, *index.constants, 0,
-                rows.used, rows.n_free, learner.next_handle(adapter.partition), family.number,
+                rows.used, rows.n_free, learner.policy.blocks or 0,
+                learner.next_handle(adapter.partition), family.number,
                 -1 if ledger._window is None else ledger._window, ledger.watermark,
                 min(ledger._window or NEVER, ledger._retention or NEVER), 0, 0,
             ],

@@ -17,6 +17,7 @@ from belated.fold.fold import Fold
 from belated.fold.ledger import Ledger
 from belated.fold.rules import State
 from belated.fold.table import NONE
+from belated.model.blocks import diagonal, unblocked
 
 
 def evidence_of(fold: Fold, duplicates: int = 0) -> Evidence:
@@ -35,14 +36,14 @@ def evidence_of(fold: Fold, duplicates: int = 0) -> Evidence:
     for adapter, one in zip(fold.adapters.values(), samples, strict=True):
         some = Evidence.spread(len(one.numbers), most)
         table, known = adapter.rows_of(one.numbers[some])
-        rows.append(table[known])
+        rows.append(unblocked(table[known], policy.blocks).astype(np.float32))
         at.append(first + some[known])
         first += len(one.numbers)
     conversions = isinstance(fold.rewards, ConversionsOnly)
     state = np.concatenate([one.state for one in samples])
     return Evidence(
         family=policy.family,
-        ridge=float(policy.start.precision.trace()) / policy.dim,
+        ridge=float(diagonal(policy.start.precision).mean()),
         window=fold.rewards.window_us,
         defaults=fold.rewards.on_timeout == "defaulted",
         now=max(one.now for one in samples),

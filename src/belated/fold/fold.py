@@ -448,7 +448,13 @@ class Fold:
     def fingerprint(self) -> str:
         """Of all that a snapshot depends on; one of another fold or format is of no use."""
         policy = self.learner.policy
-        what: tuple[object, ...] = VERSION, self.rewards, self.retention, policy.family, policy.dim
+        what: tuple[object, ...] = (
+            VERSION,
+            self.rewards,
+            self.retention,
+            policy.family,
+            policy.shape,
+        )
         if policy.learns_after is not None:  # what is held back until then is in the snapshot too
             what += (policy.learns_after,)
         # All rows are kept then, with their times; as those of conversions always are.
@@ -538,7 +544,7 @@ class Fold:
         """
         if self.version == self._saved_version:
             return False
-        row = 4 * self.policy.dim
+        row = 4 * self.policy.row_width
         lines = sum(len(self._changed_blocks(one)) for one in self.folded) << BLOCK
         size = lines * (LINE + row)
         return size <= LITTLE or size <= PAYS * (self.version - self._saved_version) * (EVENT + row)

@@ -71,7 +71,7 @@ class Freezer:
                 again.
         """
         keep = self._most // 2 if half else self._most
-        dim, n = len(theta), sum(store.n for store in self._observations)
+        dim, n = theta.size, sum(store.n for store in self._observations)
         for store in self._observations:
             moved = 2.0 * MOVED / math.sqrt(dim * n)
             store.freeze(theta, keep // len(self._observations), moved)

@@ -25,6 +25,7 @@ from belated.fold.freezer import Freezer
 from belated.fold.refit import Refit
 from belated.fold.times import SILENT, Times
 from belated.fold.weighting import Outstanding, weighting_of
+from belated.model.blocks import cross
 from belated.model.estimators import Estimate, Laplace
 from belated.model.kernels import Kernels
 from belated.model.model import Model
@@ -161,7 +162,7 @@ class Learner:
         kind = weighting_of(policy, rewards)
         family = policy.family if kind.adds else None
         self.observations = [
-            Observations(policy.dim, family, block=tuning.block) for _ in range(partitions)
+            Observations(policy.shape, family, block=tuning.block) for _ in range(partitions)
         ]
         self.times = [Times(kind.rivals) for _ in range(partitions)]
         self._limit = tuning.batch or max(1000, 10 * policy.dim)
@@ -214,7 +215,8 @@ class Learner:
 
     def _hold(self, x: Vector, weight: float, sign: int) -> None:
         weighting = self.weighting
-        one = Information.of(x[None, :], [1.0 if weighting.counts_rows else weight])
+        weight = 1.0 if weighting.counts_rows else weight
+        one = Information.of(x[None, :], [weight], self.policy.shape)
         weighting.held = weighting.held + one if sign > 0 else weighting.held - one
 
     def _count_pending(self, x: Vector, weight: float) -> None:
@@ -337,7 +339,8 @@ class Learner:
         self.weighting.before_change(handle, partition)
         before = store.revise(handle, y)
         if self._refit is not None and handle < self._refit.upto[partition]:
-            self._refit.amended += (y - before) * row.astype(np.float64)
+            change = np.array([y - before])
+            self._refit.amended += cross(change, row[None, :].astype(np.float64), self.policy.shape)
         if self.weighting.keeps_times and bool(y) != bool(before):
             self.times[partition].came[handle] = recorded if y else SILENT
         self.weighting.revise(handle, row, before, y, partition)
@@ -387,7 +390,7 @@ class Learner:
         """The rows that rewards were learned with, by their handles."""
         came = self._waiting.came[partition].rows
         first = self._given[partition] - len(came)
-        found = np.empty((len(handles), self.policy.dim), dtype=np.float32)
+        found = np.empty((len(handles), self.policy.row_width), dtype=np.float32)
         folded = handles < first
         found[folded] = self.observations[partition].rows(handles[folded])
         for i in np.flatnonzero(~folded):
@@ -418,7 +421,7 @@ class Learner:
         self._given[partition] = store.next_handle
         self.model.n += store.n
         self.model.decisions += store.n
-        self.model.theta = np.frombuffer(pieces["theta"]).copy()
+        self.model.theta = np.frombuffer(pieces["theta"]).reshape(self.policy.shape).copy()
         if self.weighting.keeps_times:
             self.times[partition].unpack(pieces)
         self.weighting.unpack(partition, pieces)
@@ -479,7 +482,7 @@ class Learner:
         self.fold_in()
         weighting, data = self.weighting, self.weighting.data(copy=True)
         upto = [store.next_handle for store in self.observations]
-        self._refit = Refit(data, upto, np.zeros(self.policy.dim), [])
+        self._refit = Refit(data, upto, np.zeros(self.policy.shape), [])
         return partial(weighting.fit, data, weighting.prior, self.model.theta.copy(), polish=False)
 
     def finish_fit(self, estimate: Estimate) -> bool:

@@ -125,14 +125,15 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
             raise JournalMismatch(message)
         if not all(np.isfinite(np.frombuffer(one, dtype="<f8")).all() for one in self._numbers):
             raise CorruptJournal("a published model holds numbers that are not finite")
+        matrix = *policy.shape, policy.shape[-1]
         made = Model(policy.start, policy.family, kernels=kernels)
-        made.restart(np.frombuffer(self.theta, dtype="<f8"), self.dispersion)
-        made.observed = _root(self.observed, policy.dim)
-        made.decided = _root(self.decided, policy.dim)
+        made.restart(_array(self.theta, policy.shape), self.dispersion)
+        made.observed = _array(self.observed, matrix)
+        made.decided = _array(self.decided, matrix)
         made.n, made.pending, made.decisions = self.n, self.pending, self.decisions
         made.effective_n, made.picked = self.effective_n, self.picked
         if self.rivals:
-            made.rivals = np.frombuffer(self.rivals, dtype="<f8").reshape(-1, policy.dim)
+            made.rivals = _array(self.rivals, (-1, *policy.shape))
         return made
 
     @property
@@ -190,5 +191,5 @@ def _bytes(root: Matrix) -> bytes:
     return root.astype("<f8").tobytes()
 
 
-def _root(data: bytes, dim: int) -> Matrix:
-    return np.frombuffer(data, dtype="<f8").reshape(dim, dim).astype(np.float64)
+def _array(data: bytes, shape: tuple[int, ...]) -> Matrix:
+    return np.frombuffer(data, dtype="<f8").reshape(shape).astype(np.float64)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from belated.core.inputs import Row, Vector
+from belated.model.blocks import add_gram, cross, predictors, solve
 from belated.model.estimators import Estimate
 from belated.model.families import Family
 from belated.model.kernels import MAX_WEIGHT
-from belated.model.kernels.blocks import root_of
-from belated.model.statistics import Information, Joined
+from belated.model.statistics import Joined
 
 
 @dataclass(eq=False)
@@ -41,16 +41,15 @@ class Refit:
             since: rows and rewards that have come.
             family: of the rewards.
         """
-        score, information = self.amended, np.zeros_like(estimate.precision)
+        score, precision = self.amended, estimate.precision.copy()
         removed = [(x[None, :], np.array([y])) for x, y in self.removed]
         for sign, changes in ((1.0, since), (-1.0, removed)):
             for rows, y in changes:
                 table = rows.astype(np.float64)
-                _, mean, slope = family.cumulant_mean_slope(table @ estimate.mean)
-                score = score + sign * ((y - mean) @ table)
-                weights = np.minimum(slope / estimate.dispersion, MAX_WEIGHT)
-                information += sign * Information.of(table, weights).matrix
-        precision = estimate.precision + information
-        root = root_of(precision)
-        step = root @ (score / estimate.dispersion @ root)
+                _, mean, slope = family.cumulant_mean_slope(predictors(table, estimate.mean))
+                score = score + cross(sign * (y - mean), table, score.shape)
+                add_gram(
+                    precision, table, sign * np.minimum(slope / estimate.dispersion, MAX_WEIGHT)
+                )
+        step = solve(precision, score / estimate.dispersion)
         return replace(estimate, precision=precision, mean=estimate.mean + step)

@@ -115,7 +115,7 @@ def identify(journal: Journal, *, family: str, dim: int, features: Features | No
     Args:
         journal: Journal of the bandit.
         family: Reward family, as its ``repr``.
-        dim: Numbers in a row.
+        dim: Number of coefficients.
         features: What makes rows, if anything does.
 
     Raises:
@@ -126,6 +126,8 @@ def identify(journal: Journal, *, family: str, dim: int, features: Features | No
         "dim": str(dim),
         "features": "" if features is None else features.fingerprint,
     }
+    if (blocks := getattr(features, "blocks", None)) is not None:
+        mine["blocks"] = str(blocks)
     theirs = journal.identify(mine)
     if theirs == mine:
         return

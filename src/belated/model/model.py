@@ -16,13 +16,15 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from belated.core.inputs import MAX_REWARD, Matrix, Row, Vector, as_reward
 from belated.exceptions import InvalidInput
+from belated.model.blocks import root_of, split, width_of
 from belated.model.families import Family, Gaussian
 from belated.model.kernels import LEFT, MAX_WEIGHT, Kernels, best, finite, plain
-from belated.model.kernels.blocks import root_of
 from belated.model.kernels.lapack import ddot
+from belated.model.kernels.source import Blocks, predictors, winners
 from belated.model.priors import Prior
 from belated.model.statistics import Information
 
@@ -38,7 +40,7 @@ class Model:
     """θ̂ with both roots. Every row that is learned was expected before.
 
     Attributes:
-        theta: θ̂, on the scale of the linear predictor.
+        theta: θ̂, on the scale of the linear predictor; one row for each block, if there are blocks.
         observed: a root S of the covariance of what has arrived: S Sᵀ = H⁻¹.
         decided: a root that counts pending decisions too.
         n: rewards counted.
@@ -79,7 +81,7 @@ class Model:
     ) -> None:
         self.family = family
         self.theta: Vector = np.array(prior.mean if theta is None else theta, dtype=np.float64)
-        self._shape = self.theta.shape
+        self._width = width_of(self.theta.shape)
         observed = prior.precision if precision is None else precision
         self.renew(observed, observed if pending is None else observed + pending.matrix)
         self.n = n
@@ -101,8 +103,8 @@ class Model:
 
     @property
     def dim(self) -> int:
-        """The width of a row."""
-        return len(self.theta)
+        """How many coefficients there are."""
+        return self.theta.size
 
     def renew(self, observed: Matrix, decided: Matrix) -> None:
         """Make both roots anew from their precisions, so that the rounding of steps ends.
@@ -120,7 +122,8 @@ class Model:
 
     def score(self, rows: Any) -> tuple[Vector, Vector]:
         """Linear predictors and standard deviations of rows, pending decisions counted."""
-        return self._kernels.score(self.table(rows), self.theta, self.decided)
+        numbers, blocks = self._split(self.table(rows))
+        return self._kernels.score(numbers, blocks, *self.stacked())
 
     def argmax_ucb(self, rows: Any, width: float, u: float = 0.0) -> tuple[int, int, float, float]:
         """The row with the greatest xᵀθ̂ + width · sd (Alg. 1, l. 6).
@@ -133,11 +136,9 @@ class Model:
             width: the β_t of the paper.
             u: a uniform number in [0, 1) that draws among ties.
         """
-        table = np.asarray(rows, np.float64, order="C")
-        if table.shape[1:] != self._shape or not table.shape[0]:
-            self._table(rows)
+        numbers, blocks = self._split(self._table(rows))
         index, ties, mean, slope = self._kernels.upper(
-            table, self.theta, self.decided, width, u, self._family
+            numbers, blocks, *self.stacked(), width, u, self._family
         )
         if mean != mean:
             raise not_finite(rows)
@@ -170,8 +171,9 @@ class Model:
         """
         found = np.empty((len(ends), 4))
         shares = share * np.array(counted, dtype=np.float64)
+        numbers, blocks = self._split(rows)
         done = self._kernels.argmax_ucb_all(
-            rows, np.asarray(ends), self.theta, self.decided, width, us, shares, gram,
+            numbers, blocks, np.asarray(ends), *self.stacked(), width, us, shares, gram,
             self.dispersion, self._family, found,
         )  # fmt: skip
         if done < len(ends):
@@ -183,27 +185,35 @@ class Model:
             (int(index), int(ties), mean, weight) for index, ties, mean, weight in found.tolist()
         ]
 
-    def sampled(self, rows: Any, pool: Row, u: float) -> tuple[int, float, float, float]:
+    def sampled(self, rows: Any, pools: Row, u: float) -> tuple[int, float, float, float]:
         """The best row of θ̂ plus one column of a pool of deviations (Alg. 2, l. 11).
 
-        The column is that at ``u``, a number in [0, 1), among equally many. Returns the index of
-        the row, its share of all columns, which equal rows divide evenly, its mean and its weight.
+        The column is that at ``u``, a number in [0, 1), among equally many. Each block has a pool.
+        Returns the index of the row, its share of all columns, which equal rows divide evenly, its
+        mean and its weight.
         """
-        table = np.asarray(rows, np.float64, order="C")
-        if table.shape[1:] != self._shape or not table.shape[0]:
-            self._table(rows)
-        index, share, mean, slope = self._kernels.sampled(table, self.theta, pool, u, self._family)
+        numbers, blocks = self._split(self._table(rows))
+        theta, _ = self.stacked()
+        index, share, mean, slope = self._kernels.sampled(
+            numbers, blocks, theta, pools, u, self._family
+        )
         if mean != mean:
             raise not_finite(rows)
         weight = slope / self.dispersion
         return index, share, mean, weight if weight < MAX_WEIGHT else MAX_WEIGHT
 
+    def winners(self, table: Matrix, pools: Row) -> NDArray[np.int64]:
+        """The best row for each column of the pools."""
+        numbers, blocks = self._split(table)
+        theta, _ = self.stacked()
+        return winners(numbers, blocks, predictors(numbers, blocks, theta), pools)
+
     def predict(self, x: Any) -> tuple[float, float]:
         """The mean and the weight of one row."""
-        x = self._row(x)
-        if not finite(x):
+        numbers, theta = self._part(x, self.theta)
+        if not finite(numbers):
             raise not_finite(x)
-        mean, slope = self.family.mean_and_slope(float(x @ self.theta))
+        mean, slope = self.family.mean_and_slope(float(numbers @ theta))
         return mean, min(slope / self.dispersion, MAX_WEIGHT)
 
     def weight_at(self, mean: float) -> float:
@@ -213,34 +223,31 @@ class Model:
 
     def add_pending(self, x: Any, weight: float) -> None:
         """A decision for this row is pending; its weight was frozen at the choice."""
-        row = np.asarray(x, np.float64, order="C")
-        if row.shape != self._shape:
-            self._row(x)
-        q = self._kernels.count(self.decided, row, weight)
-        if q != q:
-            raise not_finite(x)
+        self.count(x, weight)
         self.pending += 1
         self.decisions += 1
 
     def add_all_pending(self, rows: Matrix, weights: Vector) -> None:
         """The same for many decisions, one after the other."""
-        root = self.decided.copy()
-        if self._kernels.count_all(root, rows, weights) < len(rows):
+        before, self.decided = self.decided, self.decided.copy()
+        _, roots = self.stacked()
+        if self._kernels.count_all(roots, *self._split(rows), weights) < len(rows):
+            self.decided = before
             raise not_finite(rows)
-        self.decided = root
         self.pending += len(rows)
         self.decisions += len(rows)
 
     def note(self, x: Any) -> None:
         """A decision for this row is pending, and does not count as explored."""
-        if not finite(self._row(x)):
+        if not finite(self._part(x)[0]):
             raise not_finite(x)
         self.pending += 1
         self.decisions += 1
 
     def count(self, x: Any, weight: float) -> float:
         """``decided`` counts this row with this much more weight; returns xᵀH⁻¹x before."""
-        q = self._kernels.count(self.decided, self._row(x), weight)
+        numbers, root = self._part(x, self.decided)
+        q = self._kernels.count(root, numbers, weight)
         if q != q:
             raise not_finite(x)
         return q
@@ -251,8 +258,7 @@ class Model:
         Returns False if next to nothing but this row was known of its direction: a step cannot
         take it out, and ``decided`` must be renewed from its sum.
         """
-        row = self._row(x)
-        q = math.inf if _heavy(row, weight) else self.count(row, -weight)
+        q = math.inf if _heavy(self._part(x)[0], weight) else self.count(x, -weight)
         self.pending -= 1
         return 1.0 - weight * q > LEFT
 
@@ -266,14 +272,12 @@ class Model:
         """
         if not self._least <= y <= self._most:
             self.family.support.check(as_reward(y))
-        row = np.asarray(x, np.float64, order="C")
-        if row.shape != self._shape:
-            self._row(x)
+        numbers, root, theta = self._part(x, self.observed, self.theta)
         weight = 0.0
         if share >= LEAST_SHARE:
             # A likelihood to the power of a share is that of so much more dispersion.
             weight = self._kernels.learn(
-                self.observed, self.theta, row, y, self._family, self.dispersion / share
+                root, theta, numbers, y, self._family, self.dispersion / share
             )
             if weight != weight:
                 raise not_finite(x)
@@ -285,7 +289,8 @@ class Model:
         """The mean of a row by each half-life that is compared; by this model it is ``mean``."""
         assert self.rivals is not None
         link = self.family.mean_and_slope
-        means = [link(eta)[0] for eta in (self.rivals @ x).tolist()]
+        numbers, rivals = self._part(x, self.rivals.swapaxes(0, -2))
+        means = [link(eta)[0] for eta in (rivals @ numbers).tolist()]
         means[self.picked] = mean
         return tuple(means)
 
@@ -302,14 +307,12 @@ class Model:
             weight: that the row has: what :meth:`learn` gave, or that of the last fit.
         """
         self.family.support.check(as_reward(y))
-        row = self._row(x)
-        remains = (
-            0.0
-            if _heavy(row, weight)
-            else self._kernels.unlearn(
-                self.observed, self.theta, row, y, weight, self._family, self.dispersion, self._cap
+        numbers, root, theta = self._part(x, self.observed, self.theta)
+        remains = 0.0
+        if not _heavy(numbers, weight):
+            remains = self._kernels.unlearn(
+                root, theta, numbers, y, weight, self._family, self.dispersion, self._cap
             )
-        )
         if remains != remains:
             raise not_finite(x)
         self.n -= 1
@@ -324,16 +327,39 @@ class Model:
         for y in (old, new):
             self.family.support.check(as_reward(y))
         step = (new - old) / self.dispersion
-        row = self._row(x)
-        if not self._kernels.amend(self.observed, self.theta, row, step, self._cap):
+        numbers, root, theta = self._part(x, self.observed, self.theta)
+        if not self._kernels.amend(root, theta, numbers, step, self._cap):
             raise not_finite(x)
 
-    def _row(self, x: Any) -> Vector:
+    def _part(self, x: Any, *arrays: Vector | Matrix) -> tuple[Any, ...]:
+        """The numbers of a row, and the parts of arrays that its block has."""
         row = np.asarray(x, np.float64, order="C")
-        if row.shape != self.theta.shape:
-            message = f"the row has shape {row.shape}: {self.dim} numbers were expected"
+        if row.shape != (self._width,):
+            message = f"the row has shape {row.shape}: {self._width} numbers were expected"
             raise InvalidInput(message, x)
-        return row
+        if self.theta.ndim == 1:
+            return row, *arrays
+        block = int(row[0])
+        self._check_blocks(block, block)
+        return row[1:], *(array[block] for array in arrays)
+
+    def _split(self, table: Matrix) -> tuple[Matrix, Blocks]:
+        """The numbers and the blocks of rows."""
+        if self.theta.ndim == 1:
+            return table, np.zeros(len(table), dtype=np.int64)
+        blocks, numbers = split(table)
+        self._check_blocks(int(blocks.min()), int(blocks.max()))
+        return np.ascontiguousarray(numbers), blocks
+
+    def _check_blocks(self, least: int, most: int) -> None:
+        if least < 0 or most >= len(self.theta):
+            message = f"a row is of block {least if least < 0 else most}"
+            raise InvalidInput(f"{message}: there are {len(self.theta)}, from 0 on", most)
+
+    def stacked(self) -> tuple[Matrix, Matrix]:
+        """θ̂ and the root that counts pending decisions, with an axis for blocks."""
+        size = self.theta.shape[-1]
+        return self.theta.reshape(-1, size), self.decided.reshape(-1, size, size)
 
     def table(self, rows: Any) -> Matrix:
         """Rows as float64, if every one of them is a row of this model."""
@@ -344,8 +370,8 @@ class Model:
 
     def _table(self, rows: Any) -> Matrix:
         table = np.asarray(rows, np.float64, order="C")
-        if table.ndim != 2 or table.shape[1] != len(self.theta) or len(table) == 0:
-            message = f"rows has shape {table.shape}: at least one row of {self.dim} numbers"
+        if table.ndim != 2 or table.shape[1] != self._width or len(table) == 0:
+            message = f"rows has shape {table.shape}: at least one row of {self._width} numbers"
             raise InvalidInput(message, rows)
         return table
 

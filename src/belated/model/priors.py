@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from belated.core.inputs import Matrix, Vector, as_dim, as_numbers, as_positive
+from belated.core.inputs import Matrix, Vector, as_numbers, as_positive
 from belated.exceptions import InvalidInput
+from belated.model.blocks import Shape, as_shape, identity
 
 #: Where the estimated precision of an adaptive prior starts, and the range it stays in. It only
 #: becomes weaker: little data that looks like no effect must not end the exploration.
@@ -34,17 +35,17 @@ class Prior:
     adaptive: bool = False
 
     @classmethod
-    def ridge(cls, dim: int, ridge: float | Literal["auto"] = 1.0) -> Prior:
+    def ridge(cls, shape: int | Shape, ridge: float | Literal["auto"] = 1.0) -> Prior:
         """Mean zero and precision ``ridge`` times I; "auto" estimates the precision from the data.
 
         Precision 1 suits rows of length up to 1 and moderate effects; "auto" starts there.
         """
-        dim = as_dim(dim)
+        shape = as_shape(shape)
         if isinstance(ridge, str):
             if ridge != "auto":
                 raise InvalidInput(f"ridge is {ridge!r}: a number above 0 or 'auto'", ridge)
-            return cls(np.zeros(dim), AUTO_START * np.eye(dim), adaptive=True)
-        return cls(np.zeros(dim), as_positive(ridge, "ridge") * np.eye(dim))
+            return cls(np.zeros(shape), AUTO_START * identity(shape), adaptive=True)
+        return cls(np.zeros(shape), as_positive(ridge, "ridge") * identity(shape))
 
     @classmethod
     def normal(cls, mean: Any, precision: Any) -> Prior:
@@ -79,8 +80,8 @@ class Prior:
 
     @property
     def dim(self) -> int:
-        """The width of a row."""
-        return len(self.mean)
+        """How many coefficients there are."""
+        return self.mean.size
 
     @property
     def is_ridge(self) -> bool:
@@ -89,9 +90,30 @@ class Prior:
         Where the variance of rewards is estimated, such a prior is of θ/√φ: it then means the same
         in every unit of rewards. Any other prior is of θ.
         """
-        size = self.precision[0, 0]
-        return not self.mean.any() and np.array_equal(self.precision, size * np.eye(self.dim))
+        scaled = self.strength * identity(self.mean.shape)
+        return not self.mean.any() and np.array_equal(self.precision, scaled)
+
+    @property
+    def strength(self) -> float:
+        """The precision of a coefficient: of all of them, if it is a ridge."""
+        return float(self.precision.flat[0])
+
+    def in_blocks(self, shape: Shape) -> Prior:
+        """The same prior of coefficients in blocks.
+
+        Raises:
+            InvalidInput: it says something of two blocks together.
+        """
+        if self.mean.shape == shape or len(shape) == 1:
+            return self
+        blocks, size = shape
+        whole = self.precision.reshape(blocks, size, blocks, size)
+        within = whole[np.arange(blocks), :, np.arange(blocks)]
+        if np.count_nonzero(within) < np.count_nonzero(whole):
+            message = "the prior's precision joins coefficients of several actions"
+            raise InvalidInput(f"{message}: set it to 0 between their blocks", self.precision)
+        return Prior(self.mean.reshape(shape), within, self.adaptive)
 
     def with_ridge(self, ridge: float) -> Prior:
         """The same prior, with the precision estimated so far."""
-        return Prior(self.mean, ridge * np.eye(self.dim), adaptive=True)
+        return Prior(self.mean, ridge * identity(self.mean.shape), adaptive=True)

@@ -9,7 +9,6 @@ import numpy as np
 
 from belated.core.inputs import Matrix, Row, Vector
 from belated.exceptions import InvalidInput
-from belated.model.kernels import winners
 from belated.model.model import Model
 from belated.policies.policy import Choice, Policy
 
@@ -57,7 +56,7 @@ class DelayedThompson(Policy):
         pool = self.pool(model, len(rows), rng)
         if self.floor:
             table = model.table(rows)
-            best = winners(table, table @ model.theta, pool)
+            best = model.winners(table, pool)
             shares = np.bincount(best, minlength=len(rows)) / len(best)
             return self.mixed(model, rows, rng, _divided(table, shares))
         index, share, mean, weight = model.sampled(rows, pool, rng.random())
@@ -69,8 +68,10 @@ class DelayedThompson(Policy):
         pool, at = model.derived.get(key, (None, 0))
         if pool is None or decisions - at >= self.refresh * decisions:
             draws = self.draws if count <= MANY_ROWS else (self.draws + 1) // 2
-            pool = np.ones((model.dim + 1, draws), dtype=np.float32)  # the last row: for the means
-            pool[:-1] = self.scale * (model.decided @ rng.standard_normal((model.dim, draws)))
+            _, roots = model.stacked()
+            blocks, size, _ = roots.shape
+            pool = np.ones((blocks, size + 1, draws), dtype=np.float32)  # the last: for the means
+            pool[:, :-1] = self.scale * (roots @ rng.standard_normal((blocks, size, draws)))
             model.derived[key] = pool, decisions
         return cast(Row, pool)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import msgspec
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from belated.core.inputs import Matrix, Vector, as_dim, as_rounds, check_made
 from belated.core.times import Duration, as_duration, duration_us
 from belated.exceptions import InvalidInput
+from belated.model.blocks import Shape, width_of
 from belated.model.estimators import Estimator, Laplace, Online
 from belated.model.families import Family
 from belated.model.model import Model
@@ -66,6 +67,8 @@ class Policy:
         learn_after: decisions that follow before a reward is learned, however soon it came; one
             that comes later is learned when it comes. Where good rewards come sooner than bad ones,
             or later, all are then learned at about the same age. None: when they come.
+        blocks: how many blocks of coefficients there are, of which a row touches one; a bandit
+            takes it from its features. None: a row touches all coefficients.
 
     >>> from belated import Bernoulli
     >>> @dataclass(frozen=True)
@@ -89,6 +92,7 @@ class Policy:
     estimator: Estimator = field(default_factory=Laplace)
     half_life: Duration | Literal["auto"] | None = field(default=None, metadata=UNNAMED)
     learn_after: int | None = field(default=None, metadata=UNNAMED)
+    blocks: int | None = field(default=None, repr=False, metadata=UNNAMED)
 
     def __post_init__(self) -> None:
         as_dim(self.dim)
@@ -121,14 +125,31 @@ class Policy:
         return duration_us(self.half_life) if isinstance(self.half_life, timedelta) else None
 
     @cached_property
+    def shape(self) -> Shape:
+        """The shape of θ: one number, or blocks and coefficients of each."""
+        return (self.dim,) if self.blocks is None else (self.blocks, self.dim // self.blocks)
+
+    @cached_property
+    def row_width(self) -> int:
+        """How many numbers a row has."""
+        return width_of(self.shape)
+
+    @cached_property
     def start(self) -> Prior:
         """The prior that learning starts from."""
-        return Prior.ridge(self.dim, self.ridge) if self.prior is None else self.prior
+        if self.prior is None:
+            return Prior.ridge(self.shape, self.ridge)
+        return self.prior.in_blocks(self.shape)
 
     @cached_property
     def fingerprint(self) -> str:
         """Names the policy with all its settings: learner and deciders must agree on it."""
         return fingerprint(self)
+
+    def in_blocks_of(self, features: object) -> Self:
+        """The same policy, for the blocks that features have."""
+        blocks = getattr(features, "blocks", None)
+        return self if blocks == self.blocks else replace(self, blocks=blocks)
 
     @property
     def learns_after(self) -> int | None:

@@ -23,6 +23,7 @@ from belated.evaluation.journal import JournalEvaluation
 from belated.evaluation.table import SOURCES, DecisionTable, Mask, Times
 from belated.exceptions import BelatedError
 from belated.fold.rules import State
+from belated.model.blocks import unblocked
 from belated.model.estimators import Estimate
 from belated.model.estimators.laplace import fit_rows
 from belated.model.families import Family
@@ -99,8 +100,8 @@ class Watched:
             self._places, self._rows = self._places[1::2], self._rows[1::2]
             self._every *= 2
 
-    def rows_of(self, table: JournalTable) -> tuple[NDArray[np.int64], Matrix]:
-        """The lines whose chosen row was held, and these rows."""
+    def rows_of(self, table: JournalTable, blocks: int | None) -> tuple[NDArray[np.int64], Matrix]:
+        """The lines whose chosen row was held, and these rows over all coefficients."""
         if not self._rows:
             return np.zeros(0, dtype=np.int64), np.zeros((0, 0))
         width = max(map(len, self._rows))
@@ -112,7 +113,7 @@ class Watched:
         places = np.array(self._places, dtype=np.int64)
         wanted = _keys(places[:, 0], places[:, 1])
         found = np.searchsorted(known, wanted)
-        return order[found], rows.astype(np.float64)
+        return order[found], unblocked(rows, blocks)
 
 
 def _keys(partition: NDArray[Any], position: NDArray[Any]) -> NDArray[np.int64]:
@@ -158,7 +159,7 @@ class Facts:
         """Read a journal once."""
         watched = Watched()
         everything = evaluation.table(watched.take)
-        lines, rows = watched.rows_of(everything)
+        lines, rows = watched.rows_of(everything, getattr(evaluation.features, "blocks", None))
         live = np.isin(everything.state, _DEAD, invert=True)
         place = np.cumsum(live) - 1
         kept = live[lines]

@@ -27,7 +27,12 @@ TOGETHER = 512
 
 
 class Environment(Protocol):
-    """A problem."""
+    """A problem.
+
+    Where each action has a block of coefficients, it may say so by an attribute ``blocks``: how
+    many there are. Rows are then as :class:`~belated.PerArm` makes them, or as long as ``dim``,
+    one row for each block in order.
+    """
 
     @property
     def dim(self) -> int:
@@ -137,6 +142,11 @@ class Blocks:
         """All blocks together."""
         return self.thetas.size
 
+    @property
+    def blocks(self) -> int:
+        """One for each arm."""
+        return len(self.thetas)
+
     def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
         """Contexts z = (1, u)/√2 with u uniform in a ball."""
         arms, width = self.thetas.shape
@@ -169,16 +179,20 @@ class Classification:
     @property
     def dim(self) -> int:
         """All blocks together."""
-        return (int(self.labels.max()) + 1) * (int(self.samples.shape[1]) + 1)
+        return self.blocks * (int(self.samples.shape[1]) + 1)
+
+    @property
+    def blocks(self) -> int:
+        """One for each class."""
+        return int(self.labels.max()) + 1
 
     def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
         """Samples drawn with replacement."""
-        arms = int(self.labels.max()) + 1
-        right = np.eye(arms)
+        right = np.eye(self.blocks)
         ones = np.ones((len(self.samples), 1))
         z = _as_float32(np.concatenate([ones, self.samples], axis=1))
         for chosen in rng.integers(len(z), size=horizon):
-            yield in_blocks(z[chosen], arms), right[self.labels[chosen]]
+            yield in_blocks(z[chosen], self.blocks), right[self.labels[chosen]]
 
     def reward(self, mean: float, u: float) -> float:
         """Right or wrong: no luck in it."""

@@ -24,6 +24,7 @@ from belated.exceptions import InvalidInput
 from belated.fold.evidence import evidence_of
 from belated.fold.fold import Fold
 from belated.fold.learner import Learner
+from belated.model.blocks import blocked
 from belated.model.kernels import Kernels, complete
 from belated.policies import Choice, Policy
 from belated.simulation.environments import Environment
@@ -108,6 +109,7 @@ def simulate(
     if policy.dim != environment.dim:
         message = f"policy.dim is {policy.dim} but environment.dim is {environment.dim}"
         raise InvalidInput(message, policy)
+    policy = policy.in_blocks_of(environment)
     horizon = as_rounds(horizon, "horizon")
     window = None if window is None else as_rounds(window, "window")
     if window is not None and rewards is not None:
@@ -133,13 +135,16 @@ def simulate(
     for t, (rows, means) in enumerate(environment.rounds(horizon, contexts)):
         rounds.begin(t, calendar.arrivals.pop(t, ()))
         pending.append(model.pending)
-        choice = choose(model, rows, draws)
+        offered = rows
+        if policy.blocks is not None and rows.shape[1] != policy.row_width:
+            offered = blocked(rows, policy.blocks)
+        choice = choose(model, offered, draws)
         mean = float(means[choice.index])
-        x, y = rows[choice.index], environment.reward(mean, uniform[t])
-        rounds.decided(x, y, choice)
+        y = environment.reward(mean, uniform[t])
+        rounds.decided(offered[choice.index], y, choice)
         choices.append(choice)
         if calendar.given is not None:
-            calendar.decided(t, x, y)
+            calendar.decided(t, rows[choice.index], y)
         if means is not known:
             known, best = means, float(means.max())
         regret.append(best - mean)

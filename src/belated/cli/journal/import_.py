@@ -195,8 +195,11 @@ class Lines:
 
 def _dim_of(header: Header) -> int | None:
     """The width of the rows, if the header says it."""
-    text = (header.identity or {}).get("dim", "")
-    return int(text) if text.isdecimal() else None
+    identity = header.identity or {}
+    dim, blocks = identity.get("dim", ""), identity.get("blocks", "")
+    if not dim.isdecimal():
+        return None
+    return 1 + int(dim) // int(blocks) if blocks.isdecimal() else int(dim)
 
 
 @contextmanager

@@ -62,6 +62,7 @@ from belated.journals import Journal, StoredBandit
 from belated.journals.chain import Chain, Head, chain_behind, join_heads
 from belated.journals.indexed import StoredJournal
 from belated.journals.pages import PAGE, pages
+from belated.model.blocks import product
 
 EXAMPLE = "belated journal verify sqlite:///offers.db --window 7d"
 
@@ -421,7 +422,7 @@ class Comparison:
     def _compare_estimates(self) -> None:
         one, other = self.whole.learner.estimate, self.short.learner.estimate
         apart = one.theta - other.theta
-        deviations = math.sqrt(max(0.0, float(apart @ one.precision @ apart)))
+        deviations = math.sqrt(max(0.0, float(np.vdot(apart, product(one.precision, apart)))))
         if not deviations <= DEVIATIONS:
             self.report.differences.append(f"estimate: {deviations:.2g} standard deviations apart")
 

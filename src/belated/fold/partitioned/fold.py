@@ -81,7 +81,7 @@ class PartitionFold(Fold):
         """Expand at the center of a model from now on; what freezes meanwhile is that model."""
         self._model = model
         if model.center:
-            center = np.frombuffer(model.center, dtype="<f8").astype(np.float64)
+            center = np.frombuffer(model.center, dtype="<f8").reshape(self.policy.shape).copy()
             self.learner.center(center, model.center_number, model.center_n)
 
     def sums(self, epoch: int) -> PartitionSums:
@@ -104,6 +104,7 @@ class PartitionFold(Fold):
             pending=learner.model.pending,
             counts=self.counts,
             counters=self.counters,
+            shape=learner.theta.shape,
             theta=learner.theta.astype("<f8").tobytes(),
             rows=rows.pack(),
             information=pending.matrix.astype("<f8").tobytes(),

@@ -123,7 +123,7 @@ class PartitionLearner(Learner):
         elif self.expanded_at != 0 or n >= self._next_own:
             own = self._fitted_once()
             self.weighting.prior = own.prior
-            self._next_own = Laplace().next_fit(n, self.policy.dim)
+            self._next_own = Laplace().next_fit(n, self.policy.shape)
             self._expand_at(own.theta, 0)
 
     def _expand_at(self, theta: Vector, number: int) -> None:

@@ -115,7 +115,9 @@ class Merging:
         """
         entries, arrived = self._all(), self._arrived()
         estimate = merged_estimate(self.policy, arrived)
-        pending = sum((entry.outstanding() for entry in entries), Information.zero(self.policy.dim))
+        pending = sum(
+            (entry.outstanding() for entry in entries), Information.zero(self.policy.shape)
+        )
         learner = _MergedLearner(self.policy)
         learner.take(estimate, arrived, pending, sum(entry.decisions for entry in entries))
         self._move_center(estimate)
@@ -137,14 +139,14 @@ class Merging:
     def go_on_from(self, model: PublishedModel) -> None:
         """Take over the center of a model that another has published."""
         if len(model.center) == 8 * self.policy.dim:
-            theta = np.frombuffer(model.center, dtype="<f8").astype(np.float64)
+            theta = np.frombuffer(model.center, dtype="<f8").reshape(self.policy.shape).copy()
             self.center = Center(theta, model.center_number, model.center_n)
 
     def _move_center(self, estimate: Estimate) -> None:
         """When what is known has grown enough, or some partition had no center to expand at."""
         _, number, n = self.center
         alone = any(entry.expanded_at == 0 for entry in self._all())
-        grown = estimate.n >= Laplace().next_fit(n, self.policy.dim)
+        grown = estimate.n >= Laplace().next_fit(n, self.policy.shape)
         if isinstance(self.policy.family, Gaussian) or not estimate.n:
             return
         if grown or (alone and estimate.n > n):
@@ -154,7 +156,7 @@ class Merging:
         return [self.entries[partition] for partition in sorted(self.entries)]
 
     def _arrived(self) -> FrozenSums:
-        return sum((one.arrived() for one in self._all()), FrozenSums.zero(self.policy.dim))
+        return sum((one.arrived() for one in self._all()), FrozenSums.zero(self.policy.shape))
 
     def _head(self) -> str:
         heads = [entry.head for entry in self._all()]

@@ -47,6 +47,7 @@ class PartitionSums(msgspec.Struct, frozen=True, array_like=True):
     pending: int
     counts: dict[str, int]
     counters: dict[str, int]
+    shape: tuple[int, ...]
     theta: bytes
     rows: bytes
     information: bytes
@@ -63,17 +64,16 @@ class PartitionSums(msgspec.Struct, frozen=True, array_like=True):
     @property
     def center(self) -> Vector:
         """Where the log-likelihood was expanded."""
-        return np.frombuffer(self.theta, dtype="<f8").astype(np.float64)
+        return np.frombuffer(self.theta, dtype="<f8").reshape(self.shape).astype(np.float64)
 
     def arrived(self) -> FrozenSums:
         """Return the sums of what has arrived."""
-        return FrozenSums.read(self.rows, len(self.theta) // 8)
+        return FrozenSums.read(self.rows, self.shape)
 
     def outstanding(self) -> Information:
         """Return the information of the pending decisions."""
-        dim = len(self.theta) // 8
-        matrix = np.frombuffer(self.information, dtype="<f8").reshape(dim, dim)
-        return Information(self.pending, matrix.astype(np.float64))
+        matrix = np.frombuffer(self.information, dtype="<f8")
+        return Information(self.pending, matrix.reshape(*self.shape, -1).astype(np.float64))
 
     def write(self) -> bytes:
         """As bytes."""

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from belated.core.inputs import Matrix, Row, Vector
 from belated.fold.weighting.half_life import shares_at
+from belated.model.blocks import add_gram, cross, gram, predictors
 from belated.model.estimators.conversion_law import ConversionLaw
 from belated.model.estimators.thinned import AgedDecisions, thinned_weight
 from belated.model.families import Family
-from belated.model.kernels.blocks import gram, spans
 
 #: What happens within one tick of the clock has one stamp, so all ages and delays are one longer: a
 #: conversion with the stamp of its decision took up to a microsecond.
@@ -86,18 +86,14 @@ class AgeBlocks:
         self._young = max(1.0, law.age_of(YOUNG) * window)
         self._old = max(RATIO, law.age_of(OLD) * window)
         self._time = 0  # by which decisions count
-        dim = len(theta)
-        self.converted: Vector = np.zeros(dim)
+        shape = theta.shape
+        self.converted: Vector = np.zeros(shape)
         self._first = np.empty(0, dtype=np.int64)
         self._last = np.empty(0, dtype=np.int64)
         self._n = np.empty(0)
-        self._mean: Matrix = np.empty((0, dim))
-        # Slopes are stored without the entries that are zero for all rows. With PerArm that is most
-        # of them: a row is zero outside the block of its action.
-        self._filled = np.zeros((dim, dim), dtype=bool)
-        self._entries = np.empty(0, dtype=np.int64)
-        self._slope: Matrix = np.empty((0, 0))
-        self._all: Matrix = np.zeros((dim, dim))
+        self._mean: Matrix = np.empty((0, *shape))
+        self._slope: Matrix = np.empty((0, *shape, shape[-1]))
+        self._all: Matrix = np.zeros((*shape, shape[-1]))
 
     def __len__(self) -> int:
         return len(self._n)
@@ -117,8 +113,8 @@ class AgeBlocks:
     def convert(self, times: NDArray[np.int64], rows: Row | Matrix, y: Vector) -> None:
         """Count conversions of these values, of decisions of these times."""
         table = rows.astype(np.float64, copy=False)
-        omega = self._omega(times, self._family.mean(table @ self.theta))
-        self.converted += (y * omega * self._weights(times)) @ table
+        omega = self._omega(times, self._family.mean(predictors(table, self.theta)))
+        self.converted += cross(y * omega * self._weights(times), table, self.theta.shape)
 
     def add_all(self, data: AgedDecisions, until: int) -> None:
         """Count decisions and their conversions; their ages are up to a time."""
@@ -137,30 +133,17 @@ class AgeBlocks:
         starts = np.append(0, np.flatnonzero(np.diff(bucket[order])) + 1)
         stops = np.append(starts[1:], len(times))
         table, n, mean, slope, whole = self._each(times, rows[order])
-        self._all += gram(table, whole)
-        self._widen(table)
-        slopes = [
-            gram(table[i:j], slope[i:j]).ravel()[self._entries]
-            for i, j in zip(starts, stops, strict=True)
-        ]
+        add_gram(self._all, table, whole)
+        shape, pieces = self.theta.shape, list(zip(starts, stops, strict=True))
+        slopes = [gram(table[i:j], slope[i:j], shape) for i, j in pieces]
+        means = [cross(mean[i:j], table[i:j], shape) for i, j in pieces]
         self._first = np.append(self._first, np.minimum.reduceat(times, starts))
         self._last = np.append(self._last, np.maximum.reduceat(times, starts))
         self._n = np.append(self._n, np.add.reduceat(n, starts))
-        means = np.add.reduceat(mean[:, None] * table, starts)
         self._mean = np.concatenate([self._mean, means])
         self._slope = np.concatenate([self._slope, slopes])
         if len(self) > MANY:
             self._merge(now)
-
-    def _widen(self, table: Matrix) -> None:
-        """Make room for the entries that these rows can fill."""
-        filled = self._filled.copy()
-        for _, columns in spans(table):
-            filled[columns, columns] = True
-        if filled[~self._filled].any():
-            wider = np.zeros((len(self), np.count_nonzero(filled)))
-            wider[:, self._filled[filled]] = self._slope
-            self._slope, self._filled, self._entries = wider, filled, np.flatnonzero(filled)
 
     def remove(self, time: int, row: Vector) -> bool:
         """Count a decision no longer; returns False if no block can have it."""
@@ -169,20 +152,18 @@ class AgeBlocks:
             return False
         table, n, mean, slope, whole = self._each(np.array([time]), row[None, :])
         self._n[here[0]] -= n[0]
-        self._mean[here[0]] -= mean[0] * table[0]
-        self._slope[here[0]] -= gram(table, slope).ravel()[self._entries]
-        self._all -= gram(table, whole)
+        self._mean[here[0]] -= cross(mean, table, self.theta.shape)
+        add_gram(self._slope[here[0]], table, -slope)
+        add_gram(self._all, table, -whole)
         return True
 
     def sums(self, now: int) -> Thinned:
         """Return what they come to, with their ages as they are now."""
         low, high = ((now - time + TICK) / self._window for time in (self._last, self._first))
         share = self.law.over(low, high)
-        seen = np.zeros_like(self._all)
-        seen.ravel()[self._entries] = share @ self._slope
         return Thinned(
-            share @ self._mean,
-            seen,
+            np.tensordot(share, self._mean, 1),
+            np.tensordot(share, self._slope, 1),
             self._all,
             float(share @ self._n),
             float(self._n.sum()),
@@ -193,7 +174,7 @@ class AgeBlocks:
     ) -> tuple[Matrix, Vector, Vector, Vector, Vector]:
         """Rows in float64; of each what it counts for, and that times ω g, ω g' and g'."""
         table, weights = rows.astype(np.float64, copy=False), self._weights(times)
-        _, mean, slope = self._family.cumulant_mean_slope(table @ self.theta)
+        _, mean, slope = self._family.cumulant_mean_slope(predictors(table, self.theta))
         weighted = weights * self._omega(times, mean)
         return table, weights, weighted * mean, weighted * slope, weights * slope
 

@@ -15,6 +15,7 @@ from belated.core.inputs import Matrix, Row, Vector
 from belated.core.rewards import Rewards
 from belated.fold.times import REMOVED
 from belated.fold.weighting.half_life import GONE, NEWEST, DecayedSum, HalfLife, Track, shares_at
+from belated.model.blocks import add_gram, cross, predictors, solve
 from belated.model.estimators import Estimate
 from belated.model.families import Family
 from belated.model.kernels import MAX_WEIGHT
@@ -245,8 +246,8 @@ class Rivals:
     def __init__(self, policy: Policy, tracks: list[Track], model: Model) -> None:
         self._family = policy.family
         self._tracks = tracks
-        self._thetas = np.tile(policy.start.mean, (len(tracks), 1))
-        self._precisions = np.tile(policy.start.precision, (len(tracks), 1, 1))
+        self._thetas = np.array([policy.start.mean] * len(tracks))
+        self._precisions = np.array([policy.start.precision] * len(tracks))
         self._dispersions = np.full(len(tracks), model.dispersion)
         model.rivals = self._thetas  # the same array: steps move it
 
@@ -263,20 +264,17 @@ class Rivals:
 
     def learn(self, rows: Matrix, y: Vector, made: Times) -> None:
         """Rewards came that were in no fit."""
-        _, means, slopes = self._family.cumulant_mean_slope(rows @ self._thetas.T)
-        counts = self._shares(made) / self._dispersions
-        weights = np.minimum(counts * slopes, MAX_WEIGHT)
-        self._precisions += (rows.T * weights.T[:, None, :]) @ rows
-        scores = (counts * (y[:, None] - means)).T @ rows
-        try:
-            steps = np.linalg.solve(self._precisions, scores[:, :, None])[:, :, 0]
-        except np.linalg.LinAlgError:  # the next fit mends it
-            steps = np.zeros_like(scores)
-        far = np.abs(rows @ steps.T).max(axis=0)
-        if self._family.number != 0:  # steps of Gaussian rewards are exact
-            steps *= np.minimum(1.0, STEP / np.maximum(far, STEP))[:, None]
-        if np.isfinite(steps).all():
-            self._thetas += steps
+        shares = self._shares(made) / self._dispersions
+        for n, counts in enumerate(shares.T):
+            theta, precision = self._thetas[n], self._precisions[n]
+            _, mean, slope = self._family.cumulant_mean_slope(predictors(rows, theta))
+            add_gram(precision, rows, np.minimum(counts * slope, MAX_WEIGHT))
+            step = solve(precision, cross(counts * (y - mean), rows, theta.shape))
+            if self._family.number != 0:  # steps of Gaussian rewards are exact
+                far = float(np.abs(predictors(rows, step)).max())
+                step *= min(1.0, STEP / max(far, STEP))
+            if np.isfinite(step).all():
+                self._thetas[n] += step
 
     def _shares(self, made: Times) -> Matrix:
         """What each reward counts for, by each half-life."""

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from belated.core.inputs import Matrix, Row, Vector
 from belated.core.rewards import Rewards
 from belated.fold.refit import Refit
+from belated.model.blocks import is_positive
 from belated.model.estimators import Estimate, Laplace
 from belated.model.families import Gaussian
-from belated.model.kernels.lapack import dpotrf
 from belated.model.priors import Prior
 from belated.model.statistics import Information, Joined, Observations
 
@@ -64,9 +64,9 @@ class Constant:
         # Precisions: of what arrived, the same in the policy's metric, and of what is pending.
         self.observed: Matrix = policy.start.precision
         self.counted: Matrix = policy.start.precision
-        self.pending = Information.zero(policy.dim)
+        self.pending = Information.zero(policy.shape)
         #: Of decisions that are not recorded yet.
-        self.held = Information.zero(policy.dim)
+        self.held = Information.zero(policy.shape)
         self._share_roots()
 
     # --- what has changed ----------------------------------------------------------------------
@@ -94,7 +94,7 @@ class Constant:
     def learned_page(self, rows: Row, y: Vector, recorded: NDArray[np.int64]) -> None:
         """Many are, in bulk."""
         if self.gram:
-            self.counted = self.counted + Information.of(rows, np.ones(len(rows))).matrix
+            self.counted = self.counted + self._information(rows, np.ones(len(rows))).matrix
 
     def before_change(self, handle: int, partition: int) -> None:
         """A reward is about to be revised or retracted."""
@@ -108,13 +108,13 @@ class Constant:
         """Move the model by a reward that is gone, and its decision with it."""
         learner, model = self.learner, self.learner.model
         if self.gram:
-            self.counted = self.counted - Information.of(x[None, :], [1.0]).matrix
+            self.counted = self.counted - self._information(x[None, :], [1.0]).matrix
         if learner.is_bulk:
             model.n -= 1
             return
         # What its row has in the sums is what it had in the last fit: nearly what it would have.
         _, weight = model.predict(x)
-        self.observed = self.observed - Information.of(x[None, :], [weight]).matrix
+        self.observed = self.observed - self._information(x[None, :], [weight]).matrix
         done = model.retract(x, y, weight)
         if self.share_of_pending == 0.0 and not self.gram:  # one root, and it was taken out of it
             model.pending -= 1
@@ -131,25 +131,32 @@ class Constant:
         self._take_pending(*waiting.pending_changes())
         for arrived in waiting.came:
             if arrived.rows and not refit:
-                self.observed = self.observed + Information.of(arrived.rows, arrived.after).matrix
+                self.observed = (
+                    self.observed + self._information(arrived.rows, arrived.after).matrix
+                )
             if arrived.rows and self.gram:
-                self.counted = self.counted + Information.of(arrived.rows, arrived.weights).matrix
+                self.counted = (
+                    self.counted + self._information(arrived.rows, arrived.weights).matrix
+                )
 
     def _take_pending(self, began: NDArray[np.int64], rows: Matrix, weights: Vector) -> None:
         count = self.learner.model.pending - self.held.count
         if count == 0:  # what is left is rounding
-            self.pending = Information.zero(self.policy.dim)
+            self.pending = Information.zero(self.policy.shape)
         else:
-            change = Information.of(rows, weights)
+            change = self._information(rows, weights)
             self.pending = Information(count, self.pending.matrix + change.matrix)
 
     def add_all_pending(self, rows: Matrix, weights: Vector) -> None:
         """Many decisions are pending; in bulk."""
-        self.pending += Information.of(rows, self.in_sums(weights))
+        self.pending += self._information(rows, self.in_sums(weights))
 
     def in_sums(self, weights: Vector) -> Vector:
         """The weights that pending decisions have in the sums."""
         return np.ones_like(weights) if self.counts_rows else weights
+
+    def _information(self, rows: Any, weights: Any) -> Information:
+        return Information.of(rows, weights, self.policy.shape)
 
     # --- fits ----------------------------------------------------------------------------------
 
@@ -172,7 +179,7 @@ class Constant:
         """Return what a fit is of; ``copy`` if it is made while rewards are learned."""
         if not copy:
             return self.learner.observed
-        return Joined([store + Observations(store.dim) for store in self.learner.observations])
+        return Joined([store + Observations(store.shape) for store in self.learner.observations])
 
     def fit(self, data: Any, prior: Prior, start: Vector, polish: bool) -> Estimate:
         """Fit; in any thread.
@@ -199,7 +206,7 @@ class Constant:
             weaker /= estimate.dispersion  # a ridge is of θ/√φ
         self.observed = estimate.precision + weaker
         if self.fits:
-            self.next_fit = self.policy.estimator.next_fit(estimate.n, self.policy.dim)
+            self.next_fit = self.policy.estimator.next_fit(estimate.n, self.policy.shape)
         self.learner.model.restart(estimate.mean, estimate.dispersion)
         self.learner.renew()
 
@@ -215,7 +222,7 @@ class Constant:
         counted = self.counted if self.gram else self.observed
         share = share / model.dispersion if self.unscaled else share
         decided = counted + share * (self._outstanding() + self.held.matrix)
-        if dpotrf(decided)[1]:  # long rows have left, and their rounding outweighs the others
+        if not is_positive(decided):  # long rows have left, and their rounding outweighs the others
             decided = counted
         model.renew(self.observed, decided)
         self._share_roots()

@@ -16,6 +16,7 @@ from belated.fold.times import REMOVED, SILENT, Times
 from belated.fold.weighting.age_blocks import TICK, AgeBlocks
 from belated.fold.weighting.constant import Constant, Outstanding
 from belated.fold.weighting.half_life import REACH, USED, shares_at
+from belated.model.blocks import product, root_of, solve
 from belated.model.estimators import Estimate
 from belated.model.estimators.conversion_law import Conversions
 from belated.model.estimators.thinned import (
@@ -25,8 +26,6 @@ from belated.model.estimators.thinned import (
     ThinnedEstimate,
     prior_precision,
 )
-from belated.model.kernels.blocks import root_of
-from belated.model.kernels.lapack import dposv
 from belated.model.priors import Prior
 from belated.model.statistics import Observations
 
@@ -238,10 +237,10 @@ def decided(
         came.append(told[known])
     for its, rows, _ in pending:
         parts.append(_aged(its, rows, np.zeros(len(rows)), window, until, fading))
-    dim = parts[0].rows.shape[1]
+    shape = learned[0][0].shape
     both = np.concatenate(began), np.concatenate(came)
     seen = _conversions(*both, window, until, batches, fading)
-    return AgedDecisions(dim, parts, seen, TICK / window)
+    return AgedDecisions(shape, parts, seen, TICK / window)
 
 
 def _aged(
@@ -324,7 +323,7 @@ class ExpectedConversions(Constant):
         self.converted = 0
         given: object = policy.estimator
         self._estimator = given if isinstance(given, Thinned) else Thinned()
-        nothing = AgedDecisions(policy.dim, (), Conversions.none(), TICK / self.window)
+        nothing = AgedDecisions(policy.shape, (), Conversions.none(), TICK / self.window)
         self._clock = AgeClock(self.window, rewards.delivery)
         self._work: Literal["", "step", "fit"] = ""
         # With so many decisions θ̂ makes its next step, and is fitted anew.
@@ -494,7 +493,7 @@ class ExpectedConversions(Constant):
         known = self.converted
         if self.half_life is not None:  # what has faded need not grow
             known = min(known, max(round(data.conversions.counts.sum()), MANY))
-        self.next_fit = self.converted - known + self._estimator.next_fit(known, self.policy.dim)
+        self.next_fit = self.converted - known + self._estimator.next_fit(known, self.policy.shape)
 
     def renew(self) -> None:
         """Let the model make a step."""
@@ -510,11 +509,10 @@ class ExpectedConversions(Constant):
         if moves and not self._clock.in_batches:
             prior = prior_precision(self.prior, family, phi)
             away = self._blocks.theta - self.prior.mean
-            gradient = (self._blocks.converted - sums.mean) / phi - prior @ away
-            _, step, failed = dposv(prior + sums.seen / phi, gradient)
-            if not failed:
-                length = float(np.linalg.norm(step))
-                model.theta = self._blocks.theta + min(1.0, LONGEST / (length or 1.0)) * step
+            gradient = (self._blocks.converted - sums.mean) / phi - product(prior, away)
+            step = solve(prior + sums.seen / phi, gradient)
+            length = float(np.linalg.norm(step))
+            model.theta = self._blocks.theta + min(1.0, LONGEST / (length or 1.0)) * step
         share = self.share_of_pending
         counted = (share * sums.all + (1.0 - share) * sums.seen) / phi
         own = prior_precision(self.policy.start, family, phi)

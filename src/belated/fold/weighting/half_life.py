@@ -15,9 +15,9 @@ from belated.core.rewards import Rewards
 from belated.exceptions import InvalidInput
 from belated.fold.times import REMOVED, Times
 from belated.fold.weighting.constant import Constant
+from belated.model.blocks import gram
 from belated.model.estimators import Estimate
 from belated.model.estimators.weighted import Weighted, WeightedRows
-from belated.model.kernels.blocks import gram
 from belated.model.priors import Prior
 from belated.model.statistics import Observations
 from belated.policies.policy import Policy
@@ -67,7 +67,7 @@ class DecayedSum:
         self._move_to(int(whole.max()))
         shift = np.maximum(whole - self.epoch, -4 * GONE * GONE).astype(np.int32)
         factors = np.ldexp(np.exp2(rest / self.half_life), shift)
-        self._total += gram(rows, weights * factors)
+        self._total += gram(rows, weights * factors, self._total.shape[:-1])
 
     def at(self, time: int) -> NDArray[np.float64]:
         """The sum with the ages that its terms have at some time."""
@@ -144,7 +144,7 @@ class Track:
         self.prior = policy.start
         self.fitted_at = 0
         self.fitted_n = 0
-        self._dim = policy.dim
+        self._shape = policy.shape
         self.half_life: int | None = None
         self.pending: DecayedSum | None = None
         self.last_as(half_life)
@@ -152,7 +152,7 @@ class Track:
     def last_as(self, half_life: int | None) -> None:
         """Forget by another half-life from now on; the pending information is empty again."""
         self.half_life = half_life
-        shape = self._dim, self._dim
+        shape = *self._shape, self._shape[-1]
         self.pending = None if half_life is None else DecayedSum(half_life, shape)
 
     def share(self, began: int) -> float:
@@ -185,7 +185,7 @@ class Track:
             if not recent.all():
                 began, rows, rewards = began[recent], rows[recent], rewards[recent]
             parts.append(WeightedRows(rows, rewards, shares_at(began, now, self.half_life)))
-        return Weighted(self._dim, parts, now)
+        return Weighted(self._shape, parts, now)
 
 
 class HalfLife(Constant):
@@ -339,7 +339,7 @@ class HalfLife(Constant):
         super().go_on_from(estimate, data)
         model.effective_n = known = estimate.effective_n
         if known is not None and self.fits:
-            more = self.policy.estimator.next_fit(int(known), self.policy.dim) - int(known)
+            more = self.policy.estimator.next_fit(int(known), self.policy.shape) - int(known)
             self.next_fit = model.n + more
 
     def _outstanding(self) -> Matrix:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from belated.core.inputs import Matrix, Vector
-from belated.model.kernels.blocks import diagonal_blocks, root_of
+from belated.model.blocks import root_of
 from belated.model.priors import AUTO_RANGE, AUTO_START
 
 #: How many coefficients the belief in λ₀ is worth.
@@ -25,11 +25,9 @@ WORTH = 4.0
 
 def spectrum_of(information: Matrix, pull: Vector) -> tuple[Vector, Vector]:
     """Eigenvalues of D, and the squares of b in its eigenvectors: all that λ depends on."""
-    blocks = diagonal_blocks(information)
-    spectra = [np.linalg.eigh(information[at, at]) for at in blocks]
-    values = np.maximum(np.concatenate([values for values, _ in spectra]), 0.0)
-    parts = [pull[at] @ vectors for at, (_, vectors) in zip(blocks, spectra, strict=True)]
-    return values, np.square(np.concatenate(parts))
+    values, vectors = np.linalg.eigh(information)
+    parts = pull[..., None, :] @ vectors
+    return np.maximum(values.ravel(), 0.0), np.square(parts.ravel())
 
 
 def fitted_ridge(values: Vector, squares: Vector, near: float = 0.0) -> float:
@@ -69,11 +67,11 @@ def ridge_is_near(precision: Matrix, theta: Vector, ridge: float, near: float) -
         near: how far it may be off, relatively.
     """
     root = root_of(precision)
-    inner = root.T @ root  # as large as H⁻¹
-    pulled = theta @ root
-    size = float(theta @ theta) + float(np.vdot(root, root))
-    excess = _excess(len(theta), size, math.log(ridge))
-    change = ridge * (2.0 * float(pulled @ pulled) + float(np.vdot(inner, inner)))
+    inner = root.swapaxes(-2, -1) @ root  # as large as H⁻¹
+    pulled = theta[..., None, :] @ root
+    size = float(np.vdot(theta, theta)) + float(np.vdot(root, root))
+    excess = _excess(theta.size, size, math.log(ridge))
+    change = ridge * (2.0 * float(np.vdot(pulled, pulled)) + float(np.vdot(inner, inner)))
     slope = change / (size + WORTH / AUTO_START) - 1.0
     if slope >= 0.0:
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -12,9 +13,9 @@ import numpy as np
 from belated.core.inputs import Matrix, Vector
 from belated.core.results import Result, frame_of, html_table
 from belated.core.times import as_datetime
+from belated.model.blocks import Shape, diagonal, inverse_of
 from belated.model.estimators.integrated import Mixed
 from belated.model.families import Family
-from belated.model.kernels.blocks import root_of
 from belated.model.model import Model
 from belated.model.priors import Prior
 from belated.model.statistics import Information, Seen
@@ -23,6 +24,8 @@ from belated.model.statistics import Information, Seen
 Z = 1.959964
 #: Rewards that the prior of one coefficient is worth, when a fit is due.
 PRIOR_WORTH = 4
+#: Coefficients of one block beyond which fits are fewer.
+WIDE = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,24 +79,24 @@ class Estimate(Result):
     @cached_property
     def covariance(self) -> Matrix:
         """Of θ: the inverse of the precision, and the doubt about the prior."""
-        root = root_of(self.precision)
-        inverse = root @ root.T
+        inverse = inverse_of(self.precision)
         return inverse if self.doubt is None else inverse + self.doubt
 
     def over(self, mixed: Mixed | None) -> Estimate:
         """Return it with the mean and the covariance over all precisions of the prior."""
         if mixed is None:
             return self
-        root = root_of(self.precision)
-        return replace(self, mean=mixed.mean, doubt=mixed.covariance - root @ root.T)
+        doubt = mixed.covariance - inverse_of(self.precision)
+        return replace(self, mean=mixed.mean, doubt=doubt)
 
     def coefficients(self) -> list[dict[str, Any]]:
         """Return each coefficient with its name, standard deviation and 95 % interval."""
-        names = self.names or tuple(f"x[{n}]" for n in range(len(self.mean)))
-        deviations = np.sqrt(np.diag(self.covariance))
+        mean = self.mean.ravel()
+        names = self.names or tuple(f"x[{n}]" for n in range(len(mean)))
+        deviations = np.sqrt(diagonal(self.covariance).ravel())
         return [
             {"name": name, "mean": mean, "sd": sd, "low": mean - Z * sd, "high": mean + Z * sd}
-            for name, mean, sd in zip(names, self.mean.tolist(), deviations.tolist(), strict=True)
+            for name, mean, sd in zip(names, mean.tolist(), deviations.tolist(), strict=True)
         ]
 
     def frame(self) -> Any:
@@ -110,7 +113,7 @@ class Estimate(Result):
         }
 
     def __repr__(self) -> str:
-        return f"Estimate(n={self.n}, dim={len(self.theta)}, converged={self.converged})"
+        return f"Estimate(n={self.n}, dim={self.theta.size}, converged={self.converged})"
 
     def _repr_html_(self) -> str:
         rows: list[list[object]] = [list(one.values()) for one in self.coefficients()]
@@ -130,24 +133,33 @@ class Estimate(Result):
         )
 
 
-def next_fit(n: int, dim: int, growth: float) -> float:
+def next_fit(n: int, shape: Shape, growth: float) -> float:
     """How many rewards call for a fit once all that is known has grown by a factor.
 
     What is known before any reward counts too: a prior of precision 1 is worth four rewards of a
     Bernoulli for each coefficient, so the first rewards of many coefficients say little. But a
-    quarter more rewards always call for a fit.
+    quarter more rewards always call for a fit, or twice as many where a block is wide and a fit
+    takes long.
 
-    >>> [next_fit(n, dim=20, growth=1.05) for n in (0, 20, 100, 10_000)]
+    >>> [next_fit(n, (20,), growth=1.05) for n in (0, 20, 100, 10_000)]
     [1, 25.0, 109.0, 10504.0]
+    >>> next_fit(100, (10, 384), growth=1.05)
+    200
     """
-    return n + max(1, min((growth - 1.0) * (n + PRIOR_WORTH * dim), n / 4))
+    known = n + PRIOR_WORTH * math.prod(shape)
+    return n + max(1, min((growth - 1.0) * known, n if shape[-1] > WIDE else n / 4))
 
 
 class Estimator(Protocol):
     """A way to estimate θ."""
 
-    def next_fit(self, n: int, dim: int) -> float:
-        """After a fit of ``n`` rewards: how many call for the next one. Never is infinite."""
+    def next_fit(self, n: int, shape: Shape) -> float:
+        """After a fit of ``n`` rewards: how many call for the next one. Never is infinite.
+
+        Args:
+            n: rewards in the fit.
+            shape: of θ.
+        """
 
     def fit(
         self,

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from belated.core.inputs import Matrix, Vector
-from belated.model.kernels.blocks import root_of
+from belated.model.blocks import outer, root_of
 from belated.model.priors import AUTO_RANGE
 
 #: The distance of neighbouring precisions, in logarithms, at most.
@@ -58,7 +58,7 @@ def integrated(
     Args:
         solve: the posterior for a precision; None if it cannot be found.
         near: a likely precision, from which others are looked for.
-        dim: the width of a row.
+        dim: how many coefficients there are.
 
     >>> def solve(ridge: float) -> GivenPrecision:  # one reward of 3 with variance 1
     ...     theta = 3.0 / (1.0 + ridge)
@@ -80,11 +80,11 @@ def integrated(
             if given is None:
                 break
             root = root_of(given.precision)
-            halved = float(np.linalg.slogdet(root)[1])  # -½ log |H|
+            halved = float(np.linalg.slogdet(root)[1].sum())  # -½ log |H|
             weight = given.value + 0.5 * dim * grid[place] + halved
             if place in (0, count):
                 weight += math.log(0.5)  # half a cell
-            found.append((weight, given.mean, root @ root.T))
+            found.append((weight, given.mean, root @ root.swapaxes(-2, -1)))
             if weight < max(one[0] for one in found) + math.log(LEAST):
                 break
     return _mixed(found) if found else None
@@ -94,8 +94,10 @@ def _mixed(found: list[tuple[float, Vector, Matrix]]) -> Mixed:
     largest = max(weight for weight, _, _ in found)
     shares = np.array([math.exp(weight - largest) for weight, _, _ in found])
     shares /= shares.sum()
-    means = np.array([mean for _, mean, _ in found])
-    mean = shares @ means
-    away = means - mean
-    within = np.einsum("k,kij->ij", shares, np.array([inverse for _, _, inverse in found]))
-    return Mixed(mean, within + (away.T * shares) @ away)
+    mean = sum(share * one for share, (_, one, _) in zip(shares, found, strict=True))
+    # Between blocks λ makes coefficients depend on each other a little: that is left out.
+    covariance = sum(
+        share * (inverse + outer(one - mean))
+        for share, (_, one, inverse) in zip(shares, found, strict=True)
+    )
+    return Mixed(np.asarray(mean), np.asarray(covariance))

@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 
 from belated.core.inputs import Matrix, Vector
 from belated.exceptions import ConvergenceWarning, InvalidInput
+from belated.model.blocks import Shape, add_gram, cross, predictors, product, root_of, solve, spread
 from belated.model.estimators.empirical import fitted_ridge, ridge_is_near, spectrum_of
 from belated.model.estimators.estimate import Estimate, next_fit
 from belated.model.estimators.integrated import GivenPrecision, integrated
 from belated.model.estimators.ridge import Ridge, gaussian_posterior
 from belated.model.estimators.weighted import is_weighted
 from belated.model.families import Family, Gaussian
-from belated.model.kernels.blocks import add_gram, diagonal_blocks, root_of
-from belated.model.kernels.lapack import dposv
 from belated.model.priors import Prior
 from belated.model.statistics import Quadratic, Seen
 from belated.model.statistics.observations import CHUNK
@@ -69,9 +68,9 @@ class Laplace:
     mean_correction: bool = False
     max_iterations: int = 25
 
-    def next_fit(self, n: int, dim: int) -> float:
+    def next_fit(self, n: int, shape: Shape) -> float:
         """Whenever what is known has grown enough."""
-        return next_fit(n, dim, self.growth)
+        return next_fit(n, shape, self.growth)
 
     def fit(
         self,
@@ -94,8 +93,7 @@ class Laplace:
                 within 1e-2 posterior deviations (1e-4 if every arrival is fitted), and an
                 estimated prior is taken for granted.
         """
-        if data.dim != prior.dim:
-            raise InvalidInput(f"rows of {data.dim} and a prior of {prior.dim} numbers", data)
+        check_shape(data, prior)
         if isinstance(family, Gaussian):
             if polish:
                 return Ridge().fit(data, family=family, prior=prior)
@@ -111,11 +109,11 @@ class Laplace:
         # The next fit goes on from this one's prior: until then, near enough will do.
         near = 1e-10 if polish else NEAR
         for _ in range(MAX_PRIORS if adapts and converged else 0):
-            before = float(prior.precision[0, 0])
+            before = prior.strength
             if not polish and ridge_is_near(precision, theta, before, near):
                 break
             # The log-likelihood as a quadratic around θ̂: its pull is H θ̂.
-            spectrum = spectrum_of(precision - prior.precision, precision @ theta)
+            spectrum = spectrum_of(precision - prior.precision, product(precision, theta))
             ridge = fitted_ridge(*spectrum, near=0.0 if polish else 0.1 * near)
             if abs(ridge - before) <= near * before:
                 break
@@ -153,8 +151,7 @@ class Laplace:
             mean = newton.corrected(theta, precision) if self.mean_correction else theta
             return GivenPrecision(mean, precision, newton.value)
 
-        likely = float(found.prior.precision[0, 0])
-        return found.over(integrated(given, likely, len(found.theta)))
+        return found.over(integrated(given, found.prior.strength, found.theta.size))
 
 
 def newton_step(total: Quadratic, *, family: Family, prior: Prior) -> Estimate:
@@ -179,15 +176,14 @@ def newton_step(total: Quadratic, *, family: Family, prior: Prior) -> Estimate:
     >>> newton_step(parts[0] + parts[1], family=Bernoulli(), prior=Prior.ridge(1)).theta.round(4)
     array([0.2864])
     """
-    if total.dim != prior.dim:
+    if total.pull.shape != prior.mean.shape:
         raise InvalidInput(f"sums of {total.dim} and a prior of {prior.dim} numbers", total)
     dispersion = family.dispersion or 1.0
     information, pull = total.information / dispersion, total.pull / dispersion
     if prior.adaptive and total.n >= 5:
         prior = prior.with_ridge(fitted_ridge(*spectrum_of(information, pull)))
     precision = prior.precision + information
-    root = root_of(precision)
-    theta = root @ ((pull + prior.precision @ prior.mean) @ root)
+    theta = solve(precision, pull + product(prior.precision, prior.mean))
     return Estimate(theta, theta, precision, total.n, True, 1, prior, dispersion)
 
 
@@ -212,7 +208,7 @@ class Newton:
         self._left = max_iterations
         self._tolerance = tolerance
         self._polish = polish
-        self._size = max(64, CHUNK // data.dim)
+        self._size = max(64, CHUNK // data.shape[-1])
 
     def solve(self, theta: Vector, prior: Prior) -> tuple[Vector, Matrix, bool]:
         """The maximum of the posterior, the precision there, and whether it was reached."""
@@ -220,8 +216,8 @@ class Newton:
         for _ in range(self._left):
             if value == -math.inf or not np.isfinite(precision).all():
                 break
-            step = _solve(precision, gradient)
-            decrement = float(gradient @ step)
+            step = solve(precision, gradient)
+            decrement = float(np.vdot(gradient, step))
             if decrement <= self._tolerance:
                 theta, self.value = theta + step, value + 0.5 * decrement
                 if self._polish and decrement > TOLERANCE**2:
@@ -243,23 +239,24 @@ class Newton:
         """Log posterior, its gradient, and minus its second derivative."""
         self.passes += 1
         away = theta - prior.mean
-        pull = prior.precision @ away
+        pull = product(prior.precision, away)
         value = 0.0
-        score = np.zeros(len(theta))
+        score = np.zeros(theta.shape)
         information = np.zeros_like(prior.precision)
         # A trial far off may overflow; its value is then -inf and it is refused.
         with np.errstate(over="ignore", invalid="ignore"):
             for rows, y, counted in self.data.chunks(self._size):
-                each, residual, slope = self._terms(rows @ theta, y, counted)
+                each, residual, slope = self._terms(predictors(rows, theta), y, counted)
                 value += float(each.sum())
-                score += residual @ rows
-                np.multiply(rows, np.sqrt(slope)[:, None], out=rows)  # the buffer is ours
+                score += cross(residual, rows, theta.shape)
+                numbers = rows[:, -theta.shape[-1] :]
+                np.multiply(numbers, np.sqrt(slope)[:, None], out=numbers)  # the buffer is ours
                 add_gram(information, rows)
         if (frozen := self.frozen) is not None:
             value += frozen.value(theta)
             score += frozen.score(theta)
             information += frozen.information
-        value = value / self.dispersion - 0.5 * float(away @ pull)
+        value = value / self.dispersion - 0.5 * float(np.vdot(away, pull))
         if not math.isfinite(value):
             value = -math.inf
         precision = prior.precision + information / self.dispersion
@@ -278,20 +275,19 @@ class Newton:
     def corrected(self, theta: Vector, precision: Matrix) -> Vector:
         """The posterior mean to third order: θ̂ - ½ H⁻¹ Σ g''(η) (xᵀH⁻¹x) x/φ."""
         root = root_of(precision)
-        skew = np.zeros(len(theta))
+        skew = np.zeros(theta.shape)
         for rows, _, counted in self.data.chunks(self._size):
-            spread = rows @ root
-            each = self.family.curvature(rows @ theta) * np.vecdot(spread, spread)
-            skew += (counted * each if is_weighted(counted) else each) @ rows
-        return theta - 0.5 * root @ (skew @ root) / self.dispersion
+            wide = spread(rows, root)
+            each = self.family.curvature(predictors(rows, theta)) * np.vecdot(wide, wide)
+            skew += cross(counted * each if is_weighted(counted) else each, rows, theta.shape)
+        return theta - 0.5 * solve(precision, skew) / self.dispersion
 
 
-def _solve(precision: Matrix, gradient: Vector) -> Vector:
-    solved = [dposv(precision[at, at], gradient[at]) for at in diagonal_blocks(precision)]
-    if not any(failed for _, _, failed in solved):
-        return np.concatenate([step for _, step, _ in solved])
-    root = root_of(precision)  # rounding: a direction of the prior is lost beside the data
-    return root @ (gradient @ root)
+def check_shape(data: Any, prior: Prior) -> None:
+    """Refuse rows that do not go with a prior."""
+    if data.shape != prior.mean.shape:
+        message = f"rows for coefficients of shape {data.shape}, and a prior of"
+        raise InvalidInput(f"{message} {prior.mean.shape}", data)
 
 
 def fit_rows(

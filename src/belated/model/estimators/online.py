@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from belated.core.inputs import Vector
-from belated.exceptions import InvalidInput
+from belated.model.blocks import Shape
 from belated.model.estimators.estimate import Estimate
-from belated.model.estimators.laplace import newton_step
+from belated.model.estimators.laplace import check_shape, newton_step
 from belated.model.families import Family
 from belated.model.model import Model
 from belated.model.priors import Prior
@@ -35,7 +35,7 @@ class Online:
     array([0.28])
     """
 
-    def next_fit(self, n: int, dim: int) -> float:
+    def next_fit(self, n: int, shape: Shape) -> float:
         """Never."""
         return math.inf
 
@@ -49,17 +49,16 @@ class Online:
         polish: bool = True,
     ) -> Estimate:
         """One step for each observation, in the order they came, from what is frozen on."""
-        if data.dim != prior.dim:
-            raise InvalidInput(f"rows of {data.dim} and a prior of {prior.dim} numbers", data)
+        check_shape(data, prior)
         model, precision = Model(prior, family), prior.precision
         if (frozen := data.frozen) is not None:
             before = newton_step(frozen, family=family, prior=replace(prior, adaptive=False))
             model, precision = before.model(family), before.precision
-        size = max(1000, 10 * data.dim)
+        size = max(1000, 10 * prior.dim)
         for rows, y, counted in data.chunks(size):
             chosen = range(len(rows)) if counted is None else np.flatnonzero(counted)
             weights = [model.learn(rows[i], float(y[i])) for i in chosen]
-            precision = precision + Information.of(rows[chosen], weights).matrix
+            precision = precision + Information.of(rows[chosen], weights, data.shape).matrix
             model.renew(precision, precision)
         theta = model.theta
         return Estimate(theta, theta, precision, model.n, False, 1, prior, model.dispersion)

@@ -10,12 +10,11 @@ import numpy as np
 
 from belated.core.inputs import Matrix, Vector
 from belated.exceptions import ConvergenceWarning, InvalidInput
+from belated.model.blocks import Shape, product, root_of, solve
 from belated.model.estimators.empirical import fitted_ridge, spectrum_of
 from belated.model.estimators.estimate import Estimate, next_fit
 from belated.model.estimators.integrated import GivenPrecision, integrated
 from belated.model.families import Family, Gaussian
-from belated.model.kernels.blocks import root_of
-from belated.model.kernels.lapack import dposv
 from belated.model.priors import Prior
 from belated.model.statistics import Moments, Seen
 
@@ -47,9 +46,9 @@ class Ridge:
     (array([1.3333]), array([[3.]]))
     """
 
-    def next_fit(self, n: int, dim: int) -> float:
+    def next_fit(self, n: int, shape: Shape) -> float:
         """Rank-one steps are exact; what they do not estimate, a variance or a prior, can wait."""
-        return next_fit(n, dim, 1.05)
+        return next_fit(n, shape, 1.05)
 
     def fit(
         self,
@@ -73,7 +72,7 @@ class Ridge:
         if not isinstance(family, Gaussian):
             raise InvalidInput(f"Ridge is for Gaussian rewards: use Laplace for {family}", family)
         moments = data if isinstance(data, Moments) else data.moments()
-        if moments.dim != prior.dim:
+        if moments.cross.shape != prior.mean.shape:
             raise InvalidInput(f"rows of {moments.dim} and a prior of {prior.dim} numbers", data)
         if not polish:
             return gaussian_posterior(moments, family, prior, NEAR)
@@ -116,8 +115,8 @@ def gaussian_posterior(
             dispersion = _further(trail, dispersion)
         unit = dispersion if relative else 1.0
     theta, precision = _solve(moments, prior, unit, dispersion)
-    ends = np.linalg.eigvalsh(precision)[[0, -1]]
-    converged = converged and ends[0] * CONDITION >= ends[1]
+    spectrum = np.linalg.eigvalsh(precision)
+    converged = converged and spectrum.min() * CONDITION >= spectrum.max()
     if not converged:
         warnings.warn(
             "rows differ so much in length that the moments of the short ones are lost in"
@@ -137,20 +136,18 @@ def _unsure(found: Estimate, moments: Moments, family: Gaussian) -> Estimate:
     def given(ridge: float) -> GivenPrecision:
         theta, precision = _solve(moments, found.prior.with_ridge(ridge), unit, dispersion)
         # At the maximum the posterior is half of what the rewards have pulled it by.
-        return GivenPrecision(theta, precision, 0.5 * float(theta @ moments.cross) / dispersion)
+        return GivenPrecision(
+            theta, precision, 0.5 * float(np.vdot(theta, moments.cross)) / dispersion
+        )
 
-    return found.over(integrated(given, float(found.prior.precision[0, 0]), moments.dim))
+    return found.over(integrated(given, found.prior.strength, moments.dim))
 
 
 def _solve(moments: Moments, prior: Prior, unit: float, dispersion: float) -> tuple[Vector, Matrix]:
     """θ̂ and its precision; the prior is of θ/√unit."""
     precision = prior.precision / unit + moments.gram / dispersion
-    right = prior.precision @ prior.mean / unit + moments.cross / dispersion
-    _, theta, failed = dposv(precision, right)
-    if failed:  # rounding: a direction of the prior is lost beside the data
-        root = root_of(precision)
-        theta = root @ (right @ root)
-    return theta, precision
+    right = product(prior.precision, prior.mean) / unit + moments.cross / dispersion
+    return solve(precision, right), precision
 
 
 def _further(trail: list[float], found: float) -> float:
@@ -172,7 +169,7 @@ def _first_guess(moments: Moments) -> float:
 
 
 def _variance(moments: Moments, prior: Matrix, theta: Vector, precision: Matrix) -> float:
-    residual = moments.square - 2.0 * theta @ moments.cross + theta @ moments.gram @ theta
+    residual = moments.square - np.vdot(theta, 2.0 * moments.cross - product(moments.gram, theta))
     root = root_of(precision)
     used = moments.dim - float(np.vdot(root, prior @ root))
     guess, worth = _first_guess(moments), moments.dim / moments.n

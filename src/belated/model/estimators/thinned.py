@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from belated.core.inputs import Matrix, Row, Vector
 from belated.exceptions import InvalidInput
+from belated.model.blocks import Shape, add_gram, cross, inverse_of, outer, predictors, product
 from belated.model.estimators.conversion_law import (
     EDGES,
     SHORTEST,
@@ -29,11 +30,10 @@ from belated.model.estimators.conversion_law import (
     fitted_law,
 )
 from belated.model.estimators.estimate import Estimate, next_fit
-from belated.model.estimators.laplace import Laplace, Newton
+from belated.model.estimators.laplace import Laplace, Newton, check_shape
 from belated.model.estimators.ridge import Ridge
 from belated.model.estimators.weighted import Weighted, WeightedRows
 from belated.model.families import Bernoulli, Family, Gaussian
-from belated.model.kernels.blocks import gram, root_of
 from belated.model.priors import Prior
 from belated.model.statistics import Seen
 
@@ -70,13 +70,13 @@ class AgedDecisions:
     """All decisions of all partitions, and when their conversions came.
 
     Attributes:
-        dim: the width of a row.
+        shape: of θ.
         parts: the decisions.
         conversions: those that came within the window.
         tick: the resolution of the clock, in windows.
     """
 
-    dim: int
+    shape: Shape
     parts: Sequence[DecidedRows]
     conversions: Conversions
     tick: float = SHORTEST
@@ -122,7 +122,7 @@ class Thinned:
     >>> rows = np.ones((4, 1), np.float32)
     >>> y, age = np.array([1.0, 0.0, 0.0, 0.0]), np.array([1.0, 1.0, 1.0, 0.0])
     >>> seen = Conversions(np.array([0.2]), np.array([0.0]), np.array([1.0]))
-    >>> data = AgedDecisions(1, [DecidedRows(rows, y, age)], seen)
+    >>> data = AgedDecisions((1,), [DecidedRows(rows, y, age)], seen)
     >>> estimate = Thinned().fit(data, family=Bernoulli(), prior=Prior.ridge(1))
     >>> estimate.theta.round(3), estimate.effective_n  # the last decision says nothing yet
     (array([-0.287]), 3.0)
@@ -136,9 +136,9 @@ class Thinned:
             given = self.shrinkage
             raise InvalidInput(f"shrinkage is {given!r}: a number above 0 was expected", given)
 
-    def next_fit(self, n: int, dim: int) -> float:
+    def next_fit(self, n: int, shape: Shape) -> float:
         """After every one of the first conversions; then when they have grown enough."""
-        return n + 1 if n < FIRST else next_fit(n, dim, self.growth)
+        return n + 1 if n < FIRST else next_fit(n, shape, self.growth)
 
     def law(self, data: AgedDecisions) -> ConversionLaw:
         """Return the delay law of the conversions among these decisions."""
@@ -163,8 +163,7 @@ class Thinned:
             start: where to begin.
             polish: go on until the estimate is a function of the set alone.
         """
-        if data.dim != prior.dim:
-            raise InvalidInput(f"rows of {data.dim} and a prior of {prior.dim} numbers", data)
+        check_shape(data, prior)
         law = self.law(data)
         seen = [law.at(part.age) for part in data.parts]
         if isinstance(family, Gaussian) and family.dispersion is None:
@@ -175,7 +174,7 @@ class Thinned:
         return ThinnedEstimate(
             theta=found.theta,
             mean=found.mean,
-            precision=_inverse(covariance),
+            precision=inverse_of(covariance),
             n=data.n,
             converged=found.converged,
             iterations=found.iterations,
@@ -238,7 +237,7 @@ def _weighted(
     for part, share in zip(data.parts, seen, strict=True):
         held = np.maximum(share, LEAST)
         parts.append(WeightedRows(part.rows, part.y / (held * unit), part.counted(held) / scale))
-    return Weighted(data.dim, parts)
+    return Weighted(data.shape, parts)
 
 
 def _fitted(
@@ -254,7 +253,7 @@ def _fitted(
             WeightedRows(part.rows, part.y, np.column_stack([part.counted(np.ones(len(f))), f]))
             for part, f in zip(data.parts, seen, strict=True)
         ]
-        thinned = Weighted(data.dim, parts)
+        thinned = Weighted(data.shape, parts)
         return _ThinnedLaplace().fit(
             thinned, family=family, prior=prior, start=start, polish=polish
         )
@@ -287,7 +286,7 @@ def _fitted_variance(
         theta, before = unit * found.theta, variance
         if total:
             residual = sum(
-                float(part.counted(np.square(part.y - share * (part.rows @ theta))).sum())
+                float(part.counted(np.square(part.y - share * predictors(part.rows, theta))).sum())
                 for part, share in zip(data.parts, seen, strict=True)
             )
             variance = max(residual / known, 1e-9 * total / known)
@@ -317,25 +316,20 @@ def _covariance(
     """A⁻¹ B A⁻¹ + k kᵀ: the sandwich, and how θ moves with a deviation of F."""
     phi, theta = found.dispersion, found.theta
     bread = prior_precision(found.prior, family, phi).copy()
-    filling, moved = bread.copy(), np.zeros(data.dim)
+    filling, moved = bread.copy(), np.zeros(data.shape)
     for part, share in zip(data.parts, seen, strict=True):
         rows = part.rows.astype(np.float64)
-        _, mean, slope = family.cumulant_mean_slope(rows @ theta)
+        _, mean, slope = family.cumulant_mean_slope(predictors(rows, theta))
         expected = share * mean
         if isinstance(family, Gaussian):
             variance = np.square(part.y - expected)
         else:
             variance = np.maximum(phi * expected - np.square(expected), 1e-3 * expected)
         omega = thinned_weight(family, share, mean)
-        bread += gram(rows, part.counted(omega * share * slope / phi))
-        filling += gram(rows, part.counted(np.square(omega / phi) * variance))
-        moved += part.counted(omega * mean * law.deviation(part.age) / phi) @ rows
-    root = root_of(bread)
-    inverse = root @ root.T
-    direction = inverse @ moved
-    return inverse @ filling @ inverse + np.outer(direction, direction)
-
-
-def _inverse(covariance: Matrix) -> Matrix:
-    root = root_of(covariance)
-    return root @ root.T
+        add_gram(bread, rows, part.counted(omega * share * slope / phi))
+        add_gram(filling, rows, part.counted(np.square(omega / phi) * variance))
+        late = part.counted(omega * mean * law.deviation(part.age) / phi)
+        moved += cross(late, rows, data.shape)
+    inverse = inverse_of(bread)
+    # What a deviation of F moves in several blocks at once is left out between them.
+    return inverse @ filling @ inverse + outer(product(inverse, moved))

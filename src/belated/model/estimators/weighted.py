@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.core.inputs import Matrix, Row, Vector
-from belated.model.kernels.blocks import gram
+from belated.model.blocks import Shape, as_shape, cross, gram, width_of
 from belated.model.statistics import Joined, Moments
 
 
@@ -30,8 +30,8 @@ class Weighted(Joined):
     (2, 1.5, array([2.5]))
     """
 
-    def __init__(self, dim: int, parts: Sequence[WeightedRows], now: int = 0) -> None:
-        self.dim = dim
+    def __init__(self, shape: int | Shape, parts: Sequence[WeightedRows], now: int = 0) -> None:
+        self.shape = as_shape(shape)
         #: The time by which they are weighted.
         self.now = now
         self.stores = []
@@ -47,7 +47,7 @@ class Weighted(Joined):
     def chunks(self, size: int) -> Iterator[tuple[Matrix, Vector, NDArray[Any] | None]]:
         """Rows in float64 (one buffer, used again), rewards, and their weights."""
         longest = max((len(part.rows) for part in self.parts), default=0)
-        buffer = np.empty((min(size, longest), self.dim))
+        buffer = np.empty((min(size, longest), width_of(self.shape)))
         for rows, rewards, weights in self.parts:
             for start in range(0, len(rows), size):
                 stop = min(len(rows), start + size)
@@ -57,11 +57,16 @@ class Weighted(Joined):
 
     def moments(self) -> Moments:
         """The moments, each observation by its weight; n is the sum of the weights."""
-        total = Moments.zero(self.dim)
+        total = Moments.zero(self.shape)
         for rows, y, weights in self.parts:
             table, weighted = rows.astype(np.float64), weights * y
             n: Any = float(weights.sum())
-            total += Moments(n, gram(table, weights), weighted @ table, float(weighted @ y))
+            total += Moments(
+                n,
+                gram(table, weights, self.shape),
+                cross(weighted, table, self.shape),
+                float(weighted @ y),
+            )
         return total
 
 

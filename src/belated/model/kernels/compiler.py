@@ -21,17 +21,13 @@ from belated.model.kernels import pages
 from belated.model.kernels.sets import Kernels, PageKernels, plain
 from belated.model.kernels.source import (
     SWAPPED,
-    add_product,
     bernoulli_link,
     capped,
     count,
-    deflated,
     finite,
     gaussian_link,
     poisson_link,
     proximal,
-    span,
-    spread_of,
     upper,
 )
 
@@ -43,13 +39,13 @@ NAMES = (*asdict(plain()), "crc_all", "fold_page")
 #: p is a pool of draws, R are rows, C their bytes, B and U bytes, U read-only, and P places of an
 #: index.
 _ARGUMENTS = {
-    "argmax_ucb_all": "m e V M f v v b f i M",
+    "argmax_ucb_all": "m e e M S f v v b f i M",
     "count": "M v f",
     "learn": "M V v f i f",
-    "upper": "m V M f f i",
-    "sampled": "m V p f i",
-    "score": "m V M",
-    "count_all": "M m v",
+    "upper": "m e M S f f i",
+    "sampled": "m e M p f i",
+    "score": "m e M S",
+    "count_all": "S m e v",
     "unlearn": "M V v f f i f f",
     "amend": "M V v f f",
     "sip_hash": "u u u u u u",
@@ -170,8 +166,7 @@ def _dispatchers() -> dict[str, tuple[Any, Any]]:
     for primitive, loop in SWAPPED.items():
         overload(primitive, jit_options=options, strict=False)(_always(loop))
     for helper in (
-        gaussian_link, bernoulli_link, poisson_link, finite, capped, proximal, span, spread_of,
-        add_product, deflated, upper, count,
+        gaussian_link, bernoulli_link, poisson_link, finite, capped, proximal, upper, count,
     ):  # fmt: skip
         register_jitable(helper)
     numbers = {"f": types.float64, "i": types.int64, "u": types.uint64, "b": types.boolean}
@@ -182,7 +177,8 @@ def _dispatchers() -> dict[str, tuple[Any, Any]]:
             ("V", types.float64, 1, False),
             ("m", types.float64, 2, True),
             ("v", types.float64, 1, True),
-            ("p", types.float32, 2, True),
+            ("p", types.float32, 3, True),
+            ("S", types.float64, 3, False),
             ("e", types.int64, 1, True),
             ("t", types.int64, 2, True),
             ("T", types.int64, 2, False),

@@ -30,7 +30,5 @@ def _wrapper(name: str, public: str) -> Any:
 _BLAS = _wrapper("_fblas", "scipy.linalg.blas")
 _LAPACK = _wrapper("_flapack", "scipy.linalg.lapack")
 
-daxpy, ddot, dgemm, dgemv, dger = (
-    getattr(_BLAS, name) for name in ("daxpy", "ddot", "dgemm", "dgemv", "dger")
-)
+daxpy, ddot, dgemm, dgemv = (getattr(_BLAS, name) for name in ("daxpy", "ddot", "dgemm", "dgemv"))
 dposv, dpotrf, dtrtri = (getattr(_LAPACK, name) for name in ("dposv", "dpotrf", "dtrtri"))

@@ -24,8 +24,8 @@ HIGH, LOW, RECORDED, POSITION, AT, MARK, VALUE, TOLD_RECORDED, TOLD_AT, WEIGHT, 
 #: What the kernel is told and tells: of the table and its index, of the rows, of the rules.
 (
     USED, BASE, SHIFT, MASK, BITS, NUMBER, TAG, SIP_0, SIP_1, SIP_2, SIP_3, PLACES_TAKEN,
-    STORED, FREE, HANDLE, FAMILY, WINDOW, WATERMARK, PATIENCE, DECIDED, REWARDED,
-) = range(21)  # fmt: skip
+    STORED, FREE, BLOCKS, HANDLE, FAMILY, WINDOW, WATERMARK, PATIENCE, DECIDED, REWARDED,
+) = range(22)  # fmt: skip
 
 #: Lines of a block, as a power of two: what a snapshot writes again if one of them has changed.
 BLOCK = 13
@@ -419,6 +419,8 @@ def fold_page(
             for i in range(dim):
                 finite += abs(rows[place, i]) <= _GREATEST
             if finite < dim:
+                return k
+            if told[BLOCKS] > 0 and not 0 <= rows[place, 0] < told[BLOCKS]:
                 return k
             if told[FREE] > 0:
                 told[FREE] -= 1

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from belated.core.inputs import Matrix, Row, Vector
+from belated.core.inputs import Matrix, Vector
 from belated.model.kernels.pages import sip_hash
 from belated.model.kernels.source import (
+    Blocks,
     amend,
     argmax_ucb_all,
     count,
@@ -28,10 +29,10 @@ class Kernels:
     argmax_ucb_all: Callable[..., int]
     count: Callable[[Matrix, Vector, float], float]
     learn: Callable[[Matrix, Vector, Vector, float, Any, float], float]
-    upper: Callable[[Matrix, Vector, Matrix, float, float, Any], tuple[int, int, float, float]]
-    sampled: Callable[[Matrix, Vector, Row, float, Any], tuple[int, float, float, float]]
-    score: Callable[[Matrix, Vector, Matrix], tuple[Vector, Vector]]
-    count_all: Callable[[Matrix, Matrix, Vector], int]
+    upper: Callable[..., tuple[int, int, float, float]]
+    sampled: Callable[..., tuple[int, float, float, float]]
+    score: Callable[[Matrix, Blocks, Matrix, Matrix], tuple[Vector, Vector]]
+    count_all: Callable[[Matrix, Matrix, Blocks, Vector], int]
     unlearn: Callable[[Matrix, Vector, Vector, float, float, Any, float, float], float]
     amend: Callable[[Matrix, Vector, Vector, float, float], bool]
     sip_hash: Callable[[int, int, int, int, int, int], int]

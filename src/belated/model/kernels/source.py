@@ -1,8 +1,9 @@
 """The inner loops and what they are made of, in one file: numba keeps machine code by file.
 
-A posterior covariance is kept as a root S with S Sᵀ = H⁻¹. A row's standard deviation is ‖Sᵀx‖,
-and H + w x xᵀ is reached by one rank-one step of S, without a factorisation:
-v = Sᵀx, r = √(1 + w ‖v‖²), S ← S - w/(r (r + 1)) (S v) vᵀ.
+A posterior covariance is kept as a root S with S Sᵀ = H⁻¹, upper triangular. A row's standard
+deviation is ‖Sᵀx‖, and H + w x xᵀ is reached by one rank-one step of S, without a factorisation:
+S ← S T, where T is upper triangular, v = Sᵀx and T Tᵀ = I - w/(1 + w ‖v‖²) v vᵀ. Row by row that is
+one pass over half the matrix.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.core.inputs import Matrix, Row, Vector
-from belated.model.kernels.lapack import daxpy, ddot, dgemm, dgemv, dger
+from belated.model.kernels.lapack import daxpy, ddot, dgemm, dgemv
 
+#: The block of each row: 0 where there is one.
+Blocks = NDArray[np.int64]
 #: Scores closer than this, relative to their size, are ties.
 TIE = 1e-12
 #: A row may be taken out by a rank-one step as long as this share of its direction remains.
@@ -41,10 +44,18 @@ _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 # what is not finite: kernels look for that in the result.
 
 
-def deflate(root: Matrix, gain: float, v: Vector) -> Vector:
-    """S ← S - gain (S v) vᵀ, in place; returns S v as it was."""
-    u: Vector = root.dot(v)
-    dger(-gain, v, u, 1, 1, root.T, 0, 0, 1)
+def shift(root: Matrix, weight: float, v: Vector) -> Vector:
+    """S ← S T, in place, so that H gains w x xᵀ for v = Sᵀx; returns S v as it was."""
+    parts = root * v
+    sums = parts.cumsum(axis=1)
+    u: Vector = sums[:, -1].copy()
+    sums -= parts
+    each = 1.0 + (weight * v * v).cumsum()
+    last = np.ones(len(v))
+    last[1:] = each[:-1]
+    root *= np.sqrt(last / each)
+    sums *= weight * v / np.sqrt(last * each)
+    root -= sums
     return u
 
 
@@ -54,38 +65,52 @@ def left(x: Vector, root: Matrix) -> Vector:
     return v
 
 
-def lengths(rows: Matrix, root: Matrix) -> Vector:
-    """The length of each row of X S."""
-    spread = dgemm(1.0, root.T, rows.T).T
+def lengths(rows: Matrix, blocks: Blocks, roots: Matrix) -> Vector:
+    """The length of each row of X S, S being the root of its block."""
+    if len(roots) == 1:
+        spread = dgemm(1.0, roots[0].T, rows.T).T
+    else:
+        spread = np.array([dgemv(1.0, roots[k].T, x) for k, x in zip(blocks, rows, strict=True)])
     squares = np.vecdot(spread, spread)
     return np.sqrt(squares, squares)  # type: ignore[no-any-return]  # vecdot is untyped
 
 
-def bounds(rows: Matrix, theta: Vector, root: Matrix, width: float) -> Vector:
+def bounds(rows: Matrix, blocks: Blocks, theta: Matrix, roots: Matrix, width: float) -> Vector:
     """X θ + width · lengths of X S."""
-    spread = dgemm(1.0, root.T, rows.T).T
-    squares = np.vecdot(spread, spread)
-    np.sqrt(squares, squares)
-    scores: Vector = dgemv(1.0, rows.T, theta, width, squares, 0, 1, 0, 1, 1, 1)
+    widths = lengths(rows, blocks, roots)
+    if len(theta) > 1:
+        return (
+            np.array([ddot(x, theta[k]) for k, x in zip(blocks, rows, strict=True)])
+            + width * widths
+        )
+    scores: Vector = dgemv(1.0, rows.T, theta[0], width, widths, 0, 1, 0, 1, 1, 1)
     return scores
 
 
-def predictors(rows: Matrix, theta: Vector) -> Vector:
+def predictors(rows: Matrix, blocks: Blocks, theta: Matrix) -> Vector:
     """X θ."""
-    means: Vector = dgemv(1.0, rows.T, theta, 0.0, np.empty(len(rows)), 0, 1, 0, 1, 1, 1)
+    means: Vector
+    if len(theta) > 1:
+        means = np.vecdot(rows, theta[blocks])
+        return means
+    means = dgemv(1.0, rows.T, theta[0], 0.0, np.empty(len(rows)), 0, 1, 0, 1, 1, 1)
     return means
 
 
-def winners(rows: Matrix, means: Vector, pool: Row) -> NDArray[np.int64]:
-    """For each column of the pool, the row with the greatest mean plus deviation.
+def winners(rows: Matrix, blocks: Blocks, means: Vector, pools: Row) -> NDArray[np.int64]:
+    """For each column of the pools, the row with the greatest mean plus deviation.
 
-    The last row of the pool is ones: the means go through the same product as the deviations.
+    The last row of a pool is ones: the means go through the same product as the deviations.
     """
     # float32: a draw is random anyway, and scoring all of them is what a choice costs.
-    table = np.empty((rows.shape[0], pool.shape[0]), dtype=np.float32)
+    table = np.empty((rows.shape[0], pools.shape[1]), dtype=np.float32)
     table[:, :-1] = rows
     table[:, -1] = means
-    best: NDArray[np.int64] = table.dot(pool).argmax(axis=0)
+    if len(pools) == 1:
+        scores = table.dot(pools[0])
+    else:
+        scores = np.array([x.dot(pools[k]) for k, x in zip(blocks, table, strict=True)])
+    best: NDArray[np.int64] = scores.argmax(axis=0)
     return best
 
 
@@ -96,74 +121,44 @@ def link(family: Any, eta: float) -> tuple[float, float]:
     return both
 
 
-def span(x: Vector) -> tuple[int, int]:
-    """Where the numbers that are not zero begin and end: most of a row may be another arm's."""
-    start, stop = 0, x.shape[0]
-    while start < stop and x[start] == 0.0:
-        start += 1
-    while stop > start and x[stop - 1] == 0.0:
-        stop -= 1
-    return start, stop
-
-
-# Loops run from 0 over a slice: from a variable on, numba would check each index for its sign.
-
-
-def _loop_deflate(root: Matrix, gain: float, v: Vector) -> Vector:
-    start, stop = span(v)
-    if stop - start == v.shape[0]:
-        return deflated(root, gain, v)
-    return deflated(root[:, start:stop], gain, v[start:stop])
-
-
-def deflated(root: Matrix, gain: float, v: Vector) -> Vector:
-    """S ← S - gain (S v) vᵀ in one pass, row by row; returns S v as it was."""
-    u = np.empty(root.shape[0])
-    for i in range(root.shape[0]):
+def _loop_shift(root: Matrix, weight: float, v: Vector) -> Vector:
+    size = root.shape[0]
+    kept, taken, u = np.empty(size), np.empty(size), np.empty(size)
+    last = 1.0
+    for j in range(size):
+        each = last + weight * v[j] * v[j]
+        kept[j] = math.sqrt(last / each)
+        taken[j] = weight * v[j] / math.sqrt(last * each)
+        last = each
+    for i in range(size):
         total = 0.0
-        for j in range(root.shape[1]):
-            total += root[i, j] * v[j]
+        # As slices: an index that starts at i may be negative for all a compiler knows.
+        row, keep, take, each_v = root[i, i:], kept[i:], taken[i:], v[i:]
+        for j in range(row.shape[0]):
+            before = row[j]
+            row[j] = before * keep[j] - total * take[j]
+            total += before * each_v[j]
         u[i] = total
-        if total != 0.0:
-            total *= gain
-            for j in range(root.shape[1]):
-                root[i, j] -= total * v[j]
     return u
 
 
 def _loop_left(x: Vector, root: Matrix) -> Vector:
     v = np.zeros(root.shape[1])
-    start, stop = span(x)
-    add_product(x[start:stop], root[start:stop], v)
+    for i in range(root.shape[0]):
+        row, rest, number = root[i, i:], v[i:], x[i]
+        for j in range(row.shape[0]):
+            rest[j] += number * row[j]
     return v
 
 
-def add_product(x: Vector, root: Matrix, v: Vector) -> None:
-    """v ← v + Sᵀx."""
-    for i in range(root.shape[0]):
-        for j in range(root.shape[1]):
-            v[j] += x[i] * root[i, j]
-
-
-def spread_of(rows: Matrix, root: Matrix) -> Matrix:
-    """X S, without the columns of X that are zero in all of a row."""
-    widest = 0
-    for i in range(rows.shape[0]):
-        start, stop = span(rows[i])
-        widest = max(widest, stop - start)
-        if 4 * widest > rows.shape[1]:
-            dense: Matrix = np.dot(rows, root)
-            return dense
-    spread = np.zeros(rows.shape)
-    for i in range(rows.shape[0]):
-        start, stop = span(rows[i])
-        add_product(rows[i, start:stop], root[start:stop], spread[i])
-    return spread
-
-
-def _loop_lengths(rows: Matrix, root: Matrix) -> Vector:
-    spread = spread_of(rows, root)
+def _loop_lengths(rows: Matrix, blocks: Blocks, roots: Matrix) -> Vector:
     found = np.empty(rows.shape[0])
+    if roots.shape[0] == 1:
+        spread = np.dot(rows, roots[0])
+    else:
+        spread = np.empty(rows.shape)
+        for i in range(rows.shape[0]):
+            spread[i] = left(rows[i], roots[blocks[i]])
     for i in range(rows.shape[0]):
         total = 0.0
         for j in range(spread.shape[1]):
@@ -172,32 +167,31 @@ def _loop_lengths(rows: Matrix, root: Matrix) -> Vector:
     return found
 
 
-def _loop_bounds(rows: Matrix, theta: Vector, root: Matrix, width: float) -> Vector:
-    spread = spread_of(rows, root)
-    found = np.empty(rows.shape[0])
+def _loop_bounds(
+    rows: Matrix, blocks: Blocks, theta: Matrix, roots: Matrix, width: float
+) -> Vector:
+    return predictors(rows, blocks, theta) + width * lengths(rows, blocks, roots)
+
+
+def _loop_predictors(rows: Matrix, blocks: Blocks, theta: Matrix) -> Vector:
+    means: Vector = np.empty(rows.shape[0])
+    if theta.shape[0] == 1:
+        means = np.dot(rows, theta[0])
+        return means
     for i in range(rows.shape[0]):
-        total = 0.0
-        mean = 0.0
-        for j in range(spread.shape[1]):
-            total += spread[i, j] * spread[i, j]
-            mean += rows[i, j] * theta[j]
-        found[i] = mean + width * math.sqrt(total)
-    return found
-
-
-def _blas_predictors(rows: Matrix, theta: Vector) -> Vector:
-    means: Vector = np.dot(rows, theta)
+        means[i] = ddot(rows[i], theta[blocks[i]])
     return means
 
 
-def _loop_winners(rows: Matrix, means: Vector, pool: Row) -> NDArray[np.int64]:
-    scores = np.dot(rows.astype(np.float32), pool[:-1])
-    best = np.zeros(scores.shape[1], dtype=np.int64)
-    greatest = np.full(scores.shape[1], -np.inf, dtype=np.float32)
-    for i in range(scores.shape[0]):
+def _loop_winners(rows: Matrix, blocks: Blocks, means: Vector, pools: Row) -> NDArray[np.int64]:
+    best = np.zeros(pools.shape[2], dtype=np.int64)
+    greatest = np.full(pools.shape[2], -np.inf, dtype=np.float32)
+    table = rows.astype(np.float32)
+    for i in range(rows.shape[0]):
+        scores = np.dot(table[i], pools[blocks[i], :-1])
         mean = np.float32(means[i])
-        for j in range(scores.shape[1]):
-            score = scores[i, j] + mean
+        for j in range(scores.shape[0]):
+            score = scores[j] + mean
             if score > greatest[j]:
                 greatest[j] = score
                 best[j] = i
@@ -225,11 +219,11 @@ def _numbered_link(family: int, eta: float) -> tuple[float, float]:
 
 
 SWAPPED: dict[Any, Callable[..., Any]] = {
-    deflate: _loop_deflate,
+    shift: _loop_shift,
     left: _loop_left,
     lengths: _loop_lengths,
     bounds: _loop_bounds,
-    predictors: _blas_predictors,
+    predictors: _loop_predictors,
     winners: _loop_winners,
     ddot: _loop_ddot,
     daxpy: _loop_daxpy,
@@ -269,20 +263,26 @@ def finite(x: Vector) -> bool:
     return bool(abs(ddot(x, x)) < math.inf)
 
 
-def score(rows: Matrix, theta: Vector, root: Matrix) -> tuple[Vector, Vector]:
+def score(rows: Matrix, blocks: Blocks, theta: Matrix, roots: Matrix) -> tuple[Vector, Vector]:
     """The linear predictor of each row and its standard deviation ‖Sᵀx‖."""
-    return predictors(rows, theta), lengths(rows, root)
+    return predictors(rows, blocks, theta), lengths(rows, blocks, roots)
 
 
 def upper(
-    rows: Matrix, theta: Vector, root: Matrix, width: float, u: float, family: Any
+    rows: Matrix,
+    blocks: Blocks,
+    theta: Matrix,
+    roots: Matrix,
+    width: float,
+    u: float,
+    family: Any,
 ) -> tuple[int, int, float, float]:
     """The row with the greatest xᵀθ + width ‖Sᵀx‖; ties are drawn by ``u`` in [0, 1).
 
     Returns its index, how many rows tied, its mean and its slope: NaN if a row was not finite.
     """
-    # BLAS would not look at deviations with a factor of 0, and not see that they are not finite.
-    scores = bounds(rows, theta, root, width if width > 0.0 else TINY)
+    # Deviations with a factor of 0 would not show that they are not finite.
+    scores = bounds(rows, blocks, theta, roots, width if width > 0.0 else TINY)
     index = int(scores.argmax())
     best = float(scores[index])  # argmax finds a NaN first: a finite best proves them all finite
     if not abs(best) < math.inf:
@@ -295,21 +295,21 @@ def upper(
         tied = np.flatnonzero(scores >= near)
         ties = len(tied)
         index = int(tied[int(u * ties)])
-    mean, slope = link(family, ddot(rows[index], theta))
+    mean, slope = link(family, ddot(rows[index], theta[blocks[index]]))
     return index, ties, mean, slope
 
 
 def sampled(
-    rows: Matrix, theta: Vector, pool: Row, u: float, family: Any
+    rows: Matrix, blocks: Blocks, theta: Matrix, pools: Row, u: float, family: Any
 ) -> tuple[int, float, float, float]:
     """The best row of the draw at u, its share of all draws, mean and slope: NaN if not finite.
 
     Equal rows have equal shares: what is left of u chooses among them.
     """
-    means = predictors(rows, theta)
+    means = predictors(rows, blocks, theta)
     if not finite(means):
         return 0, 1.0, math.nan, math.nan
-    best = winners(rows, means, pool)
+    best = winners(rows, blocks, means, pools)
     draws = len(best)
     drawn = int(u * draws)
     index = int(best[drawn])
@@ -317,7 +317,7 @@ def sampled(
     ties = 1
     near = np.flatnonzero(np.abs(means - means[index]) <= TIE * (1.0 + abs(means[index])))
     if len(near) > 1:
-        twins = [i for i in near if (rows[i] == rows[index]).all()]
+        twins = [i for i in near if blocks[i] == blocks[index] and (rows[i] == rows[index]).all()]
         ties = len(twins)
         agreeing = 0
         for i in twins:
@@ -338,15 +338,14 @@ def count(root: Matrix, x: Vector, weight: float) -> float:
     if not abs(scaled) < math.inf:
         return math.nan
     if scaled > LEFT:
-        r = math.sqrt(scaled)
-        deflate(root, weight / (r * (r + 1.0)), v)
+        shift(root, weight, v)
     return q
 
 
-def count_all(root: Matrix, rows: Matrix, weights: Vector) -> int:
+def count_all(roots: Matrix, rows: Matrix, blocks: Blocks, weights: Vector) -> int:
     """Count rows one after the other; returns how many, fewer if one is not finite."""
     for k in range(rows.shape[0]):
-        q = count(root, rows[k], weights[k])
+        q = count(roots[blocks[k]], rows[k], weights[k])
         if q != q:
             return k
     return len(rows)
@@ -354,9 +353,10 @@ def count_all(root: Matrix, rows: Matrix, weights: Vector) -> int:
 
 def argmax_ucb_all(
     rows: Matrix,
+    blocks: Blocks,
     ends: NDArray[np.int64],
-    theta: Vector,
-    root: Matrix,
+    theta: Matrix,
+    roots: Matrix,
     width: float,
     us: Vector,
     shares: Vector,
@@ -373,14 +373,14 @@ def argmax_ucb_all(
     """
     start = 0
     for k in range(ends.shape[0]):
-        table = rows[start : ends[k]]
-        index, ties, mean, slope = upper(table, theta, root, width, us[k], family)
+        table, its = rows[start : ends[k]], blocks[start : ends[k]]
+        index, ties, mean, slope = upper(table, its, theta, roots, width, us[k], family)
         if mean != mean:
             return k
         weight = min(slope / dispersion, MAX_WEIGHT)
         found[k, 0], found[k, 1], found[k, 2], found[k, 3] = index, ties, mean, weight
         if shares[k] > 0.0:
-            q = count(root, table[index], shares[k] * (1.0 if gram else weight))
+            q = count(roots[its[index]], table[index], shares[k] * (1.0 if gram else weight))
             if q != q:
                 return k
         start = ends[k]
@@ -399,9 +399,8 @@ def learn(
     if not q < math.inf:
         return math.nan
     step, weight = proximal(family, y, ddot(x, theta), q, dispersion)
-    r = math.sqrt(1.0 + weight * q)
-    # deflate gives S Sᵀx = H⁻¹x for H before the shift, as the proximal step wants it.
-    daxpy(deflate(root, weight / (r * (r + 1.0)), v), theta, len(theta), step)
+    # This gives S Sᵀx = H⁻¹x for H before the shift, as the proximal step wants it.
+    daxpy(shift(root, weight, v), theta, len(theta), step)
     return weight
 
 
@@ -428,8 +427,7 @@ def unlearn(
     if remains > LEFT:
         mean, _ = link(family, ddot(x, theta))
         step = capped(-(y - mean) / dispersion / remains, q, cap)
-        r = math.sqrt(remains)
-        daxpy(deflate(root, -weight / (r * (r + 1.0)), v), theta, len(theta), step)
+        daxpy(shift(root, -weight, v), theta, len(theta), step)
     return remains
 
 
@@ -439,7 +437,7 @@ def amend(root: Matrix, theta: Vector, x: Vector, step: float, cap: float) -> bo
     q = ddot(v, v)
     if not q < math.inf:
         return False
-    daxpy(deflate(root, 0.0, v), theta, len(theta), capped(step, q, cap))
+    daxpy(shift(root, 0.0, v), theta, len(theta), capped(step, q, cap))
     return True
 
 

@@ -26,7 +26,7 @@ class Joined:
 
     def __init__(self, stores: Sequence[Observations]) -> None:
         self.stores = stores
-        self.dim = stores[0].dim
+        self.shape = stores[0].shape
 
     @property
     def n(self) -> int:
@@ -51,7 +51,7 @@ class Joined:
 
     def moments(self) -> Moments:
         """The moments of all that is counted."""
-        return sum((store.moments() for store in self.stores), Moments.zero(self.dim))
+        return sum((store.moments() for store in self.stores), Moments.zero(self.shape))
 
 
 #: What an estimator is fitted to.
@@ -71,7 +71,7 @@ def quadratic_at(seen: Seen, family: Family, theta: Vector) -> Quadratic:
     >>> (parts[0] + parts[1]).score(np.zeros(1))
     array([0.])
     """
-    total = seen.frozen or Quadratic.zero(seen.dim)
-    for rows, y, _ in seen.chunks(max(64, CHUNK // seen.dim)):
+    total = seen.frozen or Quadratic.zero(seen.shape)
+    for rows, y, _ in seen.chunks(max(64, CHUNK // seen.shape[-1])):
         total += Quadratic.of(rows, y, family, theta)
     return replace(total, n=seen.n)  # rows that do not count are zeros, and were counted

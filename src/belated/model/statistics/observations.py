@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.core.inputs import Matrix, Row, Vector, as_dim, as_reward, as_rewards, as_row, as_rows
+from belated.core.inputs import Matrix, Row, Vector, as_reward, as_rewards, as_row, as_rows
 from belated.exceptions import InvalidInput, UnknownHandle
+from belated.model.blocks import Shape, as_shape, width_of
 from belated.model.families import Family, Gaussian
 from belated.model.kernels.memory import zeros
 from belated.model.statistics.sums import FrozenSums, Moments, Quadratic
@@ -26,8 +27,8 @@ _HEAD = Struct("<qq")
 class _Block:
     """Observations in columns. Rows are only appended; the other columns change."""
 
-    def __init__(self, dim: int, theta: Vector | None = None) -> None:
-        self.rows: Row = zeros((64, dim), np.float32)
+    def __init__(self, width: int, theta: Vector | None = None) -> None:
+        self.rows: Row = zeros((64, width), np.float32)
         self.y: Vector = zeros((64,), np.float64)
         self.counted: NDArray[np.bool_] = zeros((64,), np.bool_)
         self.used = 0
@@ -75,7 +76,7 @@ class Observations:
     sums say all there is.
 
     Args:
-        dim: the width of a row.
+        shape: of θ; a number if there are no blocks.
         family: of the rewards; None if nothing will ever be frozen.
         block: rows that are frozen, and dropped, together.
 
@@ -90,8 +91,11 @@ class Observations:
     0
     """
 
-    def __init__(self, dim: int, family: Family | None = None, *, block: int | None = None) -> None:
-        self.dim = as_dim(dim)
+    def __init__(
+        self, shape: int | Shape, family: Family | None = None, *, block: int | None = None
+    ) -> None:
+        self.shape = as_shape(shape)
+        self.width = width_of(self.shape)
         self.family = family
         #: How many observations are counted, the removed ones not.
         self.n = 0
@@ -101,17 +105,17 @@ class Observations:
         self._blocks: dict[int, _Block] = {}
         self._last = -1  # the newest block
         self._sealed = 0  # blocks below this are shared with another store: never append to them
-        self._frozen = FrozenSums.zero(dim)
-        self._anywhere = np.zeros(dim) if isinstance(family, Gaussian) else None
+        self._frozen = FrozenSums.zero(self.shape)
+        self._anywhere = np.zeros(self.shape) if isinstance(family, Gaussian) else None
 
     def add(self, x: Any, y: Any) -> int:
         """Take one observation; the handle names it from now on."""
-        row, reward = as_row(x, self.dim), as_reward(y)
+        row, reward = as_row(x, self.width), as_reward(y)
         return self._take(row[None, :], np.array([reward]))[0]
 
     def extend(self, rows: Any, y: Any) -> list[int]:
         """Take many observations at once; their handles, in order."""
-        table = as_rows(rows, self.dim)
+        table = as_rows(rows, self.width)
         return self._take(table, as_rewards(y, len(table)))
 
     def _take(self, rows: Row, y: Vector) -> list[int]:
@@ -162,7 +166,7 @@ class Observations:
 
     def rows(self, handles: NDArray[np.int64]) -> Row:
         """The rows under handles, of those that were removed too."""
-        found = np.empty((len(handles), self.dim), dtype=np.float32)
+        found = np.empty((len(handles), self.width), dtype=np.float32)
         blocks, places = handles // self._size, handles % self._size
         for index in set(blocks.tolist()):  # numpy's own loads a module at its first call
             here = blocks == index
@@ -171,7 +175,7 @@ class Observations:
 
     def since(self, handle: int) -> tuple[Row, Vector]:
         """Rows and rewards from a handle on, of those that count."""
-        rows, rewards = [np.empty((0, self.dim), dtype=np.float32)], [np.empty(0)]
+        rows, rewards = [np.empty((0, self.width), dtype=np.float32)], [np.empty(0)]
         for index, block in self._blocks.items():
             if index < handle // self._size:
                 continue
@@ -183,15 +187,16 @@ class Observations:
 
     def __add__(self, other: Observations) -> Observations:
         """All observations of both. Handles of ``other`` move up by :attr:`next_block` of self."""
-        if self.dim != other.dim:
-            raise InvalidInput(f"rows of {self.dim} and of {other.dim} numbers do not merge", other)
+        if self.shape != other.shape:
+            message = f"rows of {self.width} and of {other.width} numbers do not merge"
+            raise InvalidInput(message, other)
         family = other.family if self.family is None else self.family
         if other.family not in (None, family):
             raise InvalidInput(f"rewards of {family} and of {other.family} do not merge", other)
         if self._blocks and other._blocks and self._size != other._size:
             raise InvalidInput(f"blocks of {self._size} and {other._size} do not merge", other)
         size = self._size if self._blocks else other._size
-        merged = Observations(self.dim, family, block=size)
+        merged = Observations(self.shape, family, block=size)
         merged.n, merged.exact = self.n + other.n, self.exact + other.exact
         merged._frozen = self._frozen + other._frozen
         for first, store in ((0, self), (self._last + 1, other)):
@@ -274,7 +279,7 @@ class Observations:
         them, see :attr:`frozen`.
         """
         blocks = [block for block in self._blocks.values() if block.theta is None]
-        buffer = np.empty((min(size, max((b.used for b in blocks), default=0)), self.dim))
+        buffer = np.empty((min(size, max((b.used for b in blocks), default=0)), self.width))
         for block in blocks:
             everything = bool(block.counted[: block.used].all())
             for start in range(0, block.used, size):
@@ -299,9 +304,8 @@ class Observations:
         for block in self._blocks.values():
             counted = block.counted[: block.used]
             if block.theta is None and counted.any():
-                total += Moments.of(
-                    block.rows[: block.used][counted], block.y[: block.used][counted]
-                )
+                rows, y = block.rows[: block.used][counted], block.y[: block.used][counted]
+                total += Moments.of(rows, y, self.shape)
         return total
 
     def sums_at(self, family: Family, theta: Vector) -> FrozenSums:
@@ -330,13 +334,14 @@ class Observations:
     def unpack(self, pieces: dict[str, bytes]) -> None:
         """Take what :meth:`pack` gave, in an empty store; its blocks go on as they were."""
         self._last, self._size = _HEAD.unpack_from(pieces["frozen"])
-        self._frozen = FrozenSums.read(pieces["frozen"][_HEAD.size :], self.dim)
+        self._frozen = FrozenSums.read(pieces["frozen"][_HEAD.size :], self.shape)
         self.n = self._frozen.n
         for index in sorted(int(name[2:]) for name in pieces if name.startswith("y ")):
             at = pieces.get(f"frozen-at {index}")
-            block = _Block(self.dim, None if at is None else np.frombuffer(at))
+            theta = None if at is None else np.frombuffer(at).reshape(self.shape)
+            block = _Block(self.width, theta)
             rows = pieces.get(f"rows {index}") or pieces[f"rows {index} so far"]
-            block.rows = np.frombuffer(rows, dtype=np.float32).reshape(-1, self.dim)
+            block.rows = np.frombuffer(rows, dtype=np.float32).reshape(-1, self.width)
             block.y = np.frombuffer(pieces[f"y {index}"]).copy()
             block.counted = np.frombuffer(pieces[f"counted {index}"], dtype=np.bool_).copy()
             block.used = len(block.y)
@@ -350,7 +355,7 @@ class Observations:
         block = self._blocks.get(self._last)
         if block is None or self._last < self._sealed or block.used == self._size:
             self._last += 1
-            block = self._blocks[self._last] = _Block(self.dim, self._anywhere)
+            block = self._blocks[self._last] = _Block(self.width, self._anywhere)
         return block
 
     def _find(self, handle: int) -> tuple[_Block, int]:

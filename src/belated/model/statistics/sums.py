@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from belated.core.inputs import Matrix, Row, Vector, as_dim, as_numbers, as_rewards, as_rows
+from belated.core.inputs import Matrix, Row, Vector, as_numbers, as_rewards, as_rows
 from belated.exceptions import InvalidInput
+from belated.model.blocks import Shape, as_shape, cross, gram, predictors, product, width_of
 from belated.model.families import Family, Gaussian
-from belated.model.kernels.blocks import gram
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,26 +32,27 @@ class Moments:
     square: float
 
     @classmethod
-    def zero(cls, dim: int) -> Moments:
+    def zero(cls, shape: int | Shape) -> Moments:
         """The moments of nothing."""
-        dim = as_dim(dim)
-        return cls(0, np.zeros((dim, dim)), np.zeros(dim), 0.0)
+        shape = as_shape(shape)
+        return cls(0, np.zeros((*shape, shape[-1])), np.zeros(shape), 0.0)
 
     @classmethod
-    def of(cls, rows: Any, y: Any) -> Moments:
-        """The moments of these rows and their rewards."""
+    def of(cls, rows: Any, y: Any, shape: Shape | None = None) -> Moments:
+        """The moments of these rows and their rewards; without a shape there are no blocks."""
         given = as_numbers(rows, "rows")
         if given.ndim != 2 or given.shape[1] == 0:
             raise InvalidInput(f"rows has shape {given.shape}: a table was expected", rows)
-        table = as_rows(given, given.shape[1])
-        rewards = as_rewards(y, len(table))
+        shape = (given.shape[1],) if shape is None else shape
+        table = as_rows(given, width_of(shape))
+        y = as_rewards(y, len(table))
         exact = table.astype(np.float64)
-        return cls(len(table), gram(exact), rewards @ exact, float(rewards @ rewards))
+        return cls(len(table), gram(exact, None, shape), cross(y, exact, shape), float(y @ y))
 
     @property
     def dim(self) -> int:
-        """The width of a row."""
-        return len(self.cross)
+        """How many coefficients there are."""
+        return self.cross.size
 
     def __add__(self, other: Moments) -> Moments:
         return self._combined(other, 1)
@@ -59,7 +61,7 @@ class Moments:
         return self._combined(other, -1)
 
     def _combined(self, other: Moments, sign: int) -> Moments:
-        if self.dim != other.dim:
+        if self.cross.shape != other.cross.shape:
             raise InvalidInput(
                 f"moments of {self.dim} and of {other.dim} numbers do not add", other
             )
@@ -87,27 +89,28 @@ class Information:
     matrix: Matrix
 
     @classmethod
-    def zero(cls, dim: int) -> Information:
+    def zero(cls, shape: int | Shape) -> Information:
         """The information of nothing."""
-        return cls(0, np.zeros((as_dim(dim), dim)))
+        shape = as_shape(shape)
+        return cls(0, np.zeros((*shape, shape[-1])))
 
     @classmethod
-    def of(cls, rows: Any, weights: Any) -> Information:
-        """The information of these rows with their weights g'(η)/φ."""
+    def of(cls, rows: Any, weights: Any, shape: Shape | None = None) -> Information:
+        """The information of these rows with their weights g'(η)/φ; without a shape, no blocks."""
         table = as_numbers(rows, "rows").astype(np.float64, copy=False)
         factors = as_numbers(weights, "weights").astype(np.float64, copy=False)
         if table.ndim != 2 or factors.shape != table.shape[:1]:
             message = f"rows of shape {table.shape} do not go with weights of {factors.shape}"
             raise InvalidInput(message, weights)
-        matrix = gram(table, factors)
+        matrix = gram(table, factors, table.shape[1:] if shape is None else shape)
         if not np.isfinite(matrix).all():
             raise InvalidInput("a row or a weight is not finite, or too large to be added", weights)
         return cls(len(table), matrix)
 
     @property
     def dim(self) -> int:
-        """The width of a row."""
-        return len(self.matrix)
+        """How many coefficients there are."""
+        return int(self.matrix.size // self.matrix.shape[-1])
 
     def __add__(self, other: Information) -> Information:
         return self._combined(other, 1)
@@ -116,7 +119,7 @@ class Information:
         return self._combined(other, -1)
 
     def _combined(self, other: Information, sign: int) -> Information:
-        if self.dim != other.dim:
+        if self.matrix.shape != other.matrix.shape:
             message = f"information of {self.dim} and of {other.dim} numbers does not add"
             raise InvalidInput(message, other)
         return Information(self.count + sign * other.count, self.matrix + sign * other.matrix)
@@ -148,32 +151,32 @@ class Quadratic:
     pull: Vector
 
     @classmethod
-    def zero(cls, dim: int) -> Quadratic:
+    def zero(cls, shape: int | Shape) -> Quadratic:
         """The quadratic of nothing."""
-        dim = as_dim(dim)
-        return cls(0, np.zeros((dim, dim)), np.zeros(dim))
+        shape = as_shape(shape)
+        return cls(0, np.zeros((*shape, shape[-1])), np.zeros(shape))
 
     @classmethod
     def of(cls, rows: Row | Matrix, y: Vector, family: Family, theta: Vector) -> Quadratic:
         """The expansion of the log-likelihood of these rows at θ."""
         table = rows.astype(np.float64, copy=False)
-        eta = table @ theta
+        eta = predictors(table, theta)
         _, mean, slope = family.cumulant_mean_slope(eta)
-        return cls(len(table), gram(table, slope), (slope * eta + y - mean) @ table)
+        pull = cross(slope * eta + y - mean, table, theta.shape)
+        return cls(len(table), gram(table, slope, theta.shape), pull)
 
     @property
     def dim(self) -> int:
-        """The width of a row."""
-        return len(self.pull)
+        """How many coefficients there are."""
+        return self.pull.size
 
     def score(self, theta: Vector) -> Vector:
         """The gradient at θ."""
-        score: Vector = self.pull - self.information @ theta
-        return score
+        return self.pull - product(self.information, theta)
 
     def value(self, theta: Vector) -> float:
         """The log-likelihood at θ, but for a constant."""
-        return float(theta @ (self.pull - 0.5 * (self.information @ theta)))
+        return float(np.vdot(theta, self.pull - 0.5 * product(self.information, theta)))
 
     def __add__(self, other: Quadratic) -> Quadratic:
         return self._combined(other, 1)
@@ -182,7 +185,7 @@ class Quadratic:
         return self._combined(other, -1)
 
     def _combined(self, other: Quadratic, sign: int) -> Quadratic:
-        if self.dim != other.dim:
+        if self.pull.shape != other.pull.shape:
             message = f"quadratics of {self.dim} and of {other.dim} numbers do not add"
             raise InvalidInput(message, other)
         return Quadratic(
@@ -207,14 +210,14 @@ class FrozenSums:
     total: float
 
     @classmethod
-    def zero(cls, dim: int) -> FrozenSums:
+    def zero(cls, shape: int | Shape) -> FrozenSums:
         """The sums of nothing."""
-        return cls(Moments.zero(dim), Quadratic.zero(dim), 0.0)
+        return cls(Moments.zero(shape), Quadratic.zero(shape), 0.0)
 
     @classmethod
     def of(cls, rows: Row, y: Vector, family: Family, theta: Vector) -> FrozenSums:
         """The sums of these rows, frozen at θ; for Gaussian rewards it does not matter which."""
-        moments = Moments.of(rows, y)
+        moments = Moments.of(rows, y, theta.shape)
         if isinstance(family, Gaussian):
             likelihood = Quadratic(moments.n, moments.gram, moments.cross)
         else:
@@ -235,7 +238,7 @@ class FrozenSums:
 
     def __sub__(self, other: FrozenSums) -> FrozenSums:
         if self.n == other.n:  # what is left is rounding
-            return FrozenSums.zero(self.moments.dim)
+            return FrozenSums.zero(self.moments.cross.shape)
         return FrozenSums(
             self.moments - other.moments,
             self.likelihood - other.likelihood,
@@ -244,19 +247,19 @@ class FrozenSums:
 
     def revised(self, x: Row, before: float, after: float) -> FrozenSums:
         """The reward of one row is another: wherever it was frozen, its score moves by Δy x."""
-        n, gram, cross = self.moments.n, self.moments.gram, self.moments.cross
-        change = (after - before) * x.astype(np.float64)
+        n, gram_, cross_ = self.moments.n, self.moments.gram, self.moments.cross
+        change = (after - before) * cross(np.ones(1), x[None, :].astype(np.float64), cross_.shape)
         square = self.moments.square + (after - before) * (after + before)
         pull = self.likelihood.pull + change
         return FrozenSums(
-            Moments(n, gram, cross + change, square),
+            Moments(n, gram_, cross_ + change, square),
             Quadratic(n, self.likelihood.information, pull),
             self.total + (after - before),
         )
 
     def moved(self, by: Vector) -> float:
         """How far a change of θ moves a row: the mean of g' (xᵀδ)² over all."""
-        return float(by @ self.likelihood.information @ by) / max(self.n, 1)
+        return float(np.vdot(by, product(self.likelihood.information, by))) / max(self.n, 1)
 
     def pack(self) -> bytes:
         """As bytes."""
@@ -265,23 +268,25 @@ class FrozenSums:
             [
                 numbers,
                 self.moments.gram.ravel(),
-                self.moments.cross,
+                self.moments.cross.ravel(),
                 self.likelihood.information.ravel(),
-                self.likelihood.pull,
+                self.likelihood.pull.ravel(),
             ]
         ).tobytes()
 
     @classmethod
-    def read(cls, data: bytes, dim: int) -> FrozenSums:
+    def read(cls, data: bytes, shape: Shape) -> FrozenSums:
         """What :meth:`pack` gave.
 
         Raises:
-            ValueError: these are no sums of rows of this width.
+            ValueError: these are no sums of this shape.
         """
         numbers = np.frombuffer(data).copy()
-        head, sums = numbers[:3], numbers[3:].reshape(2, dim * dim + dim)
+        dim, size = math.prod(shape), shape[-1]
+        head, sums = numbers[:3], numbers[3:].reshape(2, dim * size + dim)
         (gram, cross), (information, pull) = (
-            (one[: dim * dim].reshape(dim, dim), one[dim * dim :]) for one in sums
+            (one[: dim * size].reshape(*shape, size), one[dim * size :].reshape(shape))
+            for one in sums
         )
         n = int(head[0])
         return cls(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from belated.model.blocks import diagonal
 from belated.report.facts import Facts, around, short
 from belated.report.panel import ENDS, Panel, Said
 from belated.report.text import Data
@@ -33,15 +34,16 @@ def collect(facts: Facts) -> list[dict[str, Any]]:
     features, auditor = facts.evaluation.features, facts.auditor
     labels = None if features is None else features.names
     estimate = facts.estimate
-    if labels is None or estimate is None or len(estimate.mean) != len(labels):
+    if labels is None or estimate is None or estimate.mean.size != len(labels):
         return []
-    errors = np.sqrt(np.diag(estimate.covariance))
+    means = estimate.mean.ravel()
+    errors = np.sqrt(diagonal(estimate.covariance).ravel())
     rows = []
     for place, name in enumerate(labels):
         if name.endswith("intercept"):
             continue
         action, _, column = name.rpartition(": ")
-        theta, error = float(estimate.mean[place]), float(errors[place])
+        theta, error = float(means[place]), float(errors[place])
         row = {"name": column, "action": action, **around(theta, error, digits=4, key="theta")}
         row["z"] = short(theta / error, 3)
         if auditor is not None and place < len(auditor.theta):

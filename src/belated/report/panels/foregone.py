@@ -38,7 +38,7 @@ def collect(facts: Facts) -> dict[str, Any] | None:
         kept, offers = read_offers(facts.evaluation.journal, table, facts.evaluation.features)
     except BelatedError:  # none was kept, or not how it was chosen
         return None
-    rows = offers.rows.astype(np.float64)
+    rows = offers.design
     period = facts.period[some][kept]
     count = np.bincount(period, minlength=facts.calendar.count)
 

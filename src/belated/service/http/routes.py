@@ -192,7 +192,7 @@ def parse_request(request: DecisionRequest, definition: Definition) -> tuple[Par
     Raises:
         InvalidInput: it is not a request that this bandit can decide.
     """
-    features, dim, context = definition.features, definition.policy.dim, None
+    features, dim, context = definition.features, definition.policy.row_width, None
     actions = offered(request.actions, features)
     if request.id is not None:
         check_id(request.id)

@@ -49,6 +49,9 @@ class Definition:
     holdout: Holdout | None = None
     learners: LearnerCount = "one"
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "policy", self.policy.in_blocks_of(self.features))
+
     @property
     def actions(self) -> frozenset[str]:
         """Those that its features name; none where requests bring their own."""

@@ -123,7 +123,7 @@ class RequestBatcher:
 
         That is `ENOUGH` requests; fewer if their rows have more than `AT_ONCE` numbers.
         """
-        parts, room, rows = [], ENOUGH, AT_ONCE / self.decider.policy.dim
+        parts, room, rows = [], ENOUGH, AT_ONCE / self.decider.policy.row_width
         while self._waiting and room > 0 and rows > 0:
             batch = self._waiting.popleft()
             end = len(batch.events)
@@ -150,7 +150,7 @@ class RequestBatcher:
         for batch, end in parts:
             requests += batch.requests[len(batch.events) : end]
             rows += batch.rows[len(batch.events) : end]
-        table = table_of(rows, self.decider.policy.dim)
+        table = table_of(rows, self.decider.policy.row_width)
         now = self._clock()
         self.decider.slot = self.slots.at(now)
         return self.decider.choose(requests, table, now=now, rng=self.rng, hold=True)

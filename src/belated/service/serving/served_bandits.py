@@ -278,7 +278,7 @@ class ServedBandit:
         turn = self._runtime.monotonic()
         for one, data in zip(requests, rows, strict=True):
             if one.id is not None and one.id in known:
-                check_same(known[one.id], table_of([data], self.definition.policy.dim))
+                check_same(known[one.id], table_of([data], self.definition.policy.row_width))
                 turn = await self._yield_if_due(turn)
 
     def _answered(self, start: float, made: Sequence[Decision]) -> None:

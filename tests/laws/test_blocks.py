@@ -1,0 +1,115 @@
+"""A bandit with a block of coefficients for each action learns as one without blocks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from belated import (
+    Bandit,
+    Bernoulli,
+    Category,
+    ConversionsOnly,
+    DefaultAfter,
+    DelayedThompson,
+    DelayedUCB,
+    Explicit,
+    Gaussian,
+    Number,
+    PerArm,
+    Poisson,
+    SQLiteJournal,
+)
+from belated.core.inputs import Row
+from belated.core.rewards import Rewards
+from belated.model.blocks import unblocked
+from belated.policies import Policy
+from belated.testing import ManualClock
+
+ACTIONS = ["mail", "call", "nothing"]
+CONTEXT = {"age": Number(0, 1), "visits": Number(0, 1), "country": Category(["AT", "DE"])}
+ROUNDS, DIM = 300, 18
+
+
+class Unblocked(PerArm):
+    """The same features with rows over all coefficients."""
+
+    @property
+    def blocks(self) -> None:  # type: ignore[override]
+        """There are none."""
+
+    def rows(self, context: Any, actions: Any) -> Row:
+        """One row for each action, zero outside its block."""
+        rows = super().rows(context, actions)
+        return unblocked(rows, len(self.actions)).astype(np.float32)
+
+
+CASES: dict[str, tuple[Rewards, Policy]] = {
+    "explicit": (Explicit(), DelayedUCB(DIM, Bernoulli())),
+    "gram": (Explicit(), DelayedUCB(DIM, Bernoulli(), metric="gram", pending_weight=0.5)),
+    "estimated variance": (Explicit(), DelayedUCB(DIM, Gaussian("estimate"))),
+    "counts": (Explicit(), DelayedUCB(DIM, Poisson(), ridge=1.0)),
+    "defaults": (DefaultAfter("1m"), DelayedUCB(DIM, Bernoulli(), floor=0.1)),
+    "half-life": (Explicit(), DelayedUCB(DIM, Bernoulli(), half_life="2m")),
+    "automatic half-life": (Explicit(), DelayedUCB(DIM, Bernoulli(), half_life="auto")),
+    "conversions": (ConversionsOnly("2m"), DelayedUCB(DIM, Bernoulli())),
+    "fading conversions": (ConversionsOnly("2m"), DelayedUCB(DIM, Bernoulli(), half_life="5m")),
+    "draws": (Explicit(), DelayedThompson(DIM, Bernoulli())),
+}
+
+
+def run(
+    features: PerArm, rewards: Rewards, policy: Policy, path: Path
+) -> tuple[list[object], Bandit]:
+    """Decide, report, correct and withdraw, and open the journal anew half way."""
+    clock = ManualClock()
+
+    def opened() -> Bandit:
+        journal = SQLiteJournal(path, bandit="offers", clock=clock)
+        return Bandit(
+            policy, rewards=rewards, features=features, journal=journal, clock=clock, seed=3
+        )
+
+    bandit, rng = opened(), np.random.default_rng(5)
+    chosen: list[object] = []
+    due: list[tuple[int, str, float]] = []
+    for number in range(ROUNDS):
+        clock.now += 1_000_000
+        age = rng.random()
+        visitor = {"age": age, "visits": rng.random(), "country": "AT"}
+        decision = bandit.decide(visitor, id=f"order {number}")
+        chosen.append((decision.action, round(decision.propensity, 9)))
+        mean = 0.2 + 0.6 * age * (decision.action == "call")
+        due.append((number + rng.geometric(0.05), decision.id, float(rng.random() < mean)))
+        for _, id, value in [one for one in due if one[0] == number]:
+            if value or not isinstance(rewards, ConversionsOnly):
+                bandit.observe(id, value)
+            if rng.random() < 0.1:
+                bandit.observe(id, 1.0 - value, revision=1)
+            elif rng.random() < 0.05:
+                bandit.void(id)
+        if number == ROUNDS // 2:
+            bandit.close()
+            bandit = opened()
+    return chosen, bandit
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_blocks_equal_no_blocks(name: str, tmp_path: Path) -> None:
+    """The same choices, estimates and intervals, to rounding."""
+    rewards, policy = CASES[name]
+    kinds = (PerArm, Unblocked)
+    (found, bandit), (expected, other) = (
+        run(kind(ACTIONS, context=CONTEXT), rewards, policy, tmp_path / f"{n}.db")
+        for n, kind in enumerate(kinds)
+    )
+    with bandit, other:
+        assert found == expected
+        one, two = bandit.estimate, other.estimate
+        np.testing.assert_allclose(one.mean.ravel(), two.mean, rtol=1e-9, atol=1e-9)
+        for mine, theirs in zip(one.coefficients(), two.coefficients(), strict=True):
+            assert mine["sd"] == pytest.approx(theirs["sd"], rel=1e-9)
+        assert len(bandit.entry("order 7").decision.x) == 1 + DIM // 3  # type: ignore[union-attr]
