@@ -33,6 +33,7 @@ BODIES: dict[str, Any] = {
     "DecisionRequests": {"requests": [{"rows": ROWS}]},
     "RewardBody": {"value": 1.0},
     "ModeBody": {"mode": "learn"},
+    "ActionBody": {"action": "a", "change": "pause"},
     "RewardsBody": {"rewards": [{"id": "someone", "value": 0.0}]},
 }
 

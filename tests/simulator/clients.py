@@ -270,7 +270,7 @@ class UndoingOperator:
         if not world.active:
             return
         partition = rng.randrange(world.settings.partitions)
-        if rng.random() < 0.2:
+        if rng.random() < 0.5:
             self._overwrite(partition)
         start = store.start(partition).position  # records of a base may still be readable
         records = [record for record in store.readable(partition) if record.position > start]

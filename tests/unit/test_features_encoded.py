@@ -14,7 +14,6 @@ from belated.exceptions import InvalidInput
 from belated.expressions import as_features
 from belated.features import Features, scaling_advice
 from belated.features.fitting import LIMIT, SHARED
-from belated.model.blocks import unblocked
 
 ACTIONS = ["mail", "call"]
 CONTEXT = {"age": Number(18, 90), "country": Category(["AT", "DE"]), "member": Flag()}
@@ -285,7 +284,7 @@ def test_the_advice_has_the_observed_numbers() -> None:
     rng = np.random.default_rng(0)
     contexts = [{"age": 18 + 72 * u, "income": 1e4 + 8e4 * v} for u, v in rng.random((300, 2))]
     rows = np.concatenate([plain.rows(one, [ACTIONS[n % 2]]) for n, one in enumerate(contexts)])
-    advice = scaling_advice(unblocked(rows, 2), plain)
+    advice = scaling_advice(rows, plain)
     assert "PerArm(..., context={'age': Number(1" in advice
     assert "features.fit(sample)" in advice
     fields = advice[advice.index("{") : advice.index("}") + 1]

@@ -54,6 +54,7 @@ Take = Callable[[Record], str]
 SHARE = 0.05
 #: Pieces of a snapshot, beside the chain: the mode, the model it froze, and changes of actions.
 _MODE, _FROZEN, _ACTIONS = "mode", "frozen model", "actions"
+_read_actions = msgspec.msgpack.Decoder(list[ActionChanged]).decode
 #: Bytes of a line, and about those of an event but for its row.
 LINE, EVENT = 88, 100
 #: A snapshot pays if it writes at most so many bytes, or so many times those of the new events.
@@ -663,7 +664,7 @@ class Fold:
         if _MODE in snapshot.pieces:
             self.mode = snapshot.pieces[_MODE].decode()
         if _ACTIONS in snapshot.pieces:
-            changes = msgspec.msgpack.decode(snapshot.pieces[_ACTIONS], type=list[ActionChanged])
+            changes = _read_actions(snapshot.pieces[_ACTIONS])
             self.actions = {change.action: change for change in changes}
         if _FROZEN in snapshot.pieces:
             self.frozen = PublishedModel.read(snapshot.pieces[_FROZEN])

@@ -27,6 +27,7 @@ EXAMPLES: dict[str, Any] = {
     "DecisionRequests": {"requests": [{"rows": ROWS.tolist()}, {"rows": ROWS.tolist()}]},
     "RewardBody": {"value": 1.0},
     "ModeBody": {"mode": "learn", "reason": "as it was"},
+    "ActionBody": {"action": "c", "change": "pause", "reason": "sold out"},
     "RewardsBody": {"rewards": [{"id": "someone", "value": 0.0}]},
 }
 
