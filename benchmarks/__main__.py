@@ -50,7 +50,7 @@ QUICK: dict[str, str | None] = {
     "rewards_memory": "--rewards 1000",
     "rounds": "--slices 4",
     "service": "--slices 1 --seconds 1",
-    "service_kafka": "--slices 1 --seconds 1 --brokers 1",
+    "service_kafka": "--slices 1 --seconds 3 --brokers 1",
     "service_latency": "--rounds 1 --seconds 1 --rewards 1000",
     "sizing": "--measure sqlite --rounds 1 --seconds 0.5",
     "snapshots": "--decisions 1000 --saves 1",

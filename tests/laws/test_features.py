@@ -222,14 +222,14 @@ def test_whatever_json_holds_is_encoded_or_refused(field: Encoder, value: Any) -
     """As a row of a bounded length, or with an error that names the field; and it is counted."""
     features = PerArm(["mail"], context=RandomFeatures({"f": field}, size=2))
     refused = ""
-    rows: Any = np.empty((0, features.dim))
+    rows: Any = np.empty((0, 1 + features.block))
     try:
         rows = features.rows({"f": value}, ["mail"])
     except InvalidInput as error:
         refused = str(error)
     assert len(rows) == (not refused)
     assert not refused or refused.startswith("'f' of the context is ")
-    assert rows.shape[1] == features.dim
+    assert rows.shape[1] == 1 + features.block
     assert np.linalg.norm(rows) <= 1.5
     counts = features.field_counts["f"]
     assert counts["refused"] == bool(refused)
