@@ -31,6 +31,9 @@ IDLE_SECONDS = 1.0
 BACKLOG = 2048
 #: Open files besides connections: of the store, the spool, the log.
 SPARE_FILES = 128
+#: Seconds after which a thread that computes, such as a learner, must hand over Python's lock. With
+#: the interpreter's 5 ms a request waits that long whenever a model is being fitted.
+SWITCH_INTERVAL = 0.0005
 
 log = logging.getLogger("belated.service")
 
@@ -58,6 +61,7 @@ def serve(
     for number in (signal.SIGTERM, signal.SIGINT):  # also before it serves
         signal.signal(number, lambda number, frame: server.stop())
     collect_rarely()
+    sys.setswitchinterval(SWITCH_INTERVAL)
     return server.run()
 
 
