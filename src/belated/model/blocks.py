@@ -115,13 +115,15 @@ def unblocked(rows: Row | Matrix, blocks: int | None) -> Matrix:
 
     >>> unblocked(np.array([[1.0, 5.0, 6.0]]), 2)
     array([[0., 0., 5., 6.]])
+    >>> unblocked(np.empty((0, 3)), 2).shape
+    (0, 4)
     """
     if blocks is None:
         return rows.astype(np.float64)
     places, numbers = split(rows)
     table = np.zeros((len(rows), blocks, numbers.shape[1]))
     table[np.arange(len(rows)), places] = numbers
-    return table.reshape(len(rows), -1)
+    return table.reshape(len(rows), blocks * numbers.shape[1])
 
 
 def blocked(rows: Matrix, blocks: int) -> Matrix:
