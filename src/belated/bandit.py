@@ -103,7 +103,9 @@ class Bandit:
             ``"first"`` or ``"uniform"``.
         keep_requests: share of the decisions whose request is kept in the journal: what they were
             chosen from. "auto": all, but of those above 4 KiB as many as take 4 KiB on average; 0:
-            none. A context or a row can be personal data: see ``docs/howto/requests.md``.
+            none. They can be personal data: see ``docs/howto/requests.md``.
+        contexts: whether each decision is stored with its context, so that features can change
+            (``docs/howto/change-features.md``); False: rows alone. It can be personal data.
         holdout: a share of decisions that a baseline makes, so that :meth:`lift` can say what the
             policy earns beyond it.
         kernels: to use instead of the best available.
@@ -136,6 +138,7 @@ class Bandit:
         clock: Callable[[], int] | None = None,
         baseline: int | str = UNIFORM,
         keep_requests: Keep = "auto",
+        contexts: bool = True,
         holdout: Holdout | None = None,
         kernels: Kernels | None = None,
         tuning: Tuning = USUAL,
@@ -147,6 +150,9 @@ class Bandit:
         self.retention = retention
         self._retention = retention_us(retention, rewards)
         self._keep = check_keep(keep_requests)
+        if type(contexts) is not bool:
+            raise InvalidInput(f"contexts is {contexts!r}: True or False was expected", contexts)
+        self._contexts = contexts
         self._holdout = check_holdout(holdout, features)
         check_seed(seed)
         self._clock = system_clock if clock is None else check_clock(clock)
@@ -155,7 +161,13 @@ class Bandit:
         self._tuning = tuning
         fold = self._new_fold()
         # Only now: whatever was refused above must leave no trace.
-        identify(self.journal, family=repr(policy.family), dim=policy.dim, features=features)
+        identify(
+            self.journal,
+            family=repr(policy.family),
+            dim=policy.dim,
+            features=features,
+            contexts=contexts,
+        )
         for error in fold.load(self.journal):
             warn_changed(error, stacklevel=3)
         fold.catch_up(self.journal)
@@ -200,6 +212,7 @@ class Bandit:
         return Fold(
             self.policy,
             self.rewards,
+            features=self.features,
             partitions=self.journal.partitions,
             retention=self._retention,
             until=until,
@@ -368,7 +381,7 @@ class Bandit:
             features=self.features,
             id=id,
             activated=activated,
-            keeps=self._keep != 0.0,
+            contexts=self._contexts,
             holdout=self._decider.holdout,
         )
         self._follower.intact = False
@@ -402,7 +415,8 @@ class Bandit:
     def _again(self, known: Decision, rows: Any, actions: Actions | None) -> Decision:
         """A retry gets the decision that was made; another decision under its id is refused."""
         self._follower.intact = True  # as above
-        check_same(known, rows_of(rows, actions, self.policy.row_width, self.features))
+        table = rows_of(rows, actions, self.policy.row_width, self.features)
+        check_same(known, table, self.features)
         self._follower.intact = False
         return known
 
@@ -723,14 +737,15 @@ class Bandit:
             status = self._fold.entry(id)
             if status is None:
                 return DecisionStatus(id, "unknown")
-            decision, request = self._decision(status), self._request(status)
+            decision = self._decision(status)
+            request = self._request(status, decision)
             return msgspec.structs.replace(status, decision=decision, request=request)
 
-    def _request(self, status: DecisionStatus) -> KeptRequest | None:
+    def _request(self, status: DecisionStatus, decision: Decision | None) -> KeptRequest | None:
         """What a decision was chosen from, if that was kept."""
         partition = partition_of(key_of(status.id), self.journal.partitions)
         data = self.journal.requests(partition, [status.position]).get(status.position)
-        return None if data is None else KeptRequest.read(data)
+        return None if data is None else KeptRequest.read(data, decision)
 
     def _decision(self, status: DecisionStatus) -> Decision | None:
         """A decision that is remembered, as it was made; None if its record was trimmed."""

@@ -25,8 +25,9 @@ from belated.core.events import (
 )
 from belated.core.ids import erased_key_of
 from belated.core.rewards import Rewards
+from belated.fold.contexts import pack_context
 from belated.fold.fold import Fold
-from belated.fold.requests import KeptRequest, keep_request, pack_context
+from belated.fold.requests import KeptRequest, keep_request
 from belated.fold.trimming import last_to_drop, make_bases, trim
 from belated.journals import Journal
 from belated.journals.chain import LINK

@@ -26,10 +26,11 @@ from belated import (
     Text,
     Vector,
 )
+from belated.core.events import Decision
 from belated.exceptions import InvalidInput
 from belated.expressions import as_features
 from belated.features.encoders import Encoder
-from belated.fold.requests import KeptRequest, keep_request, pack_context
+from belated.fold.contexts import pack_context, read_context
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=ZoneInfo("Europe/Vienna"))
 #: The first random features of a context, as they stay in every release.
@@ -84,11 +85,12 @@ def test_a_time_is_the_same_however_it_is_written(same: Any) -> None:
     assert field.encode(same) == field.encode(NOON)
     packed = pack_context({"at": same, "tags": np.array([1.0])}, ["mail"])
     assert packed is not None
-    data = keep_request("a", 1.0, 1, ["mail"], np.zeros((1, 1), np.float32), packed)
-    assert data is not None
-    context = KeptRequest.read(data).context
-    assert field.encode(context["at"]) == field.encode(NOON)
-    assert context["tags"] == [1.0]
+    made_of = bytes(16) + packed.of_decision(0)
+    x = np.zeros(1, np.float32)
+    stored = read_context(Decision("a", 1, "mail", 0, x, 0.5, 1.0, 0, context=made_of))
+    assert stored is not None
+    assert field.encode(stored.context["at"]) == field.encode(NOON)
+    assert stored.context["tags"] == [1.0]
 
 
 def test_a_vector_is_scaled_by_its_norm_or_by_a_typical_one() -> None:

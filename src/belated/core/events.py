@@ -89,6 +89,8 @@ class Decision(TimedEvent, Result, tag=1, frozen=True):
         group: of a holdout to which the decision belongs; empty without one.
         overall: the probability of the action over all groups of a holdout; None: ``propensity``.
         means: its predicted mean by models of other half-lives, where there are any.
+        context: what ``x`` was made of, and by which features: see
+            :mod:`belated.fold.contexts`. It can be personal data. Empty if rows were passed.
 
     >>> import numpy as np
     >>> from belated.core.events import decode, encode
@@ -111,6 +113,7 @@ class Decision(TimedEvent, Result, tag=1, frozen=True):
     group: str = ""
     overall: float | None = None
     means: tuple[float, ...] = ()
+    context: bytes = b""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the decision as plain data, its time as ISO 8601."""

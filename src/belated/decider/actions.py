@@ -15,7 +15,6 @@ from belated.core.results import Result
 from belated.core.times import Moment, as_datetime, as_microseconds
 from belated.decider.requests import ParsedRequest
 from belated.exceptions import ActionsPaused, InvalidInput
-from belated.fold.requests import narrow_context
 
 #: What an operator does to an action.
 Change = Literal["pause", "resume", "retire"]
@@ -73,7 +72,7 @@ def only_open(
                 request,
                 n_rows=len(places),
                 actions=[names[place] for place in places],
-                context=narrow_context(request.context, places),
+                context=request.context and request.context.narrowed(places),
                 places=places,
             )
         narrowed.append(request)

@@ -26,6 +26,7 @@ from belated.decider.modes import Mode
 from belated.decider.requests import ParsedRequest
 from belated.decider.scores import Scores, scores_of
 from belated.exceptions import BanditOff, PolicyFailure
+from belated.fold.contexts import name_of
 from belated.fold.requests import Keep, keep_request
 from belated.model.blocks import Shape, width_of
 from belated.model.model import Model
@@ -292,6 +293,7 @@ class Decider:
         self._partitions = partitions
         self._baseline = baseline
         self._new_id = tuning.new_id
+        self._features = name_of(policy.features)
         #: Of the ids that are made; None to draw one for each.
         self.slot: int | None = None
         self._repaired = False  # once, until the policy chooses again
@@ -543,6 +545,9 @@ class Decider:
                 request.activated,
                 source,
                 *self._marks(request, choice, source),
+                context=self._features
+                if request.context is None
+                else self._features + request.context.of_decision(index),
             )
             if rivals is not None:
                 decision = replace(decision, means=self.model.means_of(decision.x, choice.mean))
@@ -570,7 +575,7 @@ class Decider:
             end = start + request.n_rows
             data = keep_request(
                 made[n].id, self.keep_requests, request.n_rows, request.actions,
-                table[start:end], request.context, choice.shares,
+                table[start:end], request.context, choice.shares, choice.index,
             )  # fmt: skip
             if data is not None:
                 kept[n] = data

@@ -14,7 +14,7 @@ from belated.decider.holdouts import Holdout
 from belated.exceptions import InvalidInput
 from belated.features import Actions, Features, action_names
 from belated.features.records import shown
-from belated.fold.requests import pack_context
+from belated.fold.contexts import PackedContext, RowEncoder, pack_context
 
 
 class ParsedRequest(msgspec.Struct, frozen=True, gc=False):
@@ -26,8 +26,8 @@ class ParsedRequest(msgspec.Struct, frozen=True, gc=False):
         id: the caller's decision id; None: the decider makes one.
         first_attempt: whether this id was never sent before.
         activated: whether the window starts at once.
-        context: the context and the records of the actions, to be kept with the decision; None: the
-            rows are kept.
+        context: the context and the records of the actions, to be stored with the decision; None:
+            rows are stored.
         unit: by which a holdout is drawn; None: by the id.
         places: of the rows in the request, if some of its actions are paused; None: all are there.
     """
@@ -37,7 +37,7 @@ class ParsedRequest(msgspec.Struct, frozen=True, gc=False):
     id: str | None = None
     first_attempt: bool = False
     activated: bool = True
-    context: msgspec.Raw | None = None
+    context: PackedContext | None = None
     unit: str | None = None
     places: Sequence[int] | None = None
 
@@ -50,7 +50,7 @@ def parse_request(
     features: Features | None,
     id: str | None = None,
     activated: bool = True,
-    keeps: bool = True,
+    contexts: bool = True,
     holdout: Holdout | None = None,
 ) -> tuple[ParsedRequest, Row]:
     """Return what a caller asks for, checked, and its rows.
@@ -62,7 +62,7 @@ def parse_request(
         features: from a context and actions to rows, if there are any.
         id: the caller's decision id.
         activated: whether the window starts at once.
-        keeps: whether requests may be kept.
+        contexts: whether contexts are stored.
         holdout: that some decisions are drawn for, if there is one.
     """
     if type(activated) is not bool:
@@ -73,7 +73,7 @@ def parse_request(
     if not count:
         raise InvalidInput(f"rows has shape {table.shape}: at least one row was expected", rows)
     names = None if actions is None else action_names(actions, count)
-    context = pack_context(rows, actions) if keeps and features is not None else None
+    context = pack_context(rows, actions) if contexts and features is not None else None
     unit = None if holdout is None else holdout.unit_of(rows)
     parsed = ParsedRequest(count, names, id, activated=activated, context=context, unit=unit)
     return parsed, table
@@ -107,20 +107,24 @@ def offered(actions: Actions | None, features: Features | None) -> Actions | Non
     return actions
 
 
-def check_same(known: Decision, rows: Row) -> None:
+def check_same(known: Decision, rows: Row, features: Features | None = None) -> None:
     """Refuse what is not a retry: another decision under the id of a known one.
 
     Args:
         known: the decision that stands under the id.
         rows: what is asked for now.
+        features: that made these rows, if any did.
 
     Raises:
         InvalidInput: the chosen row is not among them at its place.
     """
-    width = len(known.x)  # less than that of a row if features have grown since
-    if known.index < len(rows):
-        row = rows[known.index]
-        if np.array_equal(row[:width], known.x) and not row[width:].any():
-            return
+    encoder = RowEncoder(features, "" if features is None else features.fingerprint)
+    x = encoder.row(known)
+    if x is None:  # chosen by other features, which alone can tell
+        return
+    if known.index < len(rows) and np.array_equal(rows[known.index], x):
+        return
+    if x is not known.x and (rows == x).all(axis=1).any():  # its place may have changed, too
+        return
     message = f"the id {known.id!r} was used for another decision: ids name one decision each"
     raise InvalidInput(message, known.id)

@@ -13,13 +13,14 @@ import msgspec
 
 from belated.core.events import Decision, Overwritten, Record, encode
 from belated.core.ids import erased_key_of, key_of
-from belated.core.inputs import Interval, Row
+from belated.core.inputs import Interval
 from belated.core.rewards import Rewards
 from belated.core.times import as_datetime
 from belated.evaluation.files import arrow_columns
-from belated.evaluation.requests import read_requests
+from belated.evaluation.requests import PAGE
 from belated.evaluation.sources import EVERY, JournalTable, PartitionReader, ledger_of
 from belated.exceptions import InvalidInput
+from belated.fold.contexts import read_context
 from belated.fold.requests import KeptRequest
 from belated.fold.undone import Undone
 from belated.journals import Journal
@@ -112,7 +113,7 @@ class _Days:
         # What is in the archive already is neither folded nor written again.
         self._archived = archive.positions(partition, journal.start(partition).position)
         self._rows: list[list[StoredRecord]] = []  # of decisions from number `_first` on
-        self._x: list[Row] = []
+        self._decisions: list[Decision] = []
         self._first = 0
         self._days: list[int] = []  # that have records, in order
         self._starts: list[int] = []  # the first decision of each
@@ -146,7 +147,7 @@ class _Days:
         id = None if status == "erased" else getattr(event, "id", None)
         if status == "decided":
             assert isinstance(event, Decision)
-            self._x.append(event.x)
+            self._decisions.append(event)
             self._rows.append([*self._early.pop(key_of(event.id), ()), stored])
             return
         number = -1 if id is None else self._ledger.find(id)
@@ -183,25 +184,29 @@ class _Days:
             partitions=self._journal.partitions,
             day=day,
             columns=arrow_columns(table),
-            decisions=self._decisions(table),
+            decisions=self._archived_of(table),
             others=sorted(others),
         )
-        del self._rows[:count], self._x[:count]
+        del self._rows[:count], self._decisions[:count]
         self._first = stop
         return found
 
-    def _decisions(self, table: JournalTable) -> list[ArchivedDecision]:
-        requests = dict(read_requests(self._journal, table))
+    def _archived_of(self, table: JournalTable) -> list[ArchivedDecision]:
+        positions = table.position.tolist()
+        requests: dict[int, bytes] = {}
+        for start in range(0, len(positions), PAGE):
+            requests |= self._journal.requests(self._partition, positions[start : start + PAGE])
         found = []
-        for line in range(len(table)):
-            data = requests.get(line)
+        for line, position in enumerate(positions):
+            decision, data = self._decisions[line], requests.get(position)
+            stored = read_context(decision)
             offered = shares = context = None
+            if stored is not None:
+                context = msgspec.json.encode(stored.context).decode()
             if data is not None:
                 kept = KeptRequest.read(data)
                 offered = None if kept.actions is None else list(map(str, kept.actions))
                 shares = kept.propensities
-                if kept.context is not None:
-                    context = msgspec.json.encode(kept.context).decode()
-            x, records = self._x[line], self._rows[line]
-            found.append(ArchivedDecision(x, records, data, offered, shares, context))
+            records = self._rows[line]
+            found.append(ArchivedDecision(decision.x, records, data, offered, shares, context))
         return found

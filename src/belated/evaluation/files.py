@@ -10,6 +10,7 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from operator import itemgetter
 from typing import Any, BinaryIO
 
 import msgspec
@@ -127,8 +128,8 @@ def batches(table: JournalTable, step: Callable[[int], None]) -> Iterator[Journa
 
 def _requests(table: JournalTable, journal: Journal) -> list[dict[str, Any] | None]:
     found: list[dict[str, Any] | None] = [None] * len(table)
-    for line, data in read_requests(journal, table):
-        found[line] = KeptRequest.read(data).to_dict()
+    for line, request in read_requests(journal, table):
+        found[line] = request.to_dict()
     return found
 
 
@@ -201,8 +202,8 @@ def write_dsjson(batches: Batches, journal: Journal | None, file: BinaryIO) -> N
     assert journal is not None  # there is nothing to write without requests
     for batch in batches:
         lines = [
-            _dsjson(batch, n, KeptRequest.read(data))
-            for n, data in sorted(read_requests(journal, batch))
+            _dsjson(batch, n, request)
+            for n, request in sorted(read_requests(journal, batch), key=itemgetter(0))
             if not np.isnan(batch.value[n])
         ]
         file.write(_ENCODER.encode_lines([line for line in lines if line is not None]))

@@ -101,7 +101,14 @@ class JournalEvaluation:
         """Return an empty fold that learns what a policy would know at a moment."""
         partitions, retention = self.journal.partitions, self.retention
         policy = policy.in_blocks_of(self.features)
-        return Fold(policy, self.rewards, partitions=partitions, retention=retention, until=until)
+        return Fold(
+            policy,
+            self.rewards,
+            features=self.features,
+            partitions=partitions,
+            retention=retention,
+            until=until,
+        )
 
     def _target(self, policy: Policy | Target | int | str, since: int | None) -> Target:
         if isinstance(policy, int | str):

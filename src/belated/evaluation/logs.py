@@ -22,7 +22,8 @@ from belated.core.rewards import Explicit
 from belated.core.times import as_microseconds
 from belated.exceptions import InvalidInput
 from belated.features import Features, Hashed, PerArm
-from belated.fold.requests import keep_request, pack_context
+from belated.fold.contexts import PackedContext, name_of, pack_context
+from belated.fold.requests import keep_request
 from belated.journals import Journal
 from belated.journals.identity import configure, identify, settings_of
 from belated.model.families import Bernoulli, Family, Gaussian
@@ -120,7 +121,7 @@ def _events_of(
         assert features is not None
         rows = features.rows(one.context, actions)
         context = pack_context(one.context, actions)
-    kept = keep_request(id, 1.0, len(rows), one.actions, rows, context, one.propensities)
+    kept = keep_request(id, 1.0, len(rows), one.actions, rows, context, one.propensities, one.index)
     if kept is not None and one.share < 1.0:
         kept = _with_share(kept, one.share)
     decision = Decision(
@@ -132,8 +133,15 @@ def _events_of(
         0.0,
         one.propensities[one.index],
         0,
+        context=_made_of(context, one.index, features),
     )
     return decision, kept
+
+
+def _made_of(context: PackedContext | None, index: int, features: Features | None) -> bytes:
+    if context is None or features is None:
+        return b""
+    return name_of(features.fingerprint) + context.of_decision(index)
 
 
 def _with_share(kept: bytes, share: float) -> bytes:

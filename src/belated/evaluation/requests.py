@@ -9,17 +9,19 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.core.events import Decision
 from belated.core.inputs import Matrix, Row, Vector
 from belated.evaluation.sources import JournalTable
 from belated.evaluation.table import SOURCES, Mask, Times
 from belated.exceptions import NotEvaluable
-from belated.features import Actions, Features
+from belated.features import Features
+from belated.fold.contexts import RowEncoder, read_context
 from belated.fold.requests import KeptRequest
 from belated.journals import Journal
 from belated.model.blocks import unblocked
 
-#: Requests read at a time.
-PAGE = 1_000
+#: Requests read at a time; and positions so near to each other are read at once.
+PAGE, NEAR = 1_000, 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,17 +82,50 @@ class Offers:
         )
 
 
-def read_requests(journal: Journal, table: JournalTable) -> Iterator[tuple[int, bytes]]:
-    """The lines of a table whose request was kept, each with its bytes; by partition."""
+def read_requests(journal: Journal, table: JournalTable) -> Iterator[tuple[int, KeptRequest]]:
+    """Yield the lines of a table whose request was kept, each with the request; by partition."""
+    for partition, lines, positions in _pages(table):
+        kept = journal.requests(partition, positions)
+        decisions = _decisions_at(journal, partition, [at for at in positions if at in kept])
+        for line, position in zip(lines, positions, strict=True):
+            if position in kept:
+                yield line, KeptRequest.read(kept[position], decisions.get(position))
+
+
+def read_contexts(journal: Journal, table: JournalTable) -> Iterator[tuple[int, Any]]:
+    """Yield the lines of a table whose context is stored, each with the context; by partition."""
+    for partition, lines, positions in _pages(table):
+        decisions = _decisions_at(journal, partition, positions)
+        for line, position in zip(lines, positions, strict=True):
+            decision = decisions.get(position)
+            stored = None if decision is None else read_context(decision)
+            if stored is not None:
+                yield line, stored.context
+
+
+def _pages(table: JournalTable) -> Iterator[tuple[int, list[int], list[int]]]:
+    """Yield partitions, with some lines and their positions."""
     for partition in np.unique(table.partition).tolist():
         lines = np.flatnonzero(table.partition == partition)
         for start in range(0, len(lines), PAGE):
             some = lines[start : start + PAGE]
-            positions = table.position[some].tolist()
-            found = journal.requests(partition, positions)
-            for line, position in zip(some.tolist(), positions, strict=True):
-                if position in found:
-                    yield line, found[position]
+            yield partition, some.tolist(), table.position[some].tolist()
+
+
+def _decisions_at(journal: Journal, partition: int, positions: list[int]) -> dict[int, Decision]:
+    """Return the decisions at some positions, which are in order."""
+    decisions: dict[int, Decision] = {}
+    start = 0
+    for n, position in enumerate(positions):
+        # Records between two positions that are near are sooner read than searched.
+        if n + 1 < len(positions) and positions[n + 1] - position <= NEAR:
+            continue
+        first = positions[start]
+        for record in journal.read(partition, first - 1, position - first + 1):
+            if isinstance(record.event, Decision) and record.position <= position:
+                decisions[record.position] = record.event
+        start = n + 1
+    return decisions
 
 
 def evaluable(table: JournalTable) -> JournalTable:
@@ -115,9 +150,11 @@ def read_offers(
     kept = np.zeros(len(table), dtype=np.bool_)
     found: dict[int, tuple[Row, list[float], list[int | str], float]] = {}
     places = np.zeros(len(table), dtype=np.int64)
-    for line, data in read_requests(journal, table):
-        request = KeptRequest.read(data)
-        rows = _rows(request, features)
+    encoder = RowEncoder(features, "" if features is None else features.fingerprint)
+    for line, request in read_requests(journal, table):
+        rows = _rows(request, encoder)
+        if rows is None:
+            continue
         names = request.actions or list(range(len(rows)))
         place = request.place(int(table.index[line]), table.actions[table.action[line]])
         shares = _shares(request, place, float(table.propensity[line]), len(rows))
@@ -126,6 +163,8 @@ def read_offers(
         kept[line] = True
     if not found:
         message = f"of {len(table):,} decisions none has kept its request"
+        if unreadable := encoder.counts.total() - encoder.counts["encoded"]:
+            message = f"these features cannot encode what {unreadable:,} decisions were chosen from"
         raise NotEvaluable(
             f"{message}: make the bandit with keep_requests='auto', and evaluate what it decides"
             " from then on"
@@ -144,16 +183,17 @@ def read_offers(
     )
 
 
-def _rows(request: KeptRequest, features: Features | None) -> Row:
+def _rows(request: KeptRequest, encoder: RowEncoder) -> Row | None:
+    """Return the rows of a request; None if the features cannot make them."""
     if request.rows is not None:
         return request.rows
-    if features is None:
+    if encoder.features is None:
         message = "the journal has contexts, and nothing to make rows of them"
         raise NotEvaluable(f"{message}: pass the features of the bandit")
-    actions: Actions = request.actions or []
-    if request.records is not None:
-        actions = dict(zip(request.actions or [], request.records, strict=True))
-    return features.rows(request.context, actions)
+    actions = request.actions or []
+    return encoder.rows(
+        request.context, dict(zip(actions, request.records or [None] * len(actions), strict=True))
+    )
 
 
 def _shares(request: KeptRequest, index: int, propensity: float, count: int) -> list[float]:

@@ -178,7 +178,7 @@ class Datetime(Encoder):
 
 @dataclass(frozen=True)
 class Vector(Encoder):
-    """A list or an array of numbers, such as an embedding. A missing one (None) is zeros.
+    """A list or an array of numbers, such as an embedding: float32. A missing one (None) is zeros.
 
     Args:
         size: how many numbers it has.
@@ -220,7 +220,9 @@ class Vector(Encoder):
         if len(array) != self.size:
             message = f"a list of {len(array)} numbers: {self.size} were expected"
             raise InvalidInput(f"{message}, or Vector({len(array)}) in the features", value)
-        numbers = array.astype(np.float64)
+        # As the journal stores them, so that rows encoded from there are the same.
+        with np.errstate(over="ignore"):
+            numbers = array.astype(np.float32).astype(np.float64)
         bad = ~(np.abs(numbers) <= MAX_ENTRY)
         if bad.any():
             at = int(bad.argmax())

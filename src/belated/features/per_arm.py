@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -36,6 +36,8 @@ class PerArm:
             ``{"age": Number(18, 90), "country": Category(["AT", "DE"]), "member": Flag()}``. For
             numbers that you have scaled: their names, or how many.
         intercept: whether a block begins with a 1.
+        renamed: new names of actions, by the names that decisions in the journal have. Leave them
+            there: they are part of what the features are.
 
     >>> from belated.features import Number
     >>> features = PerArm(["blue", "red"], context={"age": Number(18, 90)})
@@ -56,6 +58,7 @@ class PerArm:
     _: KW_ONLY
     context: Fields = field(default=(), compare=False)  # _description has its order too
     intercept: bool = True
+    renamed: Mapping[int | str, int | str] = field(default_factory=dict, hash=False)
 
     #: How many coefficients there are.
     dim: int = field(init=False, repr=False, compare=False)
@@ -72,6 +75,15 @@ class PerArm:
         if not self.intercept and columns.width == 0:
             message = f"context is {self.context!r}: a block needs numbers, or an intercept"
             raise InvalidInput(message, self.context)
+        if unknown := [name for name in self.renamed.values() if name not in ids]:
+            message = f"renamed has {unknown[0]!r}, which is none of the actions"
+            raise InvalidInput(
+                f"{message}: map old names to new ones, {{'old': 'new'}}", unknown[0]
+            )
+        if known := [name for name in self.renamed if name in ids]:
+            message = f"renamed has {known[0]!r}, which is still an action: remove it from one of"
+            raise InvalidInput(f"{message} the two", known[0])
+        _set(self, "renamed", dict(self.renamed))
         _set(self, "actions", ids)
         _set(self, "context", columns.spec)
         _set(self, "intercept", bool(self.intercept))
@@ -80,6 +92,11 @@ class PerArm:
         _set(self, "_columns", columns)
         _set(self, "_places", {id: at for at, id in enumerate(ids)})
         _set(self, "_offers", {})
+
+    def __repr__(self) -> str:
+        renamed = f", renamed={self.renamed!r}" if self.renamed else ""
+        fields = f"actions={self.actions!r}, context={self.context!r}, intercept={self.intercept!r}"
+        return f"PerArm({fields}{renamed})"
 
     @property
     def blocks(self) -> int:
@@ -117,7 +134,8 @@ class PerArm:
     @cached_property
     def _lineage(self) -> list[str]:
         # The fingerprints with the first action alone, the first two, and so on up to all.
-        block = ("PerArm", self._description, self.intercept)
+        renamed = [sorted([str(old), str(new)] for old, new in self.renamed.items())]
+        block = ("PerArm", self._description, self.intercept, *(renamed if self.renamed else []))
         return list(digests([block, *self.actions]))[1:]
 
     def extends(self, older: Features | str) -> bool:
@@ -127,7 +145,7 @@ class PerArm:
     def grown(self, actions: Sequence[int | str]) -> PerArm:
         """The same with blocks at the end for new actions; those already known keep theirs."""
         new = [id for id in as_ids(actions, "actions") if id not in self._places]
-        return PerArm([*self.actions, *new], context=self.context, intercept=self.intercept)
+        return replace(self, actions=[*self.actions, *new])
 
     def fit(self, sample: Any, *, limit: int = LIMIT) -> PerArm:
         """The same, with the fields that ``context`` names encoded as a sample suggests.
@@ -146,7 +164,7 @@ class PerArm:
         {'age': Number(low=20.4, high=59.6), 'country': Category(values=('AT', 'DE'), others=1)}
         """
         context = fitted(self.context, sample, "context", limit)
-        return PerArm(self.actions, context=context, intercept=self.intercept)
+        return replace(self, context=context)
 
     def rows(self, context: Context, actions: Actions) -> Row:
         """One row for each action: the number of its block, then the context."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from belated.core.events import Decision
 from belated.core.inputs import Row, Vector
 from belated.exceptions import JournalMismatch
+from belated.fold.contexts import RowEncoder
 from belated.fold.copies import Copies
 from belated.fold.learner import Learner
 from belated.fold.packing import numbered
@@ -114,10 +115,14 @@ class LearnerAdapter:
     Args:
         learner: to be told.
         partition: of its observations.
+        encoder: of rows; None if rows are what callers pass.
     """
 
-    def __init__(self, learner: Learner, partition: int = 0) -> None:
+    def __init__(
+        self, learner: Learner, partition: int = 0, encoder: RowEncoder | None = None
+    ) -> None:
         self.learner = learner
+        self.encoder = RowEncoder(None, "") if encoder is None else encoder
         self.partition = partition
         self.table = EntryTable()
         family = learner.policy.family
@@ -129,8 +134,13 @@ class LearnerAdapter:
         self._predicted: dict[int, tuple[float, ...]] = {}
 
     def enter(self, number: int, decision: Decision, expected: bool) -> None:
-        """Keep its row; where it is ``expected``, its reward is out."""
-        x = decision.x
+        """Store its row; where it is ``expected``, its reward is pending.
+
+        A decision of which the features make no row stays in the ledger, and changes nothing here.
+        """
+        x = self.encoder.row(decision)
+        if x is None:
+            return
         blocks = self.learner.policy.blocks
         if len(x) != self._rows.dim or (blocks is not None and not 0 <= x[0] < blocks):
             raise wrong_row(x, self.learner.policy)
@@ -148,6 +158,8 @@ class LearnerAdapter:
 
     def add_pending(self, number: int, began: int, again: bool) -> None:
         """Its reward is pending."""
+        if self._has_no_row(number):
+            return
         if again:
             self.learner.restore_pending(*self._row(number), began)
         else:
@@ -156,12 +168,14 @@ class LearnerAdapter:
 
     def remove_pending(self, number: int, began: int) -> None:
         """Its reward is waited for no longer."""
+        if self._has_no_row(number):
+            return
         self.learner.remove_pending(*self._row(number), began)
 
     def move(self, number: int, before: int, began: int) -> None:
         """It took effect later than was known."""
-        if not self.learner.weighting.keeps_times:  # it counts for the same at any age
-            return
+        if not self.learner.weighting.keeps_times or self._has_no_row(number):
+            return  # it counts for the same at any age, or not at all
         where = self.table.where[number - self.table.base]
         if where < NOWHERE:
             self.learner.restart(handle_at(where), began, self.partition)
@@ -171,6 +185,8 @@ class LearnerAdapter:
 
     def learn(self, number: int, value: float, began: int, recorded: int) -> None:
         """Its reward is known; its row is among the observations from now on."""
+        if self._has_no_row(number):
+            return
         # Each part of a reward is within the support; their sum need not be.
         value = min(max(value, self._least), self._most)
         x, weight = self._row(number)
@@ -211,12 +227,16 @@ class LearnerAdapter:
 
     def revise(self, number: int, value: float, recorded: int) -> None:
         """Its reward is another one."""
+        if self._has_no_row(number):
+            return
         handle = handle_at(self.table.where[number - self.table.base])
         value = min(max(value, self._least), self._most)
         self.learner.revise(handle, value, recorded, self.partition)
 
     def retract(self, number: int, recorded: int) -> None:
         """Its reward does not count any longer; its row is kept here again."""
+        if self._has_no_row(number):
+            return
         where, i = self.table.where, number - self.table.base
         handle, learner = handle_at(where[i]), self.learner
         self.table.touch(i)
@@ -237,6 +257,16 @@ class LearnerAdapter:
             self.learner.forget(handle_at(where[i]), self.partition)
         where[i] = NOWHERE
         self._predicted.pop(number, None)
+
+    def _has_no_row(self, number: int) -> bool:
+        return self.table.where[number - self.table.base] == NOWHERE
+
+    def with_rows(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return those of pending decisions that have a row."""
+        has_row: NDArray[np.bool_] = (
+            self.table.column("where")[numbers - self.table.base] != NOWHERE
+        )
+        return numbers[has_row]
 
     def finish(self, recorded: int) -> None:
         """A record was folded."""

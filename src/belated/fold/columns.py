@@ -104,6 +104,7 @@ class PageFolder:
             table.cells, table.cells.view(np.float64), index.places, rows.data,
             rows.data.view(np.uint8), rows.places, told, numbers, ledger._unmatched.seen,
             self._rows, self._learned, self._times, changed,
+            np.frombuffer(adapter.encoder.names, dtype=np.uint8),
         )  # fmt: skip
         decided, rewarded = int(told[kernel.DECIDED]), int(told[kernel.REWARDED])
         table.changed.update((first_block + np.flatnonzero(changed)).tolist())

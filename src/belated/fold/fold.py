@@ -27,8 +27,10 @@ from belated.exceptions import (
     JournalMismatch,
     SnapshotConflict,
 )
+from belated.features import Features
 from belated.fold.adapter import LearnerAdapter, block_names
 from belated.fold.columns import PageFolder, kernels_for
+from belated.fold.contexts import RowEncoder, name_of
 from belated.fold.learner import Learner
 from belated.fold.ledger import Ledger
 from belated.fold.packing import VERSION, pack_head, unpack
@@ -69,6 +71,7 @@ class Fold:
     Args:
         policy: whose model is learned.
         rewards: what a missing reward means.
+        features: that encode again what others have encoded; None if rows are what callers pass.
         partitions: of the journal.
         retention: for how long a decision takes rewards, in microseconds.
         until: records stamped later are not there; None for all.
@@ -98,6 +101,7 @@ class Fold:
         policy: Policy,
         rewards: Rewards,
         *,
+        features: Features | None = None,
         partitions: int = 1,
         retention: int | None = None,
         until: int | None = None,
@@ -107,6 +111,7 @@ class Fold:
         self.policy = policy
         self.tuning = tuning
         self.rewards = rewards
+        self.features = features
         self.retention = retention
         self.until = until
         self.min_reward, self.max_reward = rewards.range(policy.family.support)
@@ -119,8 +124,10 @@ class Fold:
         self.begun = False
         partitions, tuning = self._partitions, self.tuning
         self.learner = self._new_learner()
+        self.encoder = RowEncoder(self.features, self.policy.features)
         self.adapters = {
-            partition: LearnerAdapter(self.learner, at) for at, partition in enumerate(self.folded)
+            partition: LearnerAdapter(self.learner, at, self.encoder)
+            for at, partition in enumerate(self.folded)
         }
         after = self.policy.learns_after
         self.ledgers = {
@@ -157,8 +164,9 @@ class Fold:
         """All pending decisions, by partition."""
         found = []
         for partition, ledger in self.ledgers.items():
-            numbers = ledger.awaited()
-            rows, weights = self.adapters[partition].pending_rows(numbers)
+            adapter = self.adapters[partition]
+            numbers = adapter.with_rows(ledger.awaited())
+            rows, weights = adapter.pending_rows(numbers)
             found.append((ledger.began_all(numbers), rows, weights))
         return found
 
@@ -454,14 +462,15 @@ class Fold:
             self.rewards,
             self.retention,
             policy.family,
-            policy.shape,
+            "" if policy.features else policy.shape,  # which then follows from the features
         )
         if policy.learns_after is not None:  # what is held back until then is in the snapshot too
             what += (policy.learns_after,)
         # All rows are kept then, with their times; as those of conversions always are.
         if policy.half_life is not None and not isinstance(self.rewards, ConversionsOnly):
             what += ("auto" if policy.half_life == "auto" else "half-life",)
-        return blake2b(repr(what).encode(), digest_size=16).hexdigest()
+        settings = blake2b(repr(what).encode(), digest_size=16).hexdigest()
+        return settings + name_of(policy.features).hex()
 
     def snapshot_fingerprint(self, partition: int) -> str:
         """Return that of a snapshot of one partition.
@@ -634,6 +643,13 @@ class Fold:
         base = journal.base(partition)
         assert base is not None
         # What was stored without a half-life says when decisions were made, too.
+        if base.fingerprint != self.fingerprint and base.fingerprint[:32] == self.fingerprint[:32]:
+            message = (
+                f"the records of partition {partition} up to {as_datetime(start.stamp)} were "
+                "trimmed, with their contexts: what they came to cannot be encoded with other "
+                "features. Open the bandit with the features it had then, or start a new journal"
+            )
+            raise JournalMismatch(message)
         if base.fingerprint != self.fingerprint:
             message = (
                 f"the records of partition {partition} up to {as_datetime(start.stamp)} were "
@@ -660,7 +676,7 @@ class Fold:
         except (KeyError, ValueError) as error:
             message = "a snapshot with the right checksum could not be read"
             raise BelatedError(f"{message}: {error}") from error
-        adapter.add_all_pending(ledger.awaited())
+        adapter.add_all_pending(adapter.with_rows(ledger.awaited()))
         if _MODE in snapshot.pieces:
             self.mode = snapshot.pieces[_MODE].decode()
         if _ACTIONS in snapshot.pieces:

@@ -1,23 +1,25 @@
 """What a decision was chosen from, kept beside its record; no fold reads it.
 
 Whoever wants to know what another policy would have earned needs more than the chosen row: the
-other rows, and the probability of each. The bytes are one byte for the version, 8 for the share
-with which the request was kept, then a MessagePack array.
+other rows, and the probability of each. The context and the record of the chosen action are in the
+record of the decision. The bytes are one byte for the version, 8 for the share with which the
+request was kept, then a MessagePack array.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
+from belated.core.events import Decision
 from belated.core.inputs import Row
 from belated.exceptions import CorruptEvent, InvalidInput, UnknownEvent
-from belated.features.records import plain
+from belated.fold.contexts import PackedContext, read_context
 
 #: The first byte of every request.
 VERSION = 1
@@ -37,7 +39,8 @@ class KeptRequest(msgspec.Struct, frozen=True, eq=False):
         share: the probability with which the request was kept: weigh it by the inverse.
         actions: the names of the actions that were open; None: the indices of all.
         rows: the row of each, float32; None if features made them of the next two.
-        context: what was known before choosing, if features made the rows.
+        context: what was known before choosing, if features made the rows; from the record of the
+            decision.
         records: a record for each action, if there were any.
         propensities: the probability of each action. None if the policy did not say all of them;
             where that of the chosen one is 1, the others have none.
@@ -57,8 +60,12 @@ class KeptRequest(msgspec.Struct, frozen=True, eq=False):
     propensities: list[float] | None = None
 
     @classmethod
-    def read(cls, data: bytes) -> KeptRequest:
-        """The request in some bytes.
+    def read(cls, data: bytes, decision: Decision | None = None) -> KeptRequest:
+        """Return the request in some bytes.
+
+        Args:
+            data: from :func:`keep_request`.
+            decision: that was chosen from it, which has its context; None if that is trimmed.
 
         Raises:
             UnknownEvent: a newer release wrote it.
@@ -73,15 +80,14 @@ class KeptRequest(msgspec.Struct, frozen=True, eq=False):
             if body.rows is not None:
                 rows = np.frombuffer(body.rows, "<f4").reshape(body.count, -1)
             said = body.propensities
-            context, records = (None, None) if body.context is None else body.context
-            return cls(
-                share,
-                body.actions,
-                rows,
-                context,
-                records,
-                None if said is None else np.frombuffer(said, "<f8").tolist(),
-            )
+            shares = None if said is None else np.frombuffer(said, "<f8").tolist()
+            request = cls(share, body.actions, rows, None, body.records, shares)
+            stored = None if decision is None or rows is not None else read_context(decision)
+            if decision is None or stored is None:
+                return request
+            if request.records is not None:
+                request.records[request.place(decision.index, decision.action)] = stored.record
+            return msgspec.structs.replace(request, context=stored.context)
         except (struct.error, msgspec.MsgspecError, ValueError) as error:
             raise CorruptEvent(f"not a request: {error}") from None
 
@@ -111,7 +117,7 @@ class _Body(msgspec.Struct, frozen=True, array_like=True, gc=False):
     count: int
     actions: list[int | str] | None
     rows: bytes | None
-    context: tuple[Any, list[Any] | None] | None
+    records: list[Any] | None
     propensities: bytes | None
 
 
@@ -121,8 +127,9 @@ def keep_request(
     count: int,
     actions: Sequence[int | str] | None,
     rows: Row,
-    context: msgspec.Raw | None = None,
+    context: PackedContext | None = None,
     propensities: Sequence[float] | None = None,
+    index: int = 0,
 ) -> bytes | None:
     """The bytes of a request, or None if it is not among those that are kept.
 
@@ -134,14 +141,16 @@ def keep_request(
         count: number of actions.
         actions: their names; None: their indices.
         rows: the row of each.
-        context: from :func:`pack_context`, instead of the rows.
+        context: from :func:`~belated.fold.contexts.pack_context`, instead of the rows.
         propensities: the probability of each, if they are known.
+        index: place of the chosen action, whose record the decision has.
     """
     if keep != "auto" and not is_drawn(id, keep):
         return None
     said = None if propensities is None else np.asarray(propensities, "<f8").tobytes()
     table = None if context is not None else rows.astype("<f4", copy=False).tobytes()
-    body = _encode((count, actions, table, context, said))
+    records = None if context is None else context.of_request(index)
+    body = _encode((count, actions, table, records, said))
     share = min(1.0, WHOLE / len(body)) if keep == "auto" else keep
     return _HEAD.pack(VERSION, share) + body if is_drawn(id, share) else None
 
@@ -158,36 +167,6 @@ def is_drawn(id: str, share: float) -> bool:
     return int.from_bytes(draw) < share * (1 << 64)
 
 
-def pack_context(context: Any, actions: Any) -> msgspec.Raw | None:
-    """A context and the records of the actions as they are kept; None: keep the rows instead.
-
-    >>> pack_context({"age": np.float32(3)}, ["red", "blue"]) is None
-    False
-    >>> pack_context(object(), ["red", "blue"]) is None
-    True
-    """
-    records = list(actions.values()) if isinstance(actions, Mapping) else None
-    try:
-        return msgspec.Raw(_encode((context, records)))
-    except Exception:  # features of the user's own may read anything
-        return None
-
-
-def narrow_context(context: msgspec.Raw | None, places: Sequence[int]) -> msgspec.Raw | None:
-    """Return what :func:`pack_context` made, with the records of only some of the actions.
-
-    Args:
-        context: the context and the records of the actions, if they are kept.
-        places: of the actions that are left.
-    """
-    if context is None:
-        return None
-    shared, records = _packed_decoder.decode(context)
-    if records is None:
-        return context
-    return msgspec.Raw(_encode((shared, [records[place] for place in places])))
-
-
 def check_keep(keep: Any) -> Keep:
     """Refuse what is not a share of requests."""
     number = isinstance(keep, int | float) and not isinstance(keep, bool)
@@ -197,6 +176,5 @@ def check_keep(keep: Any) -> Keep:
     return keep if keep == "auto" else float(keep)
 
 
-_encode = msgspec.msgpack.Encoder(enc_hook=plain).encode
+_encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(_Body)
-_packed_decoder = msgspec.msgpack.Decoder(tuple[msgspec.Raw, list[msgspec.Raw] | None])

@@ -107,19 +107,28 @@ def configure(journal: UniqueLog, settings: Mapping[str, str], at: int) -> bool:
     return True
 
 
-def identify(journal: Journal, *, family: str, dim: int, features: Features | None = None) -> None:
+def identify(
+    journal: Journal,
+    *,
+    family: str,
+    dim: int,
+    features: Features | None = None,
+    contexts: bool = True,
+) -> None:
     """Write into a new journal what its bandit is; refuse one that was made for another.
 
-    Features that have grown are written anew.
+    Other features are written in place of those there: they encode again what contexts are stored.
 
     Args:
         journal: Journal of the bandit.
         family: Reward family, as its ``repr``.
         dim: Number of coefficients.
         features: What makes rows, if anything does.
+        contexts: Whether contexts are stored.
 
     Raises:
-        JournalMismatch: the journal was made for another family, width of rows or features.
+        JournalMismatch: the journal was made for another family, for rows of another width, or for
+            other features and without contexts.
     """
     mine = {
         "family": family,
@@ -128,19 +137,31 @@ def identify(journal: Journal, *, family: str, dim: int, features: Features | No
     }
     if (blocks := getattr(features, "blocks", None)) is not None:
         mine["blocks"] = str(blocks)
+    if features is not None and not contexts:
+        mine["contexts"] = "no"
     theirs = journal.identify(mine)
     if theirs == mine:
         return
     if theirs["family"] != mine["family"]:
         message = f"the journal was made for {theirs['family']}, not {mine['family']}"
         raise JournalMismatch(f"{message}: open it as it was made, or choose another journal")
-    grown = features is not None and features.extends(theirs["features"])
-    if not grown:
-        what = (
-            f"rows of {theirs['dim']} numbers, not {mine['dim']}"
-            if theirs["dim"] != mine["dim"]
-            else "other features"
+    if features is None or not theirs["features"]:
+        made_for = _rows(theirs["dim"], theirs["features"])
+        message = (
+            f"the journal was made for {made_for}, not for {_rows(mine['dim'], mine['features'])}"
         )
-        message = f"the journal was made for {what}: open it as it was made"
-        raise JournalMismatch(f"{message}, or choose another journal")
+        raise JournalMismatch(f"{message}: open it as it was made, or choose another journal")
+    if "contexts" in theirs and not features.extends(theirs["features"]):
+        message = (
+            "the features are not those of the journal, whose decisions are stored with "
+            "contexts=False: without contexts, rows cannot be encoded again"
+        )
+        raise JournalMismatch(
+            f"{message}. Open it with the features it had, or choose another journal and leave out "
+            "contexts=False"
+        )
     journal.reidentify(mine)
+
+
+def _rows(dim: str, features: str) -> str:
+    return f"rows of {dim} numbers" + (" made by features" if features else "")

@@ -69,6 +69,8 @@ class Policy:
             or later, all are then learned at about the same age. None: when they come.
         blocks: how many blocks of coefficients there are, of which a row touches one; a bandit
             takes it from its features. None: a row touches all coefficients.
+        features: fingerprint of the features that make rows; a bandit takes it from them. Empty:
+            callers pass rows.
 
     >>> from belated import Bernoulli
     >>> @dataclass(frozen=True)
@@ -93,6 +95,7 @@ class Policy:
     half_life: Duration | Literal["auto"] | None = field(default=None, metadata=UNNAMED)
     learn_after: int | None = field(default=None, metadata=UNNAMED)
     blocks: int | None = field(default=None, repr=False, metadata=UNNAMED)
+    features: str = field(default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:
         as_dim(self.dim)
@@ -147,9 +150,11 @@ class Policy:
         return fingerprint(self)
 
     def in_blocks_of(self, features: object) -> Self:
-        """The same policy, for the blocks that features have."""
-        blocks = getattr(features, "blocks", None)
-        return self if blocks == self.blocks else replace(self, blocks=blocks)
+        """Return the same policy, for the rows and the blocks that features have."""
+        blocks, made_by = getattr(features, "blocks", None), getattr(features, "fingerprint", "")
+        if (blocks, made_by) == (self.blocks, self.features):
+            return self
+        return replace(self, blocks=blocks, features=made_by)
 
     @property
     def learns_after(self) -> int | None:

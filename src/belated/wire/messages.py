@@ -365,7 +365,7 @@ class DecisionDetails(Answer, frozen=True):
             incomplete=history.incomplete,
             due=None if entry is None else entry.due,
             records=[Happened.of(*record) for record in history.records],
-            request=None if kept is None else Offered(**KeptRequest.read(kept).to_dict()),
+            request=None if kept is None else Offered(**KeptRequest.read(kept, event).to_dict()),
         )
 
 

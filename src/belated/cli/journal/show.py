@@ -78,7 +78,9 @@ def tell(
             msgspec.to_builtins(line_of(record)) | {"status": status}
             for record, status in telling.records
         ],
-        "request": None if telling.request is None else KeptRequest.read(telling.request).to_dict(),
+        "request": None
+        if telling.request is None
+        else KeptRequest.read(telling.request, telling.decision).to_dict(),
     }
 
 

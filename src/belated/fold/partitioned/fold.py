@@ -9,6 +9,7 @@ import numpy as np
 
 from belated.core.rewards import Rewards
 from belated.core.tuning import USUAL, Tuning
+from belated.features import Features
 from belated.fold.fold import Fold
 from belated.fold.partitioned.learner import PartitionLearner
 from belated.fold.partitioned.sums import PartitionSums
@@ -23,6 +24,7 @@ class PartitionFold(Fold):
     Args:
         policy: whose model is learned.
         rewards: what a missing reward means.
+        features: that encode again what others have encoded; None if rows are what callers pass.
         partitions: of the journal.
         partition: that is folded.
         retention: for how long a decision takes rewards, in microseconds.
@@ -42,6 +44,7 @@ class PartitionFold(Fold):
         policy: Policy,
         rewards: Rewards,
         *,
+        features: Features | None = None,
         partitions: int,
         partition: int,
         retention: int | None = None,
@@ -53,6 +56,7 @@ class PartitionFold(Fold):
         super().__init__(
             policy,
             rewards,
+            features=features,
             partitions=partitions,
             retention=retention,
             kernels=kernels,

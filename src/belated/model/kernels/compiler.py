@@ -50,7 +50,7 @@ _ARGUMENTS = {
     "amend": "M V v f f",
     "sip_hash": "u u u u u u",
     "crc_all": "U e e t N",
-    "fold_page": "U e e e e i T M P R C N N v U R M T B",
+    "fold_page": "U e e e e i T M P R C N N v U R M T B U",
 }
 
 
@@ -200,6 +200,7 @@ def _dispatchers() -> dict[str, tuple[Any, Any]]:
         pages.unsigned,
         pages.after_text,
         pages.after_source,
+        pages.after_context,
         pages.half_of,
         pages.float_at,
         pages.sip_round,

@@ -191,6 +191,23 @@ def after_source(data: NDArray[np.uint8], at: int, end: int) -> int:
     return -1
 
 
+def after_context(data: NDArray[np.uint8], at: int, names: NDArray[np.uint8]) -> int:
+    """Where the next value is behind a context of features whose rows are valid; otherwise -1."""
+    first = int(data[at])
+    if not 0xC4 <= first <= 0xC6:
+        return -1
+    size, at = 0, at + 1
+    for _ in range(1 << (first - 0xC4)):
+        size, at = size * 256 + int(data[at]), at + 1
+    found = size == 0 or names.shape[0] == 0
+    for n in range(0, names.shape[0], 16):
+        same = size >= 16
+        for i in range(16):
+            same = same and data[at + i] == names[n + i]
+        found = found or same
+    return at + size if found else -1
+
+
 def half_of(data: NDArray[np.uint8], at: int) -> tuple[int, bool]:
     """Sixteen hexadecimal digits as a number, and whether they were all that."""
     value = 0
@@ -286,6 +303,7 @@ def fold_page(
     learned: NDArray[np.float64],
     times: NDArray[np.int64],
     changed: NDArray[np.uint8],
+    names: NDArray[np.uint8],
 ) -> int:
     """Take the records of a page from ``first`` on; returns the place of the first not taken.
 
@@ -309,6 +327,7 @@ def fold_page(
         learned: with their rewards, their weights, and whether their decision was known before.
         times: with when their decisions and they themselves were recorded.
         changed: to be set to 1 for each block of lines with a line that was known and has changed.
+        names: of features whose rows are valid here, 16 bytes each; none: all are.
     """
     dim = rows.shape[1]
     size = 4 * dim
@@ -352,7 +371,7 @@ def fold_page(
                     break
             slot = (slot + 1) & mask
         now = stamps[k]
-        if kind == 1 and fields == 0x9E:
+        if kind == 1 and fields == 0x9F:
             if line >= 0 or unmatched[low & (unmatched.shape[0] - 1)]:
                 return k
             if window >= 0 and told[WATERMARK] >= now + window:
@@ -405,12 +424,13 @@ def fold_page(
             if at >= end or not 0x90 <= data[at] < 0xA0:
                 return k
             means, at = int(data[at]) - 0x90, at + 1
-            if at + 9 * means != end:
-                return k
-            plain = True
+            plain = at + 9 * means < end
             for i in range(means):
                 plain = plain and data[at + 9 * i] == 0xCB
             if not plain:
+                return k
+            at = after_context(data, at + 9 * means, names)
+            if at != end:
                 return k
             place = free[told[FREE] - 1] if told[FREE] > 0 else told[STORED]
             for i in range(size):

@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from belated.evaluation.requests import read_requests
-from belated.fold.requests import KeptRequest
+from belated.evaluation.requests import read_contexts
 from belated.report.facts import ACTIONS, Facts, short
 from belated.report.panel import Panel, Said
 from belated.report.text import Data, percent, periods
 from belated.report.vega import Spec, layer, names, number, spec, tips
 
 #: Columns of the context that make segments; and recent decisions that are read.
-COLUMNS, REQUESTS = 2, 4_000
+COLUMNS, DECISIONS = 2, 4_000
 
 
 def collect(facts: Facts) -> list[dict[str, Any]]:
@@ -24,11 +23,10 @@ def collect(facts: Facts) -> list[dict[str, Any]]:
     recent = np.flatnonzero(facts.own & (facts.period >= facts.calendar.recent))
     if not len(recent):
         return []
-    some = recent[np.unique(np.linspace(0, len(recent) - 1, REQUESTS).astype(int))]
+    some = recent[np.unique(np.linspace(0, len(recent) - 1, DECISIONS).astype(int))]
     table = facts.table.select(some)
     contexts: dict[int, Mapping[str, Any]] = {}
-    for line, data in read_requests(facts.evaluation.journal, table):
-        context = KeptRequest.read(data).context
+    for line, context in read_contexts(facts.evaluation.journal, table):
         if isinstance(context, Mapping):
             contexts[line] = context
     columns = _binary(list(contexts.values()))
@@ -114,5 +112,5 @@ def words(data: Data) -> Said:
 SEGMENTS = Panel(
     "segments", collect, chart, words,
     columns={"segment": "segment", "action": "action", "share": "share", "n": "decisions"},
-    none="The requests that were kept have no context with parts that are 0 or 1.",
+    none="The stored contexts have no parts that are 0 or 1.",
 )  # fmt: skip

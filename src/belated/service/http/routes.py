@@ -28,7 +28,7 @@ from belated.decider.actions import ActionState
 from belated.decider.requests import offered
 from belated.exceptions import InvalidInput
 from belated.features import action_names
-from belated.fold.requests import pack_context
+from belated.fold.contexts import pack_context
 from belated.service.access.tokens import RewardTokens
 from belated.service.http.problems import ProblemError
 from belated.service.serving.definition import Definition
@@ -205,7 +205,7 @@ def parse_request(request: DecisionRequest, definition: Definition) -> tuple[Par
             raise InvalidInput("this bandit has features: send a context and actions, no rows")
         _check_sizes(request.context, actions, dim)
         rows = features.rows(request.context, actions).tobytes()
-        if definition.keep_requests != 0.0:
+        if definition.contexts:
             context = pack_context(request.context, actions)
     count = len(rows) // (4 * dim)
     names = None if actions is None else action_names(actions, count)

@@ -16,7 +16,6 @@ from belated.fold.fold import Fold
 from belated.fold.partitioned import PartitionFold, check_mergeable
 from belated.journals import Store, StoreSession
 from belated.journals.coordination import leaders
-from belated.journals.identity import identify
 from belated.service.learning.learning_service import LearningService
 from belated.service.learning.lease import SECONDS, LeaseRenewal, new_holder
 from belated.service.learning.shared_learner import SharedLearner
@@ -337,9 +336,13 @@ def learner_of(
     if definition.learners == "many":
         check_mergeable(policy, rewards)
     journal = reading.journal(name, partitions=definition.partitions)
-    identify(journal, family=repr(policy.family), dim=policy.dim, features=definition.features)
+    definition.identify(journal)
     coordination, settings["shelf"] = coordinating.coordination(name), saving.journal(name)
-    sizes: dict[str, Any] = {"partitions": journal.partitions, "retention": definition.retention}
+    sizes: dict[str, Any] = {
+        "features": definition.features,
+        "partitions": journal.partitions,
+        "retention": definition.retention,
+    }
     if definition.learners == "one":
         fold = partial(Fold, policy, rewards, **sizes)
         return LearningService(journal, coordination, fold, bandits=bandits, **settings)

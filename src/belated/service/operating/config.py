@@ -275,6 +275,7 @@ def _definition(
     lifetime = table.take("token_lifetime", _span, None)
     baseline = table.take("baseline", _action, UNIFORM)
     keep = table.take("keep_requests", check_keep, _AUTO)
+    contexts = table.take("contexts", _switch, True)
     holdout = _holdout(table.table("holdout")) if "holdout" in table.names else None
     learners = table.take("learners", _one_of(LearnerCount), _ONE)
     table.finish()
@@ -300,6 +301,7 @@ def _definition(
     return Definition(
         name, policy, rewards, features, retention, partitions,
         tokens=tokens, token_lifetime=lasts, baseline=baseline, keep_requests=keep,
+        contexts=contexts,
         holdout=table.checked("holdout", lambda: check_holdout(holdout, features)),
         learners=learners,
     )  # fmt: skip

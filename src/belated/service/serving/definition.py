@@ -9,6 +9,8 @@ from belated.core.rewards import Rewards
 from belated.decider import UNIFORM, Holdout
 from belated.features import Features, PerArm
 from belated.fold.requests import Keep
+from belated.journals import Journal
+from belated.journals.identity import identify
 from belated.policies import Policy
 from belated.service.access.tokens import TokenMode
 
@@ -32,6 +34,8 @@ class Definition:
         baseline: how to choose without a model: the name of an action, ``first`` or ``uniform``.
         keep_requests: share of the decisions whose request is kept; "auto": all, but of those above
             4 KiB as many as take 4 KiB on average; 0: none. Requests can be personal data.
+        contexts: whether each decision is stored with its context, so that features can change. It
+            can be personal data.
         holdout: a share of decisions that a baseline makes, to see what the policy earns beyond it.
         learners: "one" learns all partitions, and others stand by; "many" share the partitions.
     """
@@ -46,11 +50,22 @@ class Definition:
     token_lifetime: int | None = None
     baseline: int | str = UNIFORM
     keep_requests: Keep = "auto"
+    contexts: bool = True
     holdout: Holdout | None = None
     learners: LearnerCount = "one"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "policy", self.policy.in_blocks_of(self.features))
+
+    def identify(self, journal: Journal) -> None:
+        """Write into a new journal what the bandit is; refuse one that was made for another."""
+        identify(
+            journal,
+            family=repr(self.policy.family),
+            dim=self.policy.dim,
+            features=self.features,
+            contexts=self.contexts,
+        )
 
     @property
     def actions(self) -> frozenset[str]:

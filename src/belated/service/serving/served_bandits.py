@@ -52,7 +52,6 @@ from belated.exceptions import (
 from belated.fold.decision_history import DecisionHistory, read_history
 from belated.fold.published import PublishedModel
 from belated.journals import Journal, SpoolJournal, SpoolStatus, Store, UniqueLog
-from belated.journals.identity import identify
 from belated.journals.log import CountsDuplicates, finds_by_id
 from belated.journals.spool.journal import SpooledLog
 from belated.journals.store import BatchLog, StoreSession
@@ -136,7 +135,7 @@ class ServedBandit:
         #: The least and the greatest reward that is accepted.
         self.reward_range = definition.rewards.range(policy.family.support)
         journal = shared.writing.journal(name, partitions=definition.partitions)
-        identify(journal, family=repr(policy.family), dim=policy.dim, features=definition.features)
+        definition.identify(journal)
         self._source = LoadedModel(policy, kernels=kernels)
         holdout = definition.holdout
         kind = Decider if holdout is None else partial(HoldoutDecider, holdout=holdout)
@@ -278,7 +277,8 @@ class ServedBandit:
         turn = self._runtime.monotonic()
         for one, data in zip(requests, rows, strict=True):
             if one.id is not None and one.id in known:
-                check_same(known[one.id], table_of([data], self.definition.policy.row_width))
+                table = table_of([data], self.definition.policy.row_width)
+                check_same(known[one.id], table, self.definition.features)
                 turn = await self._yield_if_due(turn)
 
     def _answered(self, start: float, made: Sequence[Decision]) -> None:
