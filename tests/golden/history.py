@@ -47,6 +47,18 @@ HOUR = 3_600_000_000
 TAIL = 20
 
 
+#: What some decisions are chosen from.
+CONTEXT = pack_context(
+    {"age": 7, "seen": [0.5, 0.25]}, {name: {"price": n} for n, name in enumerate("abcd")}
+)
+
+
+def made_of(n: int) -> bytes:
+    """What is stored of the context of a decision."""
+    assert CONTEXT is not None
+    return bytes(range(16)) + CONTEXT.of_decision(1) if n % 4 == 1 else b""
+
+
 def happened() -> Iterator[tuple[int, Event]]:
     """Events of every kind and in every order, each with the time of its record."""
     rng = np.random.default_rng(1)
@@ -58,7 +70,12 @@ def happened() -> Iterator[tuple[int, Event]]:
             yield now, Reward(id, now, 1.0)  # before its decision
         action = f"offer {n % 4}" if n % 3 else n % 4
         active = n % 7 != 6
-        yield now, Decision(id, now, action, n % 4, x, 0.5, 0.25 + n % 3 / 4, 7 * n, active)
+        yield (
+            now,
+            Decision(
+                id, now, action, n % 4, x, 0.5, 0.25 + n % 3 / 4, 7 * n, active, context=made_of(n)
+            ),
+        )
         if n % 21 == 6:
             yield now + HOUR, Activation(id, now + HOUR)
         if n % 2:
@@ -104,9 +121,9 @@ def told(fold: Fold) -> dict[str, Any]:
 def request(decision: Decision) -> bytes:
     """What a decision may have been chosen from."""
     rows = np.tile(decision.x, (4, 1))
-    context = pack_context({"age": 7}, ["a", "b", "c", "d"]) if decision.index == 1 else None
+    context = CONTEXT if decision.index == 1 else None
     shares = None if decision.index == 2 else [0.1, 0.2, 0.3, 0.4]
-    data = keep_request(decision.id, 1.0, 4, None, rows, context, shares)
+    data = keep_request(decision.id, 1.0, 4, None, rows, context, shares, decision.index)
     assert data is not None
     return data
 
@@ -115,9 +132,12 @@ def requests_in(journal: Journal) -> list[dict[str, Any]]:
     """All that is kept, in order."""
     found = []
     for partition in range(journal.partitions):
-        positions = [one.position for one in journal.read(partition, 0, 10_000)]
-        kept = journal.requests(partition, positions)
-        found += [KeptRequest.read(kept[position]).to_dict() for position in sorted(kept)]
+        records = {one.position: one.event for one in journal.read(partition, 0, 10_000)}
+        kept = journal.requests(partition, list(records))
+        for position in sorted(kept):
+            decision = records[position]
+            assert isinstance(decision, Decision)
+            found.append(KeptRequest.read(kept[position], decision).to_dict())
     return found
 
 

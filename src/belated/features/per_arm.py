@@ -75,14 +75,10 @@ class PerArm:
         if not self.intercept and columns.width == 0:
             message = f"context is {self.context!r}: a block needs numbers, or an intercept"
             raise InvalidInput(message, self.context)
-        if unknown := [name for name in self.renamed.values() if name not in ids]:
-            message = f"renamed has {unknown[0]!r}, which is none of the actions"
-            raise InvalidInput(
-                f"{message}: map old names to new ones, {{'old': 'new'}}", unknown[0]
-            )
-        if known := [name for name in self.renamed if name in ids]:
-            message = f"renamed has {known[0]!r}, which is still an action: remove it from one of"
-            raise InvalidInput(f"{message} the two", known[0])
+        for old, new in self.renamed.items():
+            if new not in ids or old in ids:
+                message = f"renamed has {old!r}: {new!r}, and actions are {ids!r}: give old names"
+                raise InvalidInput(f"{message} that are no actions, each with its new one", old)
         _set(self, "renamed", dict(self.renamed))
         _set(self, "actions", ids)
         _set(self, "context", columns.spec)
