@@ -17,7 +17,8 @@ from belated.core.events import Configured
 from belated.core.rewards import Rewards
 from belated.evaluation import JournalEvaluation
 from belated.exceptions import CorruptEvent, CorruptJournal, InvalidInput
-from belated.expressions import family_in
+from belated.expressions import as_features, family_in
+from belated.features import Features
 from belated.fold.fold import Fold
 from belated.journals import Journal, SQLiteStore, Store, StoredBandit, open_store, split_address
 from belated.journals.archive import Archive, WholeJournal
@@ -112,8 +113,12 @@ OTHER_SETTINGS = (
 )
 
 
-def empty_fold(bandit: StoredBandit, rewards: Rewards, retention: int | None) -> Fold:
-    """A fold of nothing, which learns what the bandit does; how it chooses does not matter.
+def empty_fold(
+    bandit: StoredBandit, journal: Journal, rewards: Rewards, retention: int | None
+) -> Fold:
+    """Return a fold of nothing, which learns what the bandit does; how it chooses does not matter.
+
+    Features of the user's own cannot be made here: then rows of earlier ones are left out.
 
     Raises:
         InvalidInput: no bandit has used the journal yet, or one that nobody here knows.
@@ -126,8 +131,26 @@ def empty_fold(bandit: StoredBandit, rewards: Rewards, retention: int | None) ->
         message = f"the journal has {dim!r} coefficients in {blocks!r} blocks: not a number"
         raise InvalidInput(message, dim)
     family = family_in(identity.get("family", ""))
-    policy = Greedy(int(dim), family, blocks=int(blocks) if "blocks" in identity else None)
-    return Fold(policy, rewards, partitions=bandit.partitions, retention=retention)
+    made_by = identity.get("features", "")
+    policy = Greedy(
+        int(dim), family, blocks=int(blocks) if "blocks" in identity else None, features=made_by
+    )
+    features = _features_of(journal)
+    if features is not None and features.fingerprint != made_by:  # another release has written it
+        features = None
+    return Fold(
+        policy, rewards, features=features, partitions=bandit.partitions, retention=retention
+    )
+
+
+def _features_of(journal: Journal) -> Features | None:
+    """Return the features that the journal names; None if it names none, or some of its user."""
+    event = configured(journal)
+    if event is None or "features" not in event.settings:
+        return None
+    with suppress(InvalidInput):
+        return as_features(event.settings["features"])
+    return None
 
 
 # --- evaluation ----------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from belated.cli import (
     simulate,
     warm,
 )
+from belated.cli.features import diff
 from belated.cli.journal import (
     archive,
     erase,
@@ -90,6 +91,7 @@ def command_line() -> argparse.ArgumentParser:
     _add_group(commands, "journal", JOURNAL, "look into a journal, verify it, move it")
     for command in (init, serve, learn, mode, action, doctor, plan, schema, warm):
         _add(commands, command)
+    _add_group(commands, "features", (diff,), "see what a change of features does")
     _add_group(commands, "keys", KEYS, "make, list and revoke the API keys of a service")
     return parser
 

@@ -7,10 +7,15 @@ extra ``service``, and for journals in PostgreSQL ``postgres``.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from belated.cli.options import add_config, prepared
 from belated.cli.text import pairs, several
-from belated.exceptions import InvalidConfig
+from belated.exceptions import BelatedError, InvalidConfig
+
+if TYPE_CHECKING:
+    from belated.service.operating.config import Config
 
 EXAMPLE = "belated serve belated.toml --port 8080"
 
@@ -50,6 +55,20 @@ def run(options: argparse.Namespace) -> int:
     return serve(app, host, port, drain=server.drain, limits=server.limits)
 
 
+def _feature_changes(config: Config) -> Iterator[str]:
+    """Yield what a change of features does, as far as the store can be read."""
+    from belated.service.operating.feature_changes import feature_changes
+
+    try:
+        plans = feature_changes(config.store, config.bandits)
+    except BelatedError as error:
+        yield f"the features were not compared with those of the journals: {error}"
+        return
+    for plan in plans:
+        if plan.changes:
+            yield from plan.lines()
+
+
 def _check(file: str) -> int:
     from belated.service.operating.config import read_config
 
@@ -59,5 +78,7 @@ def _check(file: str) -> int:
         print("\n".join([*error.mistakes, f"WRONG: {several(len(error.mistakes), 'mistake')}"]))
         return 1
     print(pairs([(one.name, repr(one.policy)) for one in config.bandits]))
+    for line in _feature_changes(config):
+        print(line)
     print(f"OK: {several(len(config.bandits), 'bandit')}")
     return 0

@@ -41,7 +41,7 @@ class LoadedModel:
         """Replace the model.
 
         Raises:
-            JournalMismatch: it was made for another policy.
+            JournalMismatch: it was made for another policy, or for other features.
             CorruptJournal: it holds numbers that are not finite.
         """
         model = published.model(self._policy, kernels=self._kernels)

@@ -18,7 +18,7 @@ import numpy as np
 
 from belated.core.events import Decision
 from belated.core.inputs import Row
-from belated.exceptions import InvalidInput
+from belated.exceptions import InvalidInput, JournalMismatch
 from belated.features import Features, PerArm, RandomFeatures, Shared
 from belated.features.columns import flat_array
 from belated.features.records import is_missing, is_number, plain
@@ -142,8 +142,8 @@ class RowEncoder:
     lacks, or whose value the features refuse, counts as missing.
 
     Args:
-        features: of the bandit; None if rows are what callers pass.
-        fingerprint: of the features; empty if rows are what callers pass.
+        features: of the bandit; None if callers pass rows, or if they cannot be made here.
+        fingerprint: of the features; empty if callers pass rows.
 
     Attributes:
         names: of the features whose rows are rows of these, concatenated; empty: any.
@@ -167,7 +167,13 @@ class RowEncoder:
         """Return the row of a decision; None if these features cannot make one."""
         if not self.names or not decision.context or self._is_mine(decision.context[:NAME]):
             return decision.x
-        stored = None if self.features is None else read_context(decision, floats=_as_arrays)
+        if self.features is None:
+            message = f"the decision {decision.id!r} was made with other features, and those of the"
+            raise JournalMismatch(
+                f"{message} bandit, which are of your own, cannot be made here: use a program that "
+                "opens the bandit with them"
+            )
+        stored = read_context(decision, floats=_as_arrays)
         if stored is None:
             self.counts["without context"] += 1
             return None

@@ -48,6 +48,7 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
         center_number: of that θ; grows with each.
         center_n: rewards that θ was estimated from.
         unmatched: number of ids with events but without a decision, by the reporter of the first.
+        features: fingerprint of the features it was learned with; empty if callers pass rows.
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> policy = DelayedUCB(2, Bernoulli())
@@ -77,6 +78,7 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
     center_number: int = 0
     center_n: int = 0
     unmatched: dict[str, int] = {}
+    features: str = ""
 
     @classmethod
     def of(
@@ -108,15 +110,21 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
             rivals=b"" if model.rivals is None else _bytes(model.rivals),
             picked=model.picked,
             unmatched=unmatched or {},
+            features=policy.features,
         )
 
     def model(self, policy: Policy, *, kernels: Kernels | None = None) -> Model:
         """A model of one's own, to choose with and to count decisions in.
 
         Raises:
-            JournalMismatch: it is that of another policy.
+            JournalMismatch: it is that of another policy, or for other features.
             CorruptJournal: it holds numbers that are not finite.
         """
+        if self.features != policy.features:
+            message = (
+                "the newest model was learned with other features: it is used once the learner"
+            )
+            raise JournalMismatch(f"{message} and this process have the same")
         if self.fingerprint != policy.fingerprint:
             message = (
                 "the model was made for another policy: start learner and deciders with the same"

@@ -151,7 +151,18 @@ def identify(
             f"the journal was made for {made_for}, not for {_rows(mine['dim'], mine['features'])}"
         )
         raise JournalMismatch(f"{message}: open it as it was made, or choose another journal")
-    if "contexts" in theirs and not features.extends(theirs["features"]):
+    check_change(theirs, features)
+    journal.reidentify(mine)
+
+
+def check_change(identity: Mapping[str, str], features: Features) -> None:
+    """Refuse features that are not those of a journal without contexts.
+
+    Args:
+        identity: of the journal.
+        features: with which it is to be opened.
+    """
+    if "contexts" in identity and not features.extends(identity["features"]):
         message = (
             "the features are not those of the journal, whose decisions are stored with "
             "contexts=False: without contexts, rows cannot be encoded again"
@@ -160,7 +171,6 @@ def identify(
             f"{message}. Open it with the features it had, or choose another journal and leave out "
             "contexts=False"
         )
-    journal.reidentify(mine)
 
 
 def _rows(dim: str, features: str) -> str:

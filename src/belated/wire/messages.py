@@ -394,10 +394,13 @@ class Ready(msgspec.Struct, frozen=True):
         status: ready, stale, draining (it will stop soon), or journal replaced: the file of SQLite
             was removed or replaced, and nothing is accepted until the service is restarted.
         stale_bandits: the bandits whose model is too old; empty if the service needs keys.
+        other_features: the bandits whose newest model is for other features, so that they decide
+            with their last one; empty if the service needs keys.
     """
 
     status: str
-    stale_bandits: list[str]
+    stale_bandits: list[str] = []
+    other_features: list[str] = []
 
 
 class BanditState(Answer, frozen=True):

@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> None:
     """Run the command."""
     with opened(options.address) as (journal, bandit):
         rewards, retention = semantics(options, configured(journal))
-        fold = empty_fold(bandit, rewards, retention)
+        fold = empty_fold(bandit, journal, rewards, retention)
         if retention is None:
             message = f"{bandit.name} has no retention: its decisions take rewards for ever"
             raise InvalidInput(f"{message}, and their records are needed; give it one first")

@@ -54,6 +54,7 @@ from belated.exceptions import (
     HistoryChanged,
     HistoryUndone,
     InvalidInput,
+    JournalMismatch,
     SnapshotWarning,
 )
 from belated.fold.adapter import LearnerAdapter
@@ -118,7 +119,7 @@ def verify(
         report.notes.append("no bandit has used this journal yet: only its records were checked")
     else:
         try:
-            whole, short = (empty_fold(bandit, rewards, retention) for _ in range(2))
+            whole, short = (empty_fold(bandit, journal, rewards, retention) for _ in range(2))
         except InvalidInput as error:
             report.not_compared.append(str(error))
         else:
@@ -375,6 +376,10 @@ class Comparison:
             return
         try:
             self.whole.take(record)
+        except JournalMismatch as error:  # of features that cannot be made here
+            self._halted[partition] = True
+            self.report.not_compared.append(str(error))
+            return
         except HistoryUndone:
             if isinstance(record.event, Overwritten):
                 what = "was overwritten, but no record says that its decision was erased"

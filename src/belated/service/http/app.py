@@ -240,14 +240,16 @@ class Service:
     def readyz(self) -> tuple[int, bytes]:
         """Return whether requests should come here."""
         if self.draining:
-            return 503, encode(Ready("draining", []))
+            return 503, encode(Ready("draining"))
         if self._served is not None and self._served.poll.replaced:
-            return 503, encode(Ready("journal replaced", []))
+            return 503, encode(Ready("journal replaced"))
+        # Anyone may ask this: where keys are needed, names of bandits are not for all.
+        shown = self.bandits if self.authorizer is None else {}
+        others = [name for name, one in shown.items() if one.has_other_features]
         stale = [name for name, one in self.bandits.items() if one.is_stale(MAX_MODEL_AGE)]
         if not stale:
-            return 200, encode(Ready("ready", []))
-        # Anyone may ask this: where keys are needed, names of bandits are not for all.
-        return 503, encode(Ready("stale", stale if self.authorizer is None else []))
+            return 200, encode(Ready("ready", other_features=others))
+        return 503, encode(Ready("stale", [name for name in stale if name in shown], others))
 
     @cached_property
     def document(self) -> bytes:

@@ -8,7 +8,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -23,6 +23,7 @@ from belated.journals.postgres.queries import VERSION
 from belated.journals.postgres.rights import Role, rights_of
 from belated.journals.sqlite.store import looking_into
 from belated.service.operating.config import Config, read_config
+from belated.service.operating.feature_changes import feature_change
 from belated.service.serving.definition import Definition
 from belated.service.serving.served_bandits import MAX_MODEL_AGE
 from belated.service.serving.spools import SpoolFolder, Unreadable
@@ -242,6 +243,8 @@ def examine_bandits(store: Store, bandits: Sequence[Definition]) -> Iterator[Fin
             yield warning(f"journal of {one.name}", "there is none yet", mend)
         else:
             yield _journal(one, found)
+            if one.features is not None and found.identity is not None:
+                yield _features(store, one, found.identity)
             yield _stamps(store, one.name)
             yield from _learner(store, one.name)
 
@@ -253,6 +256,22 @@ def _journal(made: Definition, found: StoredBandit) -> Finding:
         mend = f"write partitions = {found.partitions}, or move it with `belated journal import`"
         return wrong(check, what, mend)
     return ok(check, f"partitions: {found.partitions}")
+
+
+def _features(store: Store, made: Definition, identity: Mapping[str, str]) -> Finding:
+    check = f"features of {made.name}"
+    try:
+        with store.journal(made.name) as journal:
+            plan = feature_change(journal, identity, made)
+    except BelatedError as error:
+        return wrong(check, str(error), "see that the store can be used")
+    if plan.refused:
+        return wrong(check, "; ".join(plan.changes), plan.refused)
+    if plan.changes:
+        mend = "`belated features diff` says more"
+        what = f"{plan.decisions:,} decisions are encoded again, in about {plan.seconds:.1f} s"
+        return warning(check, f"{'; '.join(plan.changes)}: about {what}", mend)
+    return ok(check, "they are those of the journal")
 
 
 def _stamps(store: Store, name: str) -> Finding:

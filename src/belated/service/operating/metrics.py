@@ -95,6 +95,9 @@ FAMILIES: dict[str, Family] = {
     "belated_decide_seconds": _histogram("From the request to the answer, the commit included."),
     "belated_model_age_seconds": _gauge("Since the model that chooses here was made."),
     "belated_model_version": _gauge("Records that this model has learned from."),
+    "belated_model_other_features": _gauge(
+        "1 if the newest model is for other features and the last one still decides, else 0."
+    ),
     "belated_models_loaded": _counter("Models loaded here."),
     "belated_unapplied_decisions": _gauge("Decisions made here that the model has not read yet."),
     "belated_mode": _gauge(
@@ -127,6 +130,11 @@ FAMILIES: dict[str, Family] = {
         "Failures behind the requests: of a commit, or of loading a model (board, model).", "kind"
     ),
     # Of a process that learns.
+    "belated_reencoded_decisions": _counter(
+        "Decisions made with other features, by what became of them: encoded again, or without a "
+        "row.",
+        "status",
+    ),
     "belated_learner_is_leader": _gauge("1 if this process learns the bandit, 0 if it stands by."),
     "belated_learner_lag_seconds": _gauge(
         "From the commit of a record to its folding, of the last one."
@@ -211,6 +219,7 @@ def of_bandit(bandit: ServedBandit) -> dict[str, Value]:
         "belated_decide_seconds": stats.seconds,
         "belated_model_age_seconds": bandit.age,
         "belated_model_version": bandit.version,
+        "belated_model_other_features": bandit.has_other_features,
         "belated_models_loaded": stats.models,
         "belated_unapplied_decisions": len(bandit.decider.unapplied),
         "belated_mode": {mode: mode == bandit.decider.mode for mode in MODES},
@@ -257,6 +266,7 @@ def of_learner(learner: Learning) -> dict[str, Value]:
         if fold is not None:
             pending = fold.model.pending
             values |= half_life_of(fold)
+            values["belated_reencoded_decisions"] = dict(fold.encoder.counts)
         dependence = learner.adviser.dependence
         values |= {
             "belated_fit_seconds": learner.fits,

@@ -177,6 +177,8 @@ class ServedBandit:
         self._tasks: set[Future[Any]] = set()
         #: When the model was made, in microseconds since 1970; None before the first one.
         self.model_at: int | None = None
+        #: Whether the newest model is for other features, as in the course of a rolling deployment.
+        self.has_other_features = False
         self._switched: ModeChanged | None = None
 
     # --- deciding --------------------------------------------------------------------------------
@@ -466,8 +468,8 @@ class ServedBandit:
 
     def is_stale(self, seconds: float) -> bool:
         """Whether the model is older than that, and a newer one could be had elsewhere."""
-        if self.decider.mode in ("baseline", "off"):
-            return False  # it needs none
+        if self.decider.mode in ("baseline", "off") or self.has_other_features:
+            return False  # it needs none, or there is none for its features
         if self.age is None:
             return True
         if self.decider.mode == "freeze":
@@ -526,6 +528,13 @@ class ServedBandit:
     def load(self, published: PublishedModel) -> None:
         """Load a model, if it can be used."""
         self._room.update(published.unmatched)
+        differs = published.features != self.definition.policy.features
+        if differs and not self.has_other_features:
+            extra = {"bandit": self.definition.name}
+            log.warning("the newest model is for other features: the last one is kept", extra=extra)
+        self.has_other_features = differs
+        if differs:
+            return
         try:
             self._source.load(published, self.decider.unapplied)
         except Exception as error:  # of another policy, or damaged: keep the last one

@@ -1,0 +1,1 @@
+"""``belated features``: what a change of features does to a journal."""

@@ -1,0 +1,201 @@
+"""What a change of features does to the decisions of a journal, before it is done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from belated.core.events import Decision
+from belated.exceptions import InvalidInput, JournalMismatch
+from belated.expressions import as_features
+from belated.features import PerArm, RandomFeatures, Shared
+from belated.fold.fold import Fold
+from belated.journals import Journal, SQLiteStore, Store
+from belated.journals.identity import check_change
+from belated.service.serving.definition import Definition
+
+#: Records that are read at each of so many places of a partition, to measure.
+SAMPLE, PLACES = 2_000, 5
+
+
+class FeatureChange(msgspec.Struct, frozen=True):
+    """How the features of a configuration differ from those of a journal, and what follows.
+
+    Attributes:
+        bandit: its name.
+        changes: in words; empty if the features are those of the journal.
+        refused: why the journal cannot be opened with them; empty if it can.
+        decisions: about how many are encoded again.
+        without_row: about how many have no row and are not learned from, by the reason.
+        missing: share of the decisions that lack a field, by its name.
+        seconds: about how long folding the journal again takes.
+        sampled: records on which that was measured.
+    """
+
+    bandit: str
+    changes: list[str]
+    refused: str = ""
+    decisions: int = 0
+    without_row: dict[str, int] = {}
+    missing: dict[str, float] = {}
+    seconds: float = 0.0
+    sampled: int = 0
+
+    def lines(self) -> Iterator[str]:
+        """Yield the plan as lines for people."""
+        if not self.changes:
+            yield f"{self.bandit}: features are those of the journal"
+            return
+        yield f"{self.bandit}: features change"
+        yield from (f"  {change}" for change in self.changes)
+        if self.refused:
+            yield f"  refused: {self.refused}"
+            return
+        yield (
+            f"  about {self.decisions:,} decisions are encoded again; folding the journal takes "
+            f"about {self.seconds:.1f} s (measured on {self.sampled:,} records)"
+        )
+        for why, count in self.without_row.items():
+            yield f"  about {count:,} decisions have no row and are not learned from: {why}"
+        for name, share in self.missing.items():
+            yield f"  {name} is missing in {share:.0%} of them"
+
+
+def feature_changes(store: Store, bandits: tuple[Definition, ...]) -> list[FeatureChange]:
+    """Return how features differ from those of the journals that are there already."""
+    if isinstance(store, SQLiteStore) and not store.path.exists():
+        return []
+    identities = {stored.name: stored.identity for stored in store.describe()}
+    plans = []
+    for definition in bandits:
+        identity = identities.get(definition.name)
+        if identity is not None and definition.features is not None:
+            with store.journal(definition.name) as journal:
+                plans.append(feature_change(journal, identity, definition))
+    return plans
+
+
+def feature_change(
+    journal: Journal, identity: Mapping[str, str], definition: Definition
+) -> FeatureChange:
+    """Return how the features of a bandit differ from those of its journal.
+
+    Args:
+        journal: of the bandit; nothing in it is changed.
+        identity: of the journal.
+        definition: of the bandit.
+    """
+    features, name = definition.features, definition.name
+    if features is None or identity["features"] == features.fingerprint:
+        return FeatureChange(name, [])
+    configured = journal.configured()
+    before = None
+    with suppress(InvalidInput):  # features of the user's own
+        before = as_features(configured.settings["features"] if configured else "")
+    changes = list(_differences(before, features)) or ["the features are of another kind"]
+    fold = Fold(
+        definition.policy,
+        definition.rewards,
+        features=features,
+        partitions=journal.partitions,
+        retention=definition.retention,
+    )
+    try:
+        check_change(identity, features)
+        fold.begin(journal)
+    except JournalMismatch as error:
+        return FeatureChange(name, changes, refused=str(error))
+    return _measured(FeatureChange(name, changes), journal, fold)
+
+
+def _measured(plan: FeatureChange, journal: Journal, fold: Fold) -> FeatureChange:
+    """Fold some records, and return the plan with what that tells about all of them."""
+    sampled = decisions = total = 0
+    start = time.perf_counter()
+    with fold.learner.bulk():
+        for partition in range(journal.partitions):
+            first, last = journal.start(partition).position, journal.end(partition)
+            total += last - first
+            position = first
+            for place in range(PLACES):
+                position = max(position, first + (last - first) * place // PLACES)
+                for record in journal.read(partition, position, SAMPLE):
+                    fold.take(record)
+                    sampled += 1
+                    decisions += isinstance(record.event, Decision)
+                    position = record.position
+    seconds = time.perf_counter() - start
+    scale = total / sampled if sampled else 0.0
+    counts = dict(fold.encoder.counts)
+    fields: Mapping[str, Any] = getattr(fold.encoder.features, "field_counts", {})
+    encoded = counts.pop("encoded", 0)
+    return msgspec.structs.replace(
+        plan,
+        decisions=round(scale * encoded),
+        without_row={why: round(scale * count) for why, count in counts.items()},
+        missing={
+            name: (count["missing"] + count["refused"]) / encoded
+            for name, count in fields.items()
+            if encoded and count["missing"] + count["refused"]
+        },
+        seconds=scale * seconds,
+        sampled=sampled,
+    )
+
+
+def _differences(before: Any, after: Any) -> Iterator[str]:
+    if type(before) is not type(after):
+        yield f"features: {type(before).__name__} -> {type(after).__name__}"
+        return
+    if isinstance(after, PerArm | Shared):
+        yield from _fields("field", before.context, after.context)
+    if isinstance(after, Shared):
+        yield from _fields("field of actions", before.action, after.action)
+    if isinstance(after, PerArm):
+        yield from _actions(before.actions, after)
+    for option in ("intercept", "interactions", "dim", "seed"):
+        old, new = getattr(before, option, None), getattr(after, option, None)
+        is_option = option != "dim" or not isinstance(after, PerArm | Shared)
+        if old != new and is_option:
+            yield f"{option}: {old} -> {new}"
+
+
+def _fields(what: str, before: Any, after: Any) -> Iterator[str]:
+    if isinstance(before, RandomFeatures) != isinstance(after, RandomFeatures):
+        yield "random waves removed" if isinstance(before, RandomFeatures) else "random waves added"
+    old, new = _by_name(before), _by_name(after)
+    for name in new.keys() - old.keys():
+        yield f"{what} added: {name} {new[name]}"
+    for name in old.keys() - new.keys():
+        yield f"{what} removed: {name}"
+    for name in (name for name in new if name in old and old[name] != new[name]):
+        yield f"{what} changed: {name} {old[name]} -> {new[name]}"
+
+
+def _by_name(spec: Any) -> dict[str, Any]:
+    if isinstance(spec, RandomFeatures):
+        spec = spec.fields
+    if isinstance(spec, int):
+        return {f"number {n}": "" for n in range(spec)}
+    return dict(spec) if isinstance(spec, Mapping) else dict.fromkeys(spec, "")
+
+
+def _actions(before: Any, after: PerArm) -> Iterator[str]:
+    renamed = {old: new for old, new in after.renamed.items() if old in before}
+    for old, new in renamed.items():
+        yield f"action renamed: {old} -> {new}"
+    names = [renamed.get(name, name) for name in before]
+    for name in after.actions:
+        if name not in names:
+            yield f"action added: {name}"
+    for name in names:
+        if name not in after.actions:
+            yield f"action removed: {name}"
+    if [name for name in names if name in after.actions] != [
+        name for name in after.actions if name in names
+    ]:
+        yield "actions are in another order"
