@@ -28,10 +28,13 @@ from belated import (
     Vector,
 )
 from belated.core.events import Decision
+from belated.exceptions import InvalidInput, JournalMismatch, NotEvaluable
 from belated.features import Features
 from belated.fold.fold import Fold
+from belated.fold.published import PublishedModel
 from belated.journals import Journal, MemoryJournal, PostgresJournal, SQLiteJournal
 from belated.journals.pages import pages
+from belated.model.kernels import page_kernels
 
 FIELDS = {
     "age": Number(18, 90),
@@ -219,3 +222,133 @@ def test_features_change_and_are_rolled_back(name: str, journals: Callable[[], A
         with journals() as journal:
             bandit = open_bandit(journal, features)
             check(bandit, made)  # from its snapshot
+
+
+def encoded(bandit: Bandit) -> int:
+    """Decisions that were encoded again since it was opened."""
+    return bandit._fold.encoder.counts["encoded"]
+
+
+def test_a_snapshot_of_other_features_is_ignored() -> None:
+    """Also after a rollback; and one of the same features spares the work."""
+    journal, rng, made = MemoryJournal(), np.random.default_rng(7), Made()
+    before, after = CHANGES["field added"]
+    bandit = open_bandit(journal, before)
+    live(bandit, made, rng)
+    bandit.save()
+    assert encoded(open_bandit(journal, before)) == 0
+    changed = open_bandit(journal, after)
+    assert encoded(changed) == 40
+    assert changed._fold.encoder.features.field_counts["visits"]["missing"] == 40
+    changed.save()
+    assert encoded(open_bandit(journal, after)) == 0
+    again = open_bandit(journal, before)
+    assert encoded(again) == 0  # its rows are in the records
+    check(again, made)
+
+
+def test_many_records_are_folded_the_same(tmp_path: Path) -> None:
+    """By the kernel, which leaves rows of other features to the rules, and without one."""
+    rng, made = np.random.default_rng(7), Made()
+    before, after = CHANGES["field rescaled"]
+    path = tmp_path / "features.db"
+    for features in (before, after, before):
+        with SQLiteJournal(path, bandit="offers") as journal:
+            bandit = open_bandit(journal, features)
+            contexts = [drawn(rng, features) for _ in range(300)]
+            for context, decision in zip(contexts, bandit.decide_many(contexts), strict=True):
+                made[decision.id] = context, None
+            bandit.observe_many([(id, float(rng.integers(2))) for id in list(made)[-250:]])
+    for compiled in (True, False):
+        with SQLiteJournal(path, bandit="offers") as journal:
+            fold = open_bandit(journal, after)._new_fold()
+            fold.begin(journal)
+            kernels = page_kernels(wait=True) if compiled else None
+            with fold.learner.bulk():
+                if kernels is None:
+                    fold.catch_up(journal)
+                else:
+                    columns = journal.read_columns(0, 0, 10_000)
+                    fold.take_columns(0, columns, kernels)
+            assert fold.encoder.counts == {"encoded": 600}
+            wanted = reference(journal, after, made, fold.policy)
+            for one in (fold, wanted):
+                for _ in range(5):
+                    one.learner.fit()
+            np.testing.assert_allclose(fold.model.theta, wanted.model.theta, rtol=1e-9, atol=1e-9)
+
+
+def test_a_decision_of_an_unknown_action_stays_in_the_ledger() -> None:
+    """Its reward changes nothing in the model, however it comes and goes."""
+    journal = MemoryJournal()
+    context = drawn(np.random.default_rng(7), BASE)
+    bandit = open_bandit(journal, BASE)
+    first, second = (bandit.decide(context, ["call"], activated=n > 0) for n in range(2))
+    bandit.observe(second.id, 1.0)
+    smaller = open_bandit(journal, replace(BASE, actions=["mail"]))
+    assert smaller._fold.encoder.counts == {"unknown action": 2}
+    theta = smaller._fold.model.theta.copy()
+    smaller.activate(first.id)
+    assert smaller.observe(first.id, 1.0).status == "rewarded"
+    assert smaller.observe(first.id, 0.0, revision=1).status == "revised"
+    assert smaller.observe(second.id, 0.0, revision=1).status == "revised"
+    smaller.void(second.id)
+    assert smaller.decision_counts["rewarded"] == 1
+    np.testing.assert_array_equal(smaller._fold.model.theta, theta)
+    smaller.save()
+    again = open_bandit(journal, smaller.features or BASE)
+    assert (again.decision_counts, again.digest) == (smaller.decision_counts, smaller.digest)
+    assert again.as_of(journal.now()).digest == again.digest
+
+
+def test_a_retry_after_a_change_gets_its_decision() -> None:
+    """Encoded with the new features it is the same request; another one is refused."""
+    journal, context = MemoryJournal(), drawn(np.random.default_rng(7), BASE)
+    made = open_bandit(journal, BASE).decide(context, id="order-1")
+    _, after = CHANGES["action added at the front"]
+    bandit = open_bandit(journal, after)
+    assert bandit.decide(context, id="order-1") == made
+    with pytest.raises(InvalidInput, match="'order-1' was used for another decision"):
+        bandit.decide(context | {"age": 33.0}, id="order-1")
+
+
+def test_without_contexts_features_stay_as_they_are() -> None:
+    """The error says why; actions may be added at the end, and rows are stored."""
+    journal, context = MemoryJournal(), drawn(np.random.default_rng(7), BASE)
+    bandit = open_bandit(journal, BASE, contexts=False)
+    decision = bandit.decide(context)
+    request = bandit.entry(decision.id).request
+    assert request is not None
+    assert request.context is None
+    assert request.rows is not None
+    assert len(decision.context) == 16
+    _, after = CHANGES["field added"]
+    for contexts in (True, False):
+        with pytest.raises(JournalMismatch, match=r"contexts=False: without contexts, rows cannot"):
+            open_bandit(journal, after, contexts=contexts)
+    grown = open_bandit(journal, BASE.grown(["none"]), contexts=False)
+    assert grown.pending.count == 1
+    with pytest.raises(InvalidInput, match="contexts is 'no': True or False was expected"):
+        open_bandit(journal, BASE, contexts="no")
+
+
+def test_a_request_is_evaluated_with_other_features() -> None:
+    """What was on offer is encoded again, where the new features know all of it."""
+    journal, rng, made = MemoryJournal(), np.random.default_rng(7), Made()
+    live(open_bandit(journal, BASE), made, rng, count=100)
+    _, after = CHANGES["field added"]
+    assert 0.0 <= open_bandit(journal, after).evaluate("uniform").value <= 1.0
+    removed = open_bandit(journal, replace(BASE, actions=["visit", "mail"]))
+    with pytest.raises(NotEvaluable, match="these features cannot encode what 100 decisions were"):
+        removed.evaluate("uniform")
+
+
+def test_a_model_for_other_features_is_refused() -> None:
+    """Even of one policy, and of one width."""
+    before, after = CHANGES["field rescaled"]
+    policy = DelayedUCB(before.dim, Bernoulli())
+    ours, theirs = policy.in_blocks_of(before), policy.in_blocks_of(after)
+    model = Fold(theirs, Explicit()).export_model(5)
+    assert PublishedModel.read(model.write()).model(theirs).n == 0
+    with pytest.raises(JournalMismatch, match="learned with other features"):
+        model.model(ours)

@@ -14,7 +14,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from belated import Bandit, Bernoulli, DelayedUCB, Explicit
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit, PerArm, Text, Vector
 from belated.cli.main import main
 from belated.core.events import Erased, Record, Retracted, Reward
 from belated.core.ids import erased_key_of, new_id
@@ -328,18 +328,24 @@ def test_the_id_of_an_erased_decision_is_stored_nowhere(
     request: pytest.FixtureRequest,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Neither the random half of one that belated made nor a caller's own; and it stays erased."""
-    made = Bandit(
-        policy=DelayedUCB(2, Bernoulli()), rewards=Explicit(), journal=store.journal(bandit)
-    )
-    decided, early = made.decide(ROWS).id, new_id(made.journal.now())
-    ids = [decided, early, made.decide(ROWS, id="customer-4711").id]
+    """Neither the random half of one that belated made nor a caller's own, nor a context."""
+    features = PerArm(["mail", "call"], context={"street": Text(hash=1), "seen": Vector(3)})
+    embedding = np.array([0.125, 0.75, 0.4711], dtype=np.float32)
+    context = {"street": "Secret Lane 4711", "seen": embedding.tolist()}
+    made = Bandit.of(features, rewards=Explicit(), journal=store.journal(bandit))
+    decided, early = made.decide(context).id, new_id(made.journal.now())
+    ids = [decided, early, made.decide(context, id="customer-4711").id]
     for id in ids:
         made.observe(id, 1.0)
     made.save()
     halves = [id[16:] for id in (decided, early)]
-    texts = [b"customer-4711", *(half.encode() for half in halves)]
-    numbers = [bytes.fromhex(half) for half in halves]
+    texts = [
+        b"customer-4711",
+        b"Secret Lane 4711",
+        embedding.tobytes(),
+        *(half.encode() for half in halves),
+    ]
+    numbers = [bytes.fromhex(half) for half in halves] + [embedding.tobytes()]
     traces = [*texts, *numbers, *(number[::-1] for number in numbers)]
 
     def found() -> list[bytes]:
@@ -373,9 +379,7 @@ def test_the_id_of_an_erased_decision_is_stored_nowhere(
     for id in ids:
         assert main(["journal", "show", id, named, "--json"]) == 1
         assert json.loads(capsys.readouterr().out)["state"] == "erased"
-    with Bandit(
-        policy=DelayedUCB(2, Bernoulli()), rewards=Explicit(), journal=store.journal(bandit)
-    ) as again:
+    with Bandit.of(features, rewards=Explicit(), journal=store.journal(bandit)) as again:
         assert [again.observe(id, 1.0).status for id in ids] == ["erased"] * 3
         assert again.estimate.n == 0
 

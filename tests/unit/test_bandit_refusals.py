@@ -19,7 +19,6 @@ from belated import (
     Gaussian,
     PerArm,
     Poisson,
-    Shared,
 )
 from belated.exceptions import (
     CorruptEvent,
@@ -127,42 +126,26 @@ def test_a_journal_keeps_its_family_and_width(policy: Policy, match: str) -> Non
     assert Bandit(policy=UCB, rewards=Explicit(DAY), journal=bandit.journal).digest == bandit.digest
 
 
-def test_a_journal_keeps_its_features() -> None:
-    """Others are refused, unless they are the same with blocks added at the end."""
+def test_rows_of_callers_and_of_features_do_not_mix() -> None:
+    """A journal keeps to one of the two."""
     journal = MemoryJournal()
-    Bandit(
-        policy=UCB, rewards=Explicit(), journal=journal, features=PerArm(["blue", "red"])
-    ).decide(None, ["blue", "red"])
-    for features in (PerArm(["red", "blue"]), Shared(action=["price"]), None):
-        with pytest.raises(JournalMismatch, match="other features: open it as it was made"):
-            Bandit(
-                policy=DelayedUCB(2, Bernoulli()),
-                rewards=Explicit(),
-                journal=journal,
-                features=features,
-            )
-    larger = PerArm(["blue", "red", "green"])
-    grown = Bandit(
-        policy=DelayedUCB(3, Bernoulli()), rewards=Explicit(), journal=journal, features=larger
-    )
-    assert grown.pending.count == 1
-    with pytest.raises(JournalMismatch, match="rows of 3 numbers, not 2"):
-        Bandit(policy=UCB, rewards=Explicit(), journal=journal, features=PerArm(["blue", "red"]))
+    Bandit.of(["blue", "red"], rewards=Explicit(), journal=journal).decide()
+    with pytest.raises(JournalMismatch, match="features, not for rows that callers pass: open it"):
+        Bandit(policy=UCB, rewards=Explicit(), journal=journal)
+    rows = begun().journal
+    with pytest.raises(JournalMismatch, match="rows that callers pass, not for features: open it"):
+        Bandit.of(["blue", "red"], rewards=Explicit(DAY), journal=rows)
 
 
-def test_a_process_with_smaller_features_stops_at_a_wider_row() -> None:
-    """It cannot learn from what others decided since the features grew: the error says why."""
+def test_a_process_with_older_features_goes_on() -> None:
+    """It learns nothing of a decision whose action it does not know."""
     journal, small = MemoryJournal(), PerArm(["blue", "red"])
-    older = Bandit(policy=UCB, rewards=Explicit(), journal=journal, features=small)
-    newer = Bandit(
-        policy=DelayedUCB(3, Bernoulli()),
-        rewards=Explicit(),
-        journal=journal,
-        features=small.grown(["green"]),
-    )
+    older = Bandit.of(small, rewards=Explicit(), journal=journal)
+    newer = Bandit.of(small.grown(["green"]), rewards=Explicit(), journal=journal)
     newer.decide(None, ["green"])
-    with pytest.raises(JournalMismatch, match="larger features"):
-        older.sync()
+    newer.decide(None, ["red"])
+    older.sync()
+    assert (older.decision_counts["pending"], older.pending.count) == (2, 1)
 
 
 def test_a_file_of_a_newer_release_is_left_alone(tmp_path: Path) -> None:

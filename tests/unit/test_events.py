@@ -228,10 +228,10 @@ def test_a_row_from_the_journal_cannot_be_changed() -> None:
     assert event.x.tolist() == [0.5, -1.0]
 
 
-def test_a_decision_of_fifty_features_takes_284_bytes() -> None:
-    """200 bytes of row, 32 of id and 52 of everything else, headers included."""
+def test_a_decision_of_fifty_features_takes_286_bytes() -> None:
+    """200 bytes of row, 32 of id and 54 of everything else, headers included."""
     decision = _decision(id="0123456789abcdef" * 2, x=np.ones(50, dtype=np.float32))
-    assert len(encode(decision)) == 284
+    assert len(encode(decision)) == 286
 
 
 @pytest.mark.parametrize("event", [Void("a", 1), Reward("a", 1, 1.0), _decision()])

@@ -146,11 +146,13 @@ def identify(
         message = f"the journal was made for {theirs['family']}, not {mine['family']}"
         raise JournalMismatch(f"{message}: open it as it was made, or choose another journal")
     if features is None or not theirs["features"]:
-        made_for = _rows(theirs["dim"], theirs["features"])
-        message = (
-            f"the journal was made for {made_for}, not for {_rows(mine['dim'], mine['features'])}"
-        )
-        raise JournalMismatch(f"{message}: open it as it was made, or choose another journal")
+        what = f"rows of {theirs['dim']} numbers, not {mine['dim']}"
+        if theirs["features"] != mine["features"]:
+            what = "rows that callers pass, not for features"
+            if theirs["features"]:
+                what = "features, not for rows that callers pass"
+        message = f"the journal was made for {what}: open it as it was made"
+        raise JournalMismatch(f"{message}, or choose another journal")
     check_change(theirs, features)
     journal.reidentify(mine)
 
@@ -171,7 +173,3 @@ def check_change(identity: Mapping[str, str], features: Features) -> None:
             f"{message}. Open it with the features it had, or choose another journal and leave out "
             "contexts=False"
         )
-
-
-def _rows(dim: str, features: str) -> str:
-    return f"rows of {dim} numbers" + (" made by features" if features else "")
