@@ -1,0 +1,171 @@
+"""Features change on a live service under load, and are rolled back: nothing is lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from belated import Bandit, Explicit
+from belated.cli.main import main
+from belated.client import Client
+from belated.core.events import Decision, Reward
+from belated.exceptions import BelatedError
+from belated.expressions import as_features
+from belated.journals import Store, open_store
+from belated.journals.pages import pages
+from tests.integration.processes import Process, later
+
+T = TypeVar("T")
+
+BEFORE = "PerArm(['mail', 'call'], context={'age': Number(18, 90)})"
+AFTER = (
+    "PerArm(['visit', 'phone', 'mail'], renamed={'call': 'phone'}, "
+    "context={'age': Number(0, 60), 'seen': Vector(8)})"
+)
+
+
+class Load:
+    """A thread that decides and reports rewards, at whichever process answers.
+
+    Attributes:
+        ports: of the processes.
+        ids: of all decisions that were acknowledged, each with its reward once that was.
+        errors: of requests that were refused for what they are.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.ports: list[int] = []
+        self.ids: dict[str, float | None] = {}
+        self.error: Exception | None = None
+        self._name, self._numbers = name, count()
+        self._rng = np.random.default_rng(3)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopped.is_set():
+                if self.ports:
+                    self._batch()
+        except Exception as error:
+            self.error = error
+
+    def _batch(self) -> None:
+        ids = [f"order-{next(self._numbers)}" for _ in range(5)]
+        contexts = [
+            {"age": float(self._rng.integers(18, 80)), "seen": self._rng.normal(size=8).tolist()}
+            for _ in ids
+        ]
+        decided = self._until_answered(lambda client: client.decide_many(contexts, ids=ids))
+        assert [one.id for one in decided] == ids
+        self.ids |= dict.fromkeys(ids)
+        rewards = {id: float(self._rng.integers(2)) for id in ids[:4]}
+        self._until_answered(lambda client: client.observe_many(list(rewards.items())))
+        self.ids |= rewards
+
+    def _until_answered(self, ask: Callable[[Client], T]) -> T:
+        for attempt in count():
+            port = self.ports[attempt % len(self.ports)]
+            try:
+                with Client(f"http://127.0.0.1:{port}", bandit=self._name, timeout=5.0) as client:
+                    return ask(client)
+            except (BelatedError, OSError):
+                assert attempt < 200, "no process answers"
+                time.sleep(0.05)
+        raise AssertionError  # it counts for ever
+
+    def goes_on(self, decisions: int = 60) -> None:
+        """Wait for further decisions."""
+        target = len(self.ids) + decisions
+        later(lambda: self.error is not None or len(self.ids) >= target)
+        assert self.error is None, self.error
+
+    def stop(self) -> None:
+        """End it."""
+        self._stopped.set()
+        self._thread.join(120)
+
+
+def has_a_model(process: Process) -> bool:
+    """Whether the newest model is for its features."""
+    ready: dict[str, list[str]] = process.ask("GET", "/readyz")[1]
+    return ready["other_features"] == []
+
+
+def config(path: Path, address: str, name: str, features: str) -> Path:
+    """The configuration of a service."""
+    path.write_text(
+        f"""
+        [store]
+        address = "{address}"
+        [server]
+        port = 0
+        lease_ttl = "1s"
+        [bandits.{name}]
+        policy = "DelayedUCB(dim={as_features(features).dim}, family=Bernoulli(), floor=0.3)"
+        rewards = "Explicit()"
+        features = "{features}"
+        """,
+        encoding="utf-8",
+    )
+    return path
+
+
+def test_a_rolling_change_and_its_rollback_lose_nothing(
+    store: Store, address: str, bandit: str, tmp_path: Path
+) -> None:
+    """Two processes are replaced one after the other, and back; then the journal is compared."""
+    name = bandit.replace(" ", "-")
+    load, running, processes = Load(name), list[Process](), list[Process]()
+    numbers = count()
+    others = 0
+    try:
+        for features in (BEFORE, AFTER, BEFORE):
+            old, running = running, []
+            for place in range(2):
+                file = config(tmp_path / f"{next(numbers)}.toml", address, name, features)
+                if old and not place:
+                    assert main(["features", "diff", str(file)]) == 0
+                made = Process(tmp_path / f"{file.stem}.log", "serve", str(file))
+                running.append(made)
+                processes.append(made)
+                port = made.heard("serving")["port"]
+                status, ready = made.ask("GET", "/readyz")
+                others += status == 200 and ready["other_features"] == [name]
+                load.ports = [*load.ports, port]
+                load.goes_on()
+                if old:  # one that is told to stop, and one that dies
+                    load.ports = load.ports[1:]
+                    old[place].send(15) if place == 0 else old[place].kill()
+                    load.goes_on()
+            for made in running:  # the learner has published for these features
+                later(partial(has_a_model, made))
+    finally:
+        load.stop()
+        for made in processes:
+            made.kill()
+    assert load.error is None
+    assert others > 0, "no process was seen waiting for a model of its features"
+    decided, rewarded = list[str](), dict[str, float]()
+    with open_store(address).journal(name) as journal:
+        for page in pages(journal, 0):
+            for record in page:
+                if isinstance(record.event, Decision):
+                    decided.append(record.event.id)
+                elif isinstance(record.event, Reward):
+                    rewarded[record.event.id] = record.event.value
+        assert set(decided) >= set(load.ids)
+        wanted = {id: value for id, value in load.ids.items() if value is not None}
+        assert {id: rewarded.get(id) for id in wanted} == wanted
+        again = Bandit.of(as_features(BEFORE), rewards=Explicit(), journal=journal)
+        counts = again.decision_counts
+        assert sum(counts.values()) == len(set(decided))
+        assert counts["rewarded"] == len(rewarded)
