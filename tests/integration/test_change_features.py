@@ -27,12 +27,15 @@ from belated import (
     Text,
     Vector,
 )
+from belated.cli.main import main
 from belated.core.events import Decision
 from belated.exceptions import InvalidInput, JournalMismatch, NotEvaluable
 from belated.features import Features
 from belated.fold.fold import Fold
 from belated.fold.published import PublishedModel
+from belated.fold.trimming import last_to_drop, make_bases, trim
 from belated.journals import Journal, MemoryJournal, PostgresJournal, SQLiteJournal
+from belated.journals.chain import LINK
 from belated.journals.pages import pages
 from belated.model.kernels import page_kernels
 
@@ -352,3 +355,49 @@ def test_a_model_for_other_features_is_refused() -> None:
     assert PublishedModel.read(model.write()).model(theirs).n == 0
     with pytest.raises(JournalMismatch, match="learned with other features"):
         model.model(ours)
+
+
+def test_a_journal_of_two_features_is_read_by_all_commands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Verified, reported, exported and imported; with rows of both."""
+    rng, made = np.random.default_rng(7), Made()
+    address = f"sqlite:///{tmp_path / 'features.db'}?bandit=offers"
+    for features in (BASE, CHANGES["action added at the front"].after):
+        bandit = Bandit.of(features, rewards=Explicit(), journal=address, family=Bernoulli())
+        live(bandit, made, rng)
+        assert bandit.report().to_dict()
+        bandit.close()
+    lines, copy = str(tmp_path / "records.jsonl"), f"sqlite:///{tmp_path / 'copy.db'}?bandit=offers"
+    for command in (
+        ["verify", address],
+        ["export", address, "-o", lines],
+        ["import", lines, copy],
+        ["verify", copy],
+    ):
+        assert main(["journal", *command]) == 0, capsys.readouterr()
+    with (
+        Bandit.of(BASE, rewards=Explicit(), journal=address) as one,
+        Bandit.of(BASE, rewards=Explicit(), journal=copy) as other,
+    ):
+        assert one.digest == other.digest
+        np.testing.assert_allclose(one.estimate.theta, other.estimate.theta, rtol=1e-9)
+
+
+def test_a_trimmed_journal_refuses_other_features() -> None:
+    """The sums of what was trimmed have no contexts; with its features it goes on."""
+    journal, rng = MemoryJournal(), np.random.default_rng(7)
+    bandit = open_bandit(journal, BASE)
+    contexts = [drawn(rng, BASE) for _ in range(1_100)]
+    bandit.observe_many([(made.id, 1.0) for made in bandit.decide_many(contexts)])
+    bandit.save()
+    last = [last_to_drop(journal, 0, 1 << 62, journal.end(0), LINK)]
+    (base,) = make_bases(journal, bandit._new_fold(), last)
+    trim(journal, base, last[0], 0, reason="old", actor="me")
+    while journal.drop(0, 1_000):
+        pass
+    before, after = CHANGES["field rescaled"]
+    with pytest.raises(JournalMismatch, match="trimmed, with their contexts: what they came to"):
+        open_bandit(journal, after)
+    again = open_bandit(journal, before)
+    assert again.decision_counts["rewarded"] == 1_100

@@ -14,7 +14,7 @@ from belated.decider.holdouts import Holdout
 from belated.exceptions import InvalidInput
 from belated.features import Actions, Features, action_names
 from belated.features.records import shown
-from belated.fold.contexts import PackedContext, RowEncoder, pack_context
+from belated.fold.contexts import NAME, PackedContext, RowEncoder, name_of, pack_context
 
 
 class ParsedRequest(msgspec.Struct, frozen=True, gc=False):
@@ -118,8 +118,9 @@ def check_same(known: Decision, rows: Row, features: Features | None = None) -> 
     Raises:
         InvalidInput: the chosen row is not among them at its place.
     """
-    encoder = RowEncoder(features, "" if features is None else features.fingerprint)
-    x = encoder.row(known)
+    x: Row | None = known.x
+    if features is not None and known.context[:NAME] != name_of(features.fingerprint):
+        x = RowEncoder(features).row(known)
     if x is None:  # chosen by other features, which alone can tell
         return
     if known.index < len(rows) and np.array_equal(rows[known.index], x):

@@ -150,7 +150,7 @@ def read_offers(
     kept = np.zeros(len(table), dtype=np.bool_)
     found: dict[int, tuple[Row, list[float], list[int | str], float]] = {}
     places = np.zeros(len(table), dtype=np.int64)
-    encoder = RowEncoder(features, "" if features is None else features.fingerprint)
+    encoder = RowEncoder(features)
     for line, request in read_requests(journal, table):
         rows = _rows(request, encoder)
         if rows is None:

@@ -122,7 +122,7 @@ class LearnerAdapter:
         self, learner: Learner, partition: int = 0, encoder: RowEncoder | None = None
     ) -> None:
         self.learner = learner
-        self.encoder = RowEncoder(None, "") if encoder is None else encoder
+        self.encoder = RowEncoder(None) if encoder is None else encoder
         self.partition = partition
         self.table = EntryTable()
         family = learner.policy.family

@@ -18,7 +18,7 @@ import numpy as np
 
 from belated.core.events import Decision
 from belated.core.inputs import Row
-from belated.exceptions import InvalidInput, JournalMismatch
+from belated.exceptions import CorruptEvent, InvalidInput, JournalMismatch
 from belated.features import Features, PerArm, RandomFeatures, Shared
 from belated.features.columns import flat_array
 from belated.features.records import is_missing, is_number, plain
@@ -128,7 +128,10 @@ def read_context(decision: Decision, *, floats: Any = None) -> StoredContext | N
     """
     if len(decision.context) <= NAME:
         return None
-    return StoredContext(*(floats or _as_lists)(memoryview(decision.context)[NAME:]))
+    try:
+        return StoredContext(*(floats or _as_lists)(memoryview(decision.context)[NAME:]))
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise CorruptEvent(f"the context of {decision.id!r} cannot be read: {error}") from None
 
 
 #: Features that name the fields they read.
@@ -143,7 +146,7 @@ class RowEncoder:
 
     Args:
         features: of the bandit; None if callers pass rows, or if they cannot be made here.
-        fingerprint: of the features; empty if callers pass rows.
+        fingerprint: of features that cannot be made here.
 
     Attributes:
         names: of the features whose rows are rows of these, concatenated; empty: any.
@@ -151,10 +154,10 @@ class RowEncoder:
             ``without context``, their action is an ``unknown action``, or they are ``refused``.
     """
 
-    def __init__(self, features: Features | None, fingerprint: str) -> None:
+    def __init__(self, features: Features | None, fingerprint: str = "") -> None:
         # A copy has counts of its own: they tell which fields old decisions lack.
         self.features: Any = replace(features) if isinstance(features, _OURS) else features
-        self.names = name_of(fingerprint)
+        self.names = name_of(fingerprint if features is None else features.fingerprint)
         self.counts: Counter[str] = Counter()
         self._refused: set[bytes] = set()
         self._renamed: Mapping[Any, Any] = getattr(features, "renamed", {})
@@ -188,7 +191,8 @@ class RowEncoder:
             records: of the actions, by the names they had then.
         """
         actions = {self._renamed.get(action, action): one for action, one in records.items()}
-        if self._actions is not None and not self._actions.issuperset(actions):
+        known = self._actions is None or self._actions.issuperset(actions)
+        if not known or len(actions) < len(records):  # one of them under two names
             self.counts["unknown action"] += 1
             return None
         context = _completed(context, self._context)

@@ -22,6 +22,7 @@ from belated.evaluation import (
 from belated.evaluation.journal import JournalEvaluation
 from belated.evaluation.table import SOURCES, DecisionTable, Mask, Times
 from belated.exceptions import BelatedError
+from belated.fold.contexts import RowEncoder
 from belated.fold.rules import State
 from belated.model.blocks import unblocked
 from belated.model.estimators import Estimate
@@ -58,6 +59,7 @@ CARE = {
 class Watched:
     """What is told of every record, beyond the table of decisions."""
 
+    encoder: RowEncoder
     rewards: list[int] = field(default_factory=list)
     lags: list[int] = field(default_factory=list)
     care: dict[str, list[int]] = field(default_factory=dict)
@@ -94,9 +96,12 @@ class Watched:
             self.actions[event.action] = event
 
     def _keep(self, record: Record, decision: Decision) -> None:
+        row = self.encoder.row(decision)
+        if row is None:
+            return
         self._places.append((record.partition, record.position))
-        self._rows.append(decision.x)
-        if len(self._rows) * len(decision.x) > NUMBERS:  # from now on half as many
+        self._rows.append(row)
+        if len(self._rows) * len(row) > NUMBERS:  # from now on half as many
             self._places, self._rows = self._places[1::2], self._rows[1::2]
             self._every *= 2
 
@@ -104,16 +109,12 @@ class Watched:
         """The lines whose chosen row was held, and these rows over all coefficients."""
         if not self._rows:
             return np.zeros(0, dtype=np.int64), np.zeros((0, 0))
-        width = max(map(len, self._rows))
-        rows = np.zeros((len(self._rows), width), dtype=np.float32)
-        for place, row in enumerate(self._rows):  # those of before the features grew are shorter
-            rows[place, : len(row)] = row
         order = np.lexsort((table.position, table.partition))
         known = _keys(table.partition[order], table.position[order])
         places = np.array(self._places, dtype=np.int64)
         wanted = _keys(places[:, 0], places[:, 1])
         found = np.searchsorted(known, wanted)
-        return order[found], unblocked(rows, blocks)
+        return order[found], unblocked(np.array(self._rows), blocks)
 
 
 def _keys(partition: NDArray[Any], position: NDArray[Any]) -> NDArray[np.int64]:
@@ -157,7 +158,7 @@ class Facts:
         evidence: Evidence | None = None,
     ) -> Facts:
         """Read a journal once."""
-        watched = Watched()
+        watched = Watched(RowEncoder(evaluation.features))
         everything = evaluation.table(watched.take)
         lines, rows = watched.rows_of(everything, getattr(evaluation.features, "blocks", None))
         live = np.isin(everything.state, _DEAD, invert=True)

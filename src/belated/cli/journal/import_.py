@@ -44,6 +44,7 @@ from belated.core.ids import check_partitions
 from belated.core.times import as_datetime
 from belated.evaluation.logs import READERS, import_log
 from belated.exceptions import InvalidInput, UnsupportedFormat
+from belated.fold.contexts import name_of
 from belated.journals import open_store, split_address
 from belated.journals.chain import Chain, Head
 
@@ -118,6 +119,7 @@ class Lines:
         self._name = name
         self.header = self._header()
         self._dim = _dim_of(self.header)
+        self._features = name_of((self.header.identity or {}).get("features", ""))
         self.count = 0
         self._chains = [Chain() for _ in range(self.header.partitions)]
         self._requests: dict[tuple[int, int], bytes] = {}  # by partition and position in the file
@@ -133,7 +135,7 @@ class Lines:
                     return
                 record = record_of(line)
                 data = encode(record.event)  # what cannot be written is found here, with its line
-                check_values(record.event, self._dim)
+                check_values(record.event, self._dim, self._features)
             except (msgspec.MsgspecError, ValueError, OverflowError) as error:
                 raise self._wrong(number, str(error)) from None
             if record.partition not in range(len(positions)):

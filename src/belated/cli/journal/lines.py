@@ -34,6 +34,7 @@ from belated.core.events import (
 from belated.core.ids import check_id
 from belated.core.inputs import as_row
 from belated.exceptions import CorruptEvent, InvalidInput
+from belated.fold.contexts import NAME
 
 #: Of the lines; a file of a greater one is not read.
 FORMAT = 2
@@ -149,12 +150,13 @@ def record_of(line: Line) -> Record:
     return Record(line.partition, line.position, line.recorded, event)
 
 
-def check_values(event: Event | Opaque, dim: int | None) -> None:
+def check_values(event: Event | Opaque, dim: int | None, features: bytes) -> None:
     """Refuse values that no bandit writes, and that later commands could not compute with.
 
     Args:
         event: of a line.
-        dim: width of the rows, if that is known.
+        dim: width of the rows of these features, if that is known.
+        features: their name in records.
 
     Raises:
         InvalidInput: names the field.
@@ -177,7 +179,8 @@ def check_values(event: Event | Opaque, dim: int | None) -> None:
     ):
         if not 0 <= number <= most:
             raise InvalidInput(f"{name} is {number}: from 0 to {most} was expected", number)
-    as_row(event.x, len(event.x) if dim is None else dim)
+    foreign = event.context and event.context[:NAME] != features
+    as_row(event.x, len(event.x) if dim is None or foreign else dim)
 
 
 def request_of(line: Line) -> bytes | None:
