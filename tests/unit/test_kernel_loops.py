@@ -32,6 +32,7 @@ from belated.model.kernels.source import (
     link,
     predictors,
     shift,
+    twins,
     winners,
 )
 
@@ -75,6 +76,16 @@ def _stacks(
     yield np.zeros(len(rows), dtype=np.int64), theta[None], root[None]
     scales = np.array([1.0, -0.5, 2.0])
     yield np.arange(len(rows)) % 3, np.outer(scales, theta), scales[:, None, None] * root
+
+
+def test_equal_rows_are_of_the_same_block(states: list[State]) -> None:
+    """A row equals itself and its copies; the same numbers in another block are another row."""
+    for rows, theta, root in states:
+        table = np.concatenate([rows, rows[:1]])
+        for blocks, _, _ in _stacks(table, theta, root):
+            found = SWAPPED[twins](table, blocks, 0)
+            assert found[0]
+            assert found.tolist() == twins(table, blocks, 0).tolist()
 
 
 def test_what_changes_its_arguments(states: list[State]) -> None:

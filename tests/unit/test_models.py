@@ -7,6 +7,7 @@ import pytest
 
 from belated import Bernoulli, Gaussian, Poisson
 from belated.core.inputs import Matrix, Vector
+from belated.exceptions import InvalidInput
 from belated.model import kernels
 from belated.model.blocks import root_of
 from belated.model.families import Family
@@ -256,3 +257,32 @@ def test_large_rows_that_come_and_go_leave_a_sound_root(make: Make) -> None:
     deviation = model.score(np.eye(2))[1]
     assert (np.isfinite(deviation) & (deviation > 0.0)).all()
     assert np.isfinite(_covariance(model.decided)).all()
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_many_rows_are_scored_in_pieces_as_few_are(make: Make, kind: type) -> None:
+    """The choice and its weight are those of one product; ties are found across pieces."""
+    model, rng = _busy(make, Bernoulli()), np.random.default_rng(6)
+    rows: Any = rng.normal(size=(30_000, 3)).astype(kind)
+    means, deviations = model.score(rows)
+    numbers = rows.astype(np.float64)
+    np.testing.assert_allclose(means, numbers @ model.theta, atol=1e-12)
+    lengths = np.linalg.norm(numbers @ model.decided, axis=1)
+    np.testing.assert_allclose(deviations, lengths, atol=1e-12)
+    index, ties, mean, weight = model.argmax_ucb(rows, 2.0)
+    assert (index, ties) == ((means + 2.0 * lengths).argmax(), 1)
+    assert (mean, weight) == pytest.approx(model.predict(rows[index]))
+    rows[[7, 29_999]] = rows[index]
+    tied = sorted({7, index, 29_999})
+    assert [model.argmax_ucb(rows, 2.0, u)[0] for u in (0.1, 0.5, 0.9)] == tied
+    assert model.argmax_ucb(rows, 2.0)[1] == 3
+
+
+def test_many_rows_with_a_number_that_is_not_finite_are_refused(make: Make) -> None:
+    """Wherever it is, as among few rows."""
+    rows = np.zeros((30_000, 3), dtype=np.float32)
+    rows[29_000, 1] = np.nan
+    model = make(Prior.ridge(3), Bernoulli())
+    for call in (model.score, lambda rows: model.argmax_ucb(rows, 0.0)):
+        with pytest.raises(InvalidInput, match="not finite"):
+            call(rows)

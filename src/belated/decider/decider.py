@@ -444,16 +444,14 @@ class Decider:
             before = model.decided.copy(), model.pending, model.decisions
         try:
             if len(requests) == 1:
-                rows = table.astype(np.float64)
-                choices = [_checked(self.policy.choose(model, rows, rng))]
+                choices = [_checked(self.policy.choose(model, table, rng))]
                 if counts and requests[0].activated:
-                    self.policy.add_pending(model, rows[choices[0].index], choices[0].weight)
+                    self.policy.add_pending(model, table[choices[0].index], choices[0].weight)
             else:
                 choices = []
                 counted = [counts and request.activated for request in requests]
                 for some, lines, ends in runs_of(requests, self.policy.row_width):
-                    rows = table[lines].astype(np.float64)
-                    found = self.policy.choose_all(model, rows, ends, counted[some], rng)
+                    found = self.policy.choose_all(model, table[lines], ends, counted[some], rng)
                     choices += map(_checked, found)
         except Exception as error:
             if several:

@@ -12,7 +12,7 @@ and leaves the weights of older rows where they were; the next fit mends that.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from belated.core.inputs import MAX_REWARD, Matrix, Row, Vector, as_reward
 from belated.exceptions import InvalidInput
 from belated.model.blocks import root_of, split, width_of
 from belated.model.families import Family, Gaussian
-from belated.model.kernels import LEFT, MAX_WEIGHT, Kernels, best, finite, plain
+from belated.model.kernels import LEFT, MAX_WEIGHT, TINY, Kernels, best, finite, greatest, plain
 from belated.model.kernels.lapack import ddot
 from belated.model.kernels.source import Blocks, predictors, winners
 from belated.model.priors import Prior
@@ -32,6 +32,8 @@ from belated.model.statistics import Information
 HEAVY = 1e8
 #: A reward that counts for less than this is not learned.
 LEAST_SHARE = 1e-9
+#: Numbers that are scored at a time: as float64 a quarter of a megabyte, which stays in cache.
+AT_ONCE = 1 << 15
 #: How far one step may move a linear predictor when a reward is taken back.
 STEP = 3.0
 
@@ -122,8 +124,13 @@ class Model:
 
     def score(self, rows: Any) -> tuple[Vector, Vector]:
         """Linear predictors and standard deviations of rows, pending decisions counted."""
-        numbers, blocks = self._split(self.table(rows))
-        return self._kernels.score(numbers, blocks, *self.stacked())
+        table = self._table(rows)
+        means, deviations = np.empty(len(table)), np.empty(len(table))
+        for piece, numbers, blocks in self._pieces(table):
+            if not finite(numbers.ravel()):
+                raise not_finite(rows)
+            means[piece], deviations[piece] = self._kernels.score(numbers, blocks, *self.stacked())
+        return means, deviations
 
     def argmax_ucb(self, rows: Any, width: float, u: float = 0.0) -> tuple[int, int, float, float]:
         """The row with the greatest xᵀθ̂ + width · sd (Alg. 1, l. 6).
@@ -136,10 +143,18 @@ class Model:
             width: the β_t of the paper.
             u: a uniform number in [0, 1) that draws among ties.
         """
-        numbers, blocks = self._split(self._table(rows))
-        index, ties, mean, slope = self._kernels.upper(
-            numbers, blocks, *self.stacked(), width, u, self._family
-        )
+        table = self._table(rows)
+        if table.size > AT_ONCE:
+            means, scores = self.score(table)
+            scores *= max(width, TINY)
+            scores += means
+            index, ties = greatest(scores, u)
+            mean, slope = self.family.mean_and_slope(float(means[index]) if ties else math.nan)
+        else:
+            numbers, blocks = self._split(table)
+            index, ties, mean, slope = self._kernels.upper(
+                numbers, blocks, *self.stacked(), width, u, self._family
+            )
         if mean != mean:
             raise not_finite(rows)
         weight = slope / self.dispersion
@@ -147,7 +162,7 @@ class Model:
 
     def argmax_ucb_all(
         self,
-        rows: Matrix,
+        rows: Row | Matrix,
         ends: Sequence[int],
         width: float,
         us: Vector,
@@ -343,13 +358,21 @@ class Model:
         self._check_blocks(block, block)
         return row[1:], *(array[block] for array in arrays)
 
-    def _split(self, table: Matrix) -> tuple[Matrix, Blocks]:
+    def _split(self, table: Row | Matrix) -> tuple[Matrix, Blocks]:
         """The numbers and the blocks of rows."""
         if self.theta.ndim == 1:
-            return table, np.zeros(len(table), dtype=np.int64)
-        blocks, numbers = split(table)
-        self._check_blocks(int(blocks.min()), int(blocks.max()))
-        return np.ascontiguousarray(numbers), blocks
+            numbers, blocks = table, np.zeros(len(table), dtype=np.int64)
+        else:
+            blocks, numbers = split(table)
+            self._check_blocks(int(blocks.min()), int(blocks.max()))
+        return np.asarray(numbers, np.float64, order="C"), blocks
+
+    def _pieces(self, table: Row | Matrix) -> Iterator[tuple[slice, Matrix, Blocks]]:
+        """Yield some rows at a time: converting many to float64 at once takes longer than BLAS."""
+        step = max(1, AT_ONCE // self._width)
+        for start in range(0, len(table), step):
+            piece = slice(start, start + step)
+            yield piece, *self._split(table[piece])
 
     def _check_blocks(self, least: int, most: int) -> None:
         if least < 0 or most >= len(self.theta):
@@ -363,13 +386,14 @@ class Model:
 
     def table(self, rows: Any) -> Matrix:
         """Rows as float64, if every one of them is a row of this model."""
-        table = self._table(rows)
+        table = np.asarray(self._table(rows), np.float64, order="C")
         if not finite(table.ravel()):
             raise not_finite(rows)
         return table
 
-    def _table(self, rows: Any) -> Matrix:
-        table = np.asarray(rows, np.float64, order="C")
+    def _table(self, rows: Any) -> Row | Matrix:
+        single = type(rows) is np.ndarray and rows.dtype == np.float32
+        table = rows if single else np.asarray(rows, np.float64, order="C")
         if table.ndim != 2 or table.shape[1] != self._width or len(table) == 0:
             message = f"rows has shape {table.shape}: at least one row of {self._width} numbers"
             raise InvalidInput(message, rows)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from belated.core.inputs import Matrix, Vector, as_nonnegative
+from belated.core.inputs import Matrix, Row, Vector, as_nonnegative
 from belated.model.families import Bernoulli, Family
 from belated.model.kernels import TIE
 from belated.model.model import Model
@@ -78,7 +78,7 @@ class DelayedUCB(Policy):
     def choose_all(
         self,
         model: Model,
-        rows: Matrix,
+        rows: Row | Matrix,
         ends: Sequence[int],
         counted: Sequence[bool],
         rng: np.random.Generator,

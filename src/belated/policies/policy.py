@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 import msgspec
 import numpy as np
 
-from belated.core.inputs import Matrix, Vector, as_dim, as_rounds, check_made
+from belated.core.inputs import Matrix, Row, Vector, as_dim, as_rounds, check_made
 from belated.core.times import Duration, as_duration, duration_us
 from belated.exceptions import InvalidInput
 from belated.model.blocks import Shape, width_of
@@ -173,7 +173,7 @@ class Policy:
     def choose_all(
         self,
         model: Model,
-        rows: Matrix,
+        rows: Row | Matrix,
         ends: Sequence[int],
         counted: Sequence[bool],
         rng: np.random.Generator,
@@ -199,14 +199,14 @@ class Policy:
         return found
 
     def _choose_one(
-        self, model: Model, rows: Matrix, counted: bool, rng: np.random.Generator
+        self, model: Model, rows: Row | Matrix, counted: bool, rng: np.random.Generator
     ) -> Choice:
         choice = self.choose(model, rows, rng)
         if counted:
             self.add_pending(model, rows[choice.index], choice.weight)
         return choice
 
-    def add_pending(self, model: Model, row: Vector, weight: float) -> None:
+    def add_pending(self, model: Model, row: Vector | Row, weight: float) -> None:
         """A decision is pending; its weight is that of its choice."""
         if self.pending_weight == 0.0:
             model.note(row)

@@ -26,6 +26,7 @@ from belated.model.kernels.source import (
     count,
     finite,
     gaussian_link,
+    greatest,
     poisson_link,
     proximal,
     upper,
@@ -166,7 +167,8 @@ def _dispatchers() -> dict[str, tuple[Any, Any]]:
     for primitive, loop in SWAPPED.items():
         overload(primitive, jit_options=options, strict=False)(_always(loop))
     for helper in (
-        gaussian_link, bernoulli_link, poisson_link, finite, capped, proximal, upper, count,
+        gaussian_link, bernoulli_link, poisson_link, finite, capped, proximal,
+        greatest, upper, count,
     ):  # fmt: skip
         register_jitable(helper)
     numbers = {"f": types.float64, "i": types.int64, "u": types.uint64, "b": types.boolean}

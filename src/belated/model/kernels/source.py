@@ -114,6 +114,12 @@ def winners(rows: Matrix, blocks: Blocks, means: Vector, pools: Row) -> NDArray[
     return best
 
 
+def twins(rows: Matrix, blocks: Blocks, index: int) -> NDArray[np.bool_]:
+    """Which rows equal the one at an index, which is one of them."""
+    equal: NDArray[np.bool_] = (blocks == blocks[index]) & (rows == rows[index]).all(axis=1)
+    return equal
+
+
 def link(family: Any, eta: float) -> tuple[float, float]:
     """Mean and slope of a family; the built-in ones go by their number, as in compiled code."""
     both: tuple[float, float]
@@ -187,8 +193,9 @@ def _loop_winners(rows: Matrix, blocks: Blocks, means: Vector, pools: Row) -> ND
     best = np.zeros(pools.shape[2], dtype=np.int64)
     greatest = np.full(pools.shape[2], -np.inf, dtype=np.float32)
     table = rows.astype(np.float32)
+    products = np.dot(table, pools[0, :-1]) if pools.shape[0] == 1 else table
     for i in range(rows.shape[0]):
-        scores = np.dot(table[i], pools[blocks[i], :-1])
+        scores = products[i] if pools.shape[0] == 1 else np.dot(table[i], pools[blocks[i], :-1])
         mean = np.float32(means[i])
         for j in range(scores.shape[0]):
             score = scores[j] + mean
@@ -196,6 +203,17 @@ def _loop_winners(rows: Matrix, blocks: Blocks, means: Vector, pools: Row) -> ND
                 greatest[j] = score
                 best[j] = i
     return best
+
+
+def _loop_twins(rows: Matrix, blocks: Blocks, index: int) -> NDArray[np.bool_]:
+    equal = np.zeros(rows.shape[0], dtype=np.bool_)
+    for i in range(rows.shape[0]):
+        equal[i] = blocks[i] == blocks[index]
+        for j in range(rows.shape[1]):
+            if rows[i, j] != rows[index, j]:
+                equal[i] = False
+                break
+    return equal
 
 
 def _loop_ddot(x: Vector, y: Vector) -> float:
@@ -225,6 +243,7 @@ SWAPPED: dict[Any, Callable[..., Any]] = {
     bounds: _loop_bounds,
     predictors: _loop_predictors,
     winners: _loop_winners,
+    twins: _loop_twins,
     ddot: _loop_ddot,
     daxpy: _loop_daxpy,
     link: _numbered_link,
@@ -283,10 +302,22 @@ def upper(
     """
     # Deviations with a factor of 0 would not show that they are not finite.
     scores = bounds(rows, blocks, theta, roots, width if width > 0.0 else TINY)
+    index, ties = greatest(scores, u)
+    if ties == 0:
+        return index, 1, math.nan, math.nan
+    mean, slope = link(family, ddot(rows[index], theta[blocks[index]]))
+    return index, ties, mean, slope
+
+
+def greatest(scores: Vector, u: float) -> tuple[int, int]:
+    """The greatest score, ties drawn by ``u``, and how many tied: none if one was not finite.
+
+    ``scores`` is changed.
+    """
     index = int(scores.argmax())
     best = float(scores[index])  # argmax finds a NaN first: a finite best proves them all finite
     if not abs(best) < math.inf:
-        return index, 1, math.nan, math.nan
+        return index, 0
     near = best - TIE * (1.0 + abs(best))
     scores[index] = -math.inf
     ties = 1
@@ -295,8 +326,7 @@ def upper(
         tied = np.flatnonzero(scores >= near)
         ties = len(tied)
         index = int(tied[int(u * ties)])
-    mean, slope = link(family, ddot(rows[index], theta[blocks[index]]))
-    return index, ties, mean, slope
+    return index, ties
 
 
 def sampled(
@@ -315,14 +345,12 @@ def sampled(
     index = int(best[drawn])
     agreeing = int(np.count_nonzero(best == index))
     ties = 1
-    near = np.flatnonzero(np.abs(means - means[index]) <= TIE * (1.0 + abs(means[index])))
-    if len(near) > 1:
-        twins = [i for i in near if blocks[i] == blocks[index] and (rows[i] == rows[index]).all()]
-        ties = len(twins)
-        agreeing = 0
-        for i in twins:
-            agreeing += int(np.count_nonzero(best == i))
-        index = int(twins[int((u * draws - drawn) * ties)])
+    near = np.abs(means - means[index]) <= TIE * (1.0 + abs(means[index]))
+    if np.count_nonzero(near) > 1:
+        equal = twins(rows, blocks, index)
+        ties = int(np.count_nonzero(equal))
+        agreeing = int(np.count_nonzero(equal[best]))
+        index = int(np.flatnonzero(equal)[int((u * draws - drawn) * ties)])
     mean, slope = link(family, float(means[index]))
     return index, agreeing / (draws * ties), mean, slope
 
