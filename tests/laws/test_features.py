@@ -234,3 +234,24 @@ def test_whatever_json_holds_is_encoded_or_refused(field: Encoder, value: Any) -
     counts = features.field_counts["f"]
     assert counts["refused"] == bool(refused)
     assert sorted(counts.values()) == [0, 0, 0, 0, 1]
+
+
+@given(st.sampled_from(FIELDS), st.lists(values, min_size=1, max_size=6))
+def test_values_are_encoded_together_as_one_by_one(field: Encoder, several: Any) -> None:
+    """To the last bit, and with the same counts; what is refused alone is refused with others."""
+    together, alone = (Shared(action=RandomFeatures({"f": field}, size=2)) for _ in range(2))
+    rows: Any = None
+    refused = False
+    try:
+        rows = together.rows({}, {n: {"f": value} for n, value in enumerate(several)})
+    except InvalidInput:
+        refused = True
+    numbers = []
+    for n, value in enumerate(several):
+        try:
+            numbers.append(alone.rows({}, {n: {"f": value}})[0].tobytes())
+        except InvalidInput:
+            assert refused
+            return
+    assert [row.tobytes() for row in rows] == numbers
+    assert together.field_counts == alone.field_counts

@@ -7,6 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from statistics import NormalDist
 from typing import Any
@@ -25,6 +26,8 @@ from belated.features.records import MAX_TEXT, is_missing, shown
 MISSING, UNKNOWN, CLIPPED, REFUSED = "missing", "unknown", "clipped", "refused"
 #: Where values are counted that no features encode.
 _UNCOUNTED: Counter[str] = Counter()
+#: Types whose values become float64 in one call.
+_PLAIN = frozenset({int, float, bool, type(None)})
 #: A run of letters and digits.
 _WORD = re.compile(r"[^\W_]+")
 
@@ -50,6 +53,10 @@ class Encoder:
             seen: where a missing, unknown or clipped value is counted.
         """
         raise NotImplementedError
+
+    def encode_all(self, values: Sequence[Any], seen: Counter[str]) -> NDArray[np.float64]:
+        """Return the numbers of several values, one below the other, as :meth:`encode` does."""
+        return np.array([self.encode(value, seen) for value in values], dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -115,6 +122,21 @@ class Number(Encoder):
         low, high = self._ends
         scaled = 2.0 * (2.0 * number - low - high) / (high - low)
         return [max(-2.0, min(scaled, 2.0))]
+
+    def encode_all(self, values: Sequence[Any], seen: Counter[str]) -> NDArray[np.float64]:
+        """Return the scaled numbers of several values."""
+        if not _PLAIN.issuperset(map(type, values)):
+            return super().encode_all(values, seen)
+        numbers = np.array(values, dtype=np.float64)  # None becomes NaN
+        missing = np.isnan(numbers)
+        seen[MISSING] += int(missing.sum())
+        seen[CLIPPED] += int(((numbers < self.low) | (numbers > self.high)).sum())
+        if self.log:  # not np.log, whose last bit depends on the processor
+            numbers = np.array([math.log(max(number, self.low)) for number in numbers.tolist()])
+        low, high = self._ends
+        with np.errstate(over="ignore"):
+            scaled = 2.0 * (2.0 * numbers - low - high) / (high - low)
+        return np.where(missing, 0.0, scaled.clip(-2.0, 2.0))[:, None]
 
 
 @dataclass(frozen=True)
@@ -327,18 +349,32 @@ class Category(Encoder):
 
     def encode(self, value: Any, seen: Counter[str] = _UNCOUNTED) -> list[float]:
         """Return zeros, and at most one 1."""
-        found = [0.0] * (len(self.values) + self.others)
+        numbers = [0.0] * (len(self.values) + self.others)
+        place = self._place(value, seen)
+        if place >= 0:
+            numbers[place] = 1.0
+        return numbers
+
+    def encode_all(self, values: Sequence[Any], seen: Counter[str]) -> NDArray[np.float64]:
+        """Return a row of zeros, and at most one 1, for each of several values."""
+        places = np.array([self._place(value, seen) for value in values], dtype=np.intp)
+        numbers = np.zeros((len(values), len(self.values) + self.others))
+        known = np.flatnonzero(places >= 0)
+        numbers[known, places[known]] = 1.0
+        return numbers
+
+    def _place(self, value: Any, seen: Counter[str]) -> int:
+        """Return the column of a value; -1 if it is missing."""
         if is_missing(value):
             seen[MISSING] += 1
-            return found
+            return -1
         text = _bounded_text(value)
         at = self._places.get(text)
         if at is None:
             seen[UNKNOWN] += 1
             drawn = 0 if self.others == 1 else _drawn(text, b"belated.category")
             at = len(self.values) + drawn % self.others
-        found[at] = 1.0
-        return found
+        return at
 
 
 @dataclass(frozen=True)
@@ -510,8 +546,24 @@ class EncodedColumns:
 
     def table(self, ids: Sequence[int | str], records: Sequence[Any]) -> NDArray[Any]:
         """Return the numbers of several actions' records, one below the other."""
+        if set(map(type, records)) == {dict}:
+            # Whatever fails is encoded again below, one by one, to name the action at fault.
+            with suppress(KeyError, InvalidInput, OverflowError):
+                return self._by_field(records)
         pairs = zip(ids, records, strict=True)
         return np.array([self.numbers(record, f"action {id!r}") for id, record in pairs])
+
+    def _by_field(self, records: Sequence[dict[str, Any]]) -> NDArray[Any]:
+        """Return the same with one pass over each field; nothing is counted if a value fails."""
+        counts = [Counter[str]() for _ in self._fields]
+        tables = [
+            encoder.encode_all([record[name] for record in records], seen)
+            for (name, encoder), seen in zip(self._fields.items(), counts, strict=True)
+        ]
+        self._encoded += len(records)
+        for seen, new in zip(self._seen.values(), counts, strict=True):
+            seen.update(new)
+        return np.concatenate(tables, axis=1) * self.unit
 
     def check(self, numbers: NDArray[Any], who: str) -> None:
         """Encoded numbers are never too large."""
@@ -541,7 +593,12 @@ class RandomColumns(EncodedColumns):
 
     def numbers(self, record: Any, who: str) -> NDArray[Any]:
         """Return the numbers of one record."""
-        fields = super().numbers(record, who)
+        return self._with_waves(super().numbers(record, who))
+
+    def _by_field(self, records: Sequence[dict[str, Any]]) -> NDArray[Any]:
+        return np.array([*map(self._with_waves, super()._by_field(records))])
+
+    def _with_waves(self, fields: NDArray[Any]) -> NDArray[Any]:
         angles = fields * math.sqrt(2.0) @ self._vectors
         waves = np.concatenate([np.cos(angles), np.sin(angles)]) / math.sqrt(2.0 * len(angles))
         return np.concatenate([fields, waves])

@@ -51,29 +51,21 @@ class Shared:
     _description: tuple[object, object] = field(init=False, repr=False)
     _context: Columns | EncodedColumns = field(init=False, repr=False, compare=False)
     _action: Columns | EncodedColumns = field(init=False, repr=False, compare=False)
-    _left: NDArray[np.intp] = field(init=False, repr=False, compare=False)
-    _right: NDArray[np.intp] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         context, action = columns_of(self.context, "context"), columns_of(self.action, "action")
         if action.width == 0:
             message = f"action is {self.action!r}: without a number the rows would all be the same"
             raise InvalidInput(message, self.action)
-        c, a = range(1, 1 + context.width), range(1, 1 + action.width)
-        factors = [(0, 0)] * bool(self.intercept) + [(i, 0) for i in c] + [(0, j) for j in a]
-        if self.interactions:
-            factors += [(i, j) for i in c for j in a]
-        left, right = np.array(factors, dtype=np.intp).T.copy()
+        products = context.width * action.width * bool(self.interactions)
         _set(self, "action", action.spec)
         _set(self, "context", context.spec)
         _set(self, "intercept", bool(self.intercept))
         _set(self, "interactions", bool(self.interactions))
-        _set(self, "dim", len(factors))
+        _set(self, "dim", bool(self.intercept) + context.width + action.width + products)
         _set(self, "_description", (context.description, action.description))
         _set(self, "_context", context)
         _set(self, "_action", action)
-        _set(self, "_left", left)
-        _set(self, "_right", right)
 
     @property
     def names(self) -> list[str]:
@@ -141,16 +133,20 @@ class Shared:
             raise
 
     def _products(self, z: NDArray[Any], A: NDArray[Any]) -> Row:
-        # Every column is a factor from (1, z) times one from (1, a), and both are known by place.
-        left = np.empty(1 + len(z), dtype=np.float32)
-        right = np.empty((len(A), 1 + A.shape[1]), dtype=np.float32)
+        # Every column is a factor from (1, z) times one from (1, a).
+        one, count = np.float32(self._action.unit), len(A)
+        rows: Row = np.empty((count, self.dim), dtype=np.float32)
+        first = bool(self.intercept) + len(z)
+        second = first + A.shape[1]
         # What float32 cannot hold becomes inf or nan here, and is refused by its name after.
         with np.errstate(over="ignore", invalid="ignore"):
-            left[0] = self._context.unit
-            right[:, 0] = self._action.unit
-            left[1:] = z
-            right[:, 1:] = A
-            rows: Row = right.take(self._right, axis=1) * left.take(self._left)
+            left = np.array([self._context.unit, *z], dtype=np.float32)
+            right = A.astype(np.float32)
+            rows[:, :first] = one * left[not self.intercept :]
+            np.multiply(left[0], right, out=rows[:, first:second])
+            if self.interactions:
+                products = rows[:, second:].reshape(count, len(z), A.shape[1])  # a view
+                np.multiply(left[1:, None], right[:, None], out=products)
         return rows
 
     def _refuse(
