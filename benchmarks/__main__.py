@@ -38,6 +38,7 @@ QUICK: dict[str, str | None] = {
     "kernels": "--slices 1",
     "lines_of_code": "",
     "low_load": "--slices 1 --seconds 0.4 --rates 50",
+    "many_actions": "--slices 1 --sizes 1",
     "memory": "--decisions 1000 --forgotten 1000",
     "path_of_a_decision": "",
     "policies": "--slices 1",

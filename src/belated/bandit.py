@@ -43,7 +43,7 @@ from belated.decider import (
 from belated.decider.actions import ActionState, action_change, states_at
 from belated.decider.batches import OneReward, naming, split_requests, split_rewards
 from belated.decider.holdouts import check_holdout
-from belated.decider.requests import check_same, offered, parse_request, rows_of
+from belated.decider.requests import check_same, declared, parse_request, rows_of
 from belated.decider.scores import Scores
 from belated.exceptions import (
     FallbackWarning,
@@ -619,8 +619,8 @@ class Bandit:
         with self._lock, self._follower:
             self._check_open()
             self._follower.catch_up()
-            declared = offered(None, self.features)
-            event = action_change(self._fold.actions, declared, self._clock(), **change)
+            known = declared(self.features)
+            event = action_change(self._fold.actions, known, self._clock(), **change)
             self._follower.append([event])
 
     def as_of(self, when: Moment) -> Bandit:
@@ -654,7 +654,7 @@ class Bandit:
         """The state of each action that the features declare, or that was ever changed."""
         with self._lock, self._follower:
             self._read_new()
-            return states_at(self._fold.actions, self._now(), offered(None, self.features))
+            return states_at(self._fold.actions, self._now(), declared(self.features))
 
     def _now(self) -> int:
         """The time; of a view of the past, the moment that it shows."""

@@ -13,7 +13,7 @@ from belated.cli.mode import bandit_in
 from belated.cli.options import actor, add_option, add_reason, read
 from belated.cli.text import table
 from belated.decider.actions import ActionState, action_change, states_at
-from belated.decider.requests import offered
+from belated.decider.requests import declared
 from belated.exceptions import InvalidInput
 
 EXAMPLE = 'belated action pause offers gift --until 2027-01-07T00:00Z --reason "sold out"'
@@ -46,15 +46,15 @@ def run(options: argparse.Namespace) -> None:
     if (options.action is None) != (options.change == "list"):
         message = "list shows all actions" if options.action else "the name of an action is missing"
         raise InvalidInput(f"{message}: see `belated action --help`", options.action)
-    declared, now = offered(None, bandit.features), time.time_ns() // 1000
+    known, now = declared(bandit.features), time.time_ns() // 1000
     with config.store.journal(bandit.name, partitions=bandit.partitions) as journal:
         changes = journal.actions()
         if options.change == "list":
-            states = states_at(changes, now, declared)
+            states = states_at(changes, now, known)
         else:
             event = action_change(
                 changes,
-                declared,
+                known,
                 now,
                 change=options.change,
                 action=options.action,

@@ -12,7 +12,7 @@ from belated.core.events import Decision
 from belated.core.inputs import Row, as_rows
 from belated.decider.holdouts import Holdout
 from belated.exceptions import InvalidInput
-from belated.features import Actions, Features, action_names
+from belated.features import Actions, Features, Shared, action_names
 from belated.features.records import shown
 from belated.fold.contexts import NAME, PackedContext, RowEncoder, name_of, pack_context
 
@@ -73,7 +73,7 @@ def parse_request(
     if not count:
         raise InvalidInput(f"rows has shape {table.shape}: at least one row was expected", rows)
     names = None if actions is None else action_names(actions, count)
-    context = pack_context(rows, actions) if contexts and features is not None else None
+    context = pack_context(rows, actions, features) if contexts and features is not None else None
     unit = None if holdout is None else holdout.unit_of(rows)
     parsed = ParsedRequest(count, names, id, activated=activated, context=context, unit=unit)
     return parsed, table
@@ -102,9 +102,14 @@ def rows_of(rows: Any, actions: Actions | None, dim: int, features: Features | N
 
 def offered(actions: Actions | None, features: Features | None) -> Actions | None:
     """Return the actions that are offered: all that the features know, if none are named."""
-    if actions is None and features is not None:
-        return getattr(features, "actions", None)  # those of PerArm
-    return actions
+    if actions is None and isinstance(features, Shared) and features.encoded is not None:
+        return features.encoded.ids
+    return declared(features) if actions is None else actions
+
+
+def declared(features: Features | None) -> Sequence[int | str] | None:
+    """Return the actions that features know once and for all, as :class:`PerArm` does."""
+    return getattr(features, "actions", None)
 
 
 def check_same(known: Decision, rows: Row, features: Features | None = None) -> None:

@@ -95,7 +95,11 @@ class JournalEvaluation:
         kept, offers = read_offers(self.journal, table, self.features)
         shares = target_shares(target, offers)
         table = table.select(kept)
-        return off_policy_value(table, offers, shares, self.family, limit=limit, level=level)
+        value = off_policy_value(table, offers, shares, self.family, limit=limit, level=level)
+        if not offers.outdated:
+            return value
+        note = f"{offers.outdated:,} decisions are left out: their catalogue has changed since"
+        return replace(value, notes=(*value.notes, note))
 
     def fold(self, policy: Policy, until: int | None) -> Fold:
         """Return an empty fold that learns what a policy would know at a moment."""

@@ -120,7 +120,7 @@ def _events_of(
     else:
         assert features is not None
         rows = features.rows(one.context, actions)
-        context = pack_context(one.context, actions)
+        context = pack_context(one.context, actions, features)
     kept = keep_request(id, 1.0, len(rows), one.actions, rows, context, one.propensities, one.index)
     if kept is not None and one.share < 1.0:
         kept = _with_share(kept, one.share)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,7 +15,7 @@ from belated.core.inputs import Matrix, Row, Vector
 from belated.evaluation.sources import JournalTable
 from belated.evaluation.table import SOURCES, Mask, Times
 from belated.exceptions import NotEvaluable
-from belated.features import Features
+from belated.features import Features, Shared
 from belated.fold.contexts import RowEncoder, read_context
 from belated.fold.requests import KeptRequest
 from belated.journals import Journal
@@ -36,6 +37,7 @@ class Offers:
         actions: name of the action of each row.
         kept: probability with which the request of each decision was kept.
         blocks: of coefficients, if a row is of one of them.
+        outdated: requests that were left out, because the catalogue of their actions has changed.
     """
 
     rows: Row
@@ -45,6 +47,7 @@ class Offers:
     actions: NDArray[Any]
     kept: Vector
     blocks: int | None = None
+    outdated: int = 0
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -79,6 +82,7 @@ class Offers:
             actions=self.actions[rows],
             kept=self.kept[which],
             blocks=self.blocks,
+            outdated=self.outdated,
         )
 
 
@@ -151,7 +155,13 @@ def read_offers(
     found: dict[int, tuple[Row, list[float], list[int | str], float]] = {}
     places = np.zeros(len(table), dtype=np.int64)
     encoder = RowEncoder(features)
+    outdated = 0
     for line, request in read_requests(journal, table):
+        if request.digests is not None:
+            request = _with_records(request, features)
+            if request is None:
+                outdated += 1
+                continue
         rows = _rows(request, encoder)
         if rows is None:
             continue
@@ -161,6 +171,12 @@ def read_offers(
         found[line] = rows, shares, names, request.share
         places[line] = place
         kept[line] = True
+    if not found and outdated:
+        message = f"of {len(table):,} decisions none has kept the records of its actions"
+        raise NotEvaluable(
+            f"{message}, and the catalogue of {outdated:,} is not that of the features: pass"
+            " features with the catalogue of that time"
+        )
     if not found:
         message = f"of {len(table):,} decisions none has kept its request"
         if unreadable := encoder.counts.total() - encoder.counts["encoded"]:
@@ -180,7 +196,19 @@ def read_offers(
         actions=np.array([name for _, _, names, _ in lines for name in names], dtype=object),
         kept=np.array([share for _, _, _, share in lines]),
         blocks=getattr(features, "blocks", None),
+        outdated=outdated,
     )
+
+
+def _with_records(request: KeptRequest, features: Features | None) -> KeptRequest | None:
+    """Return a request with the records of the catalogue; None if they have changed since."""
+    catalogue = features.encoded if isinstance(features, Shared) else None
+    actions = request.actions or []
+    if catalogue is None or not catalogue.matches(actions, request.digests or b""):
+        return None
+    given = request.records or [None] * len(actions)
+    records = [catalogue.record(*pair) for pair in zip(actions, given, strict=True)]
+    return msgspec.structs.replace(request, records=records)
 
 
 def _rows(request: KeptRequest, encoder: RowEncoder) -> Row | None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from belated.core.inputs import MAX_ENTRY, Row, as_rows
 from belated.exceptions import InvalidInput
+from belated.features.catalogue import Catalogue
 from belated.features.columns import Columns
 from belated.features.encoders import EncodedColumns, Fields, columns_of
 from belated.features.fitting import LIMIT, fitted
@@ -32,6 +33,10 @@ class Shared:
         action: the fields read from an action's record, in the same way.
         intercept: whether rows begin with a 1.
         interactions: whether they end with the products.
+        catalogue: records of actions by their ids. They are encoded once, so that requests may
+            offer these actions by name, without a record; fields of a record that comes with a
+            request replace those of the catalogue. A request that names no actions offers all.
+            What the rows mean does not depend on it: the catalogue is not part of the fingerprint.
 
     >>> features = Shared(context=["age"], action=["price"])
     >>> features.names
@@ -39,18 +44,25 @@ class Shared:
     >>> features.rows({"age": 4.0}, {"blue": {"price": 0.5}, "red": {"price": 2.0}})
     array([[1. , 4. , 0.5, 2. ],
            [1. , 4. , 2. , 8. ]], dtype=float32)
+    >>> offers = {"blue": {"price": 0.5}, "red": {"price": 2.0}}
+    >>> features = Shared(context=["age"], action=["price"], catalogue=offers)
+    >>> features.rows({"age": 4.0}, ["red"])
+    array([[1., 4., 2., 8.]], dtype=float32)
     """
 
     context: Fields = field(default=(), compare=False)  # _description has their order too
     action: Fields = field(compare=False)
     intercept: bool = True
     interactions: bool = True
+    catalogue: Mapping[Any, Context] | None = field(default=None, repr=False, compare=False)
 
     #: The width of a row.
     dim: int = field(init=False, repr=False, compare=False)
     _description: tuple[object, object] = field(init=False, repr=False)
     _context: Columns | EncodedColumns = field(init=False, repr=False, compare=False)
     _action: Columns | EncodedColumns = field(init=False, repr=False, compare=False)
+    #: The same records with their numbers.
+    encoded: Catalogue | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         context, action = columns_of(self.context, "context"), columns_of(self.action, "action")
@@ -66,6 +78,10 @@ class Shared:
         _set(self, "_description", (context.description, action.description))
         _set(self, "_context", context)
         _set(self, "_action", action)
+        _set(self, "encoded", None)
+        if self.catalogue is not None:
+            _set(self, "catalogue", dict(self.catalogue))
+            _set(self, "encoded", Catalogue(self.catalogue, action))
 
     @property
     def names(self) -> list[str]:
@@ -115,16 +131,20 @@ class Shared:
             action=fitted(self.action, records, "action", limit),
             intercept=self.intercept,
             interactions=self.interactions,
+            catalogue=self.catalogue,
         )
 
     def rows(self, context: Context, actions: Actions) -> Row:
-        """One row for each action; ``actions`` maps ids to records."""
+        """One row for each action; ``actions`` maps ids to records, or names the catalogue's."""
         ids = as_actions(actions)
-        if not isinstance(actions, Mapping):
+        if self.encoded is None and not isinstance(actions, Mapping):
             expected = "a mapping of ids to records was expected, for their numbers"
             raise InvalidInput(f"actions is {shown(actions)}: {expected}", actions)
         z = self._context.numbers(context, "the context")
-        A = self._action.table(ids, list(actions.values()))
+        if self.encoded is None:
+            A = self._action.table(ids, list(actions.values()))  # type: ignore[union-attr]
+        else:
+            A = self.encoded.numbers(ids, actions)
         rows = self._products(z, A)
         try:
             return as_rows(rows, self.dim)
@@ -141,7 +161,7 @@ class Shared:
         # What float32 cannot hold becomes inf or nan here, and is refused by its name after.
         with np.errstate(over="ignore", invalid="ignore"):
             left = np.array([self._context.unit, *z], dtype=np.float32)
-            right = A.astype(np.float32)
+            right = A.astype(np.float32, copy=False)
             rows[:, :first] = one * left[not self.intercept :]
             np.multiply(left[0], right, out=rows[:, first:second])
             if self.interactions:

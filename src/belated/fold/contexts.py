@@ -20,8 +20,9 @@ from belated.core.events import Decision
 from belated.core.inputs import Row
 from belated.exceptions import CorruptEvent, InvalidInput, JournalMismatch
 from belated.features import Features, PerArm, RandomFeatures, Shared
+from belated.features.catalogue import Catalogue
 from belated.features.columns import flat_array
-from belated.features.records import is_missing, is_number, plain
+from belated.features.records import as_actions, is_missing, is_number, plain
 
 #: Bytes that name features.
 NAME = 16
@@ -37,14 +38,26 @@ class PackedContext(NamedTuple):
     Attributes:
         context: what was known before choosing.
         records: a record for each action, if there are any.
+        catalogue: has records of actions, if the features have one.
+        ids: of the actions, beside a catalogue.
     """
 
     context: bytes
     records: list[bytes] | None
+    catalogue: Catalogue | None = None
+    ids: Sequence[int | str] = ()
 
     def of_decision(self, index: int) -> bytes:
         """Return what the record of a decision holds, by the place of the chosen action."""
-        return _PAIR + self.context + (_NIL if self.records is None else self.records[index])
+        record = _NIL if self.records is None else self.records[index]
+        if self.catalogue is not None:  # the journal has to make the row without it
+            given = None if record == _NIL else _as_array(record)
+            record = _packed(self.catalogue.record(self.ids[index], given))
+        return _PAIR + self.context + record
+
+    def digests(self) -> bytes | None:
+        """Return digests of the records that a catalogue has; None without one."""
+        return None if self.catalogue is None else self.catalogue.digests(self.ids)
 
     def of_request(self, index: int) -> list[msgspec.Raw] | None:
         """Return the records of the other actions."""
@@ -55,13 +68,22 @@ class PackedContext(NamedTuple):
 
     def narrowed(self, places: Sequence[int]) -> PackedContext:
         """Return the same with only some of the actions."""
-        if self.records is None:
-            return self
-        return PackedContext(self.context, [self.records[place] for place in places])
+        records, ids = self.records, self.ids
+        return self._replace(
+            records=None if records is None else [records[place] for place in places],
+            ids=[ids[place] for place in places] if ids else (),
+        )
 
 
-def pack_context(context: Any, actions: Any) -> PackedContext | None:
+def pack_context(
+    context: Any, actions: Any, features: Features | None = None
+) -> PackedContext | None:
     """Return a context and the records of the actions as they are stored; None if they cannot be.
+
+    Args:
+        context: what is known.
+        actions: on offer, with or without records.
+        features: of the bandit, which may have a catalogue.
 
     >>> pack_context({"age": np.int64(3)}, ["red", "blue"]).context.hex(" ")
     '81 a3 61 67 65 03'
@@ -72,7 +94,10 @@ def pack_context(context: Any, actions: Any) -> PackedContext | None:
         records = None
         if isinstance(actions, Mapping):
             records = [_packed(record) for record in actions.values()]
-        return PackedContext(_packed(context), records)
+        packed = _packed(context)
+        if not isinstance(features, Shared) or features.encoded is None:
+            return PackedContext(packed, records)
+        return PackedContext(packed, records, features.encoded, as_actions(actions))
     except Exception:  # features of the user's own may read anything
         return None
 
@@ -155,8 +180,13 @@ class RowEncoder:
     """
 
     def __init__(self, features: Features | None, fingerprint: str = "") -> None:
-        # A copy has counts of its own: they tell which fields old decisions lack.
-        self.features: Any = replace(features) if isinstance(features, _OURS) else features
+        # A copy has counts of its own: they tell which fields old decisions lack. It has no
+        # catalogue: a record that was stored is whole.
+        self.features: Any = features
+        if isinstance(features, PerArm):
+            self.features = replace(features)
+        elif isinstance(features, Shared):
+            self.features = replace(features, catalogue=None)
         self.names = name_of(fingerprint if features is None else features.fingerprint)
         self.counts: Counter[str] = Counter()
         self._refused: set[bytes] = set()
@@ -281,5 +311,6 @@ def _float_list(kind: int, data: memoryview) -> Any:
 
 
 _encode = msgspec.msgpack.Encoder(enc_hook=plain).encode
+_as_array = msgspec.msgpack.Decoder(ext_hook=_floats).decode
 _as_arrays = msgspec.msgpack.Decoder(tuple[Any, Any], ext_hook=_floats).decode
 _as_lists = msgspec.msgpack.Decoder(tuple[Any, Any], ext_hook=_float_list).decode

@@ -42,6 +42,7 @@ class KeptRequest(msgspec.Struct, frozen=True, eq=False):
         context: what was known before choosing, if features made the rows; from the record of the
             decision.
         records: a record for each action, if there were any.
+        digests: of the actions' records in a catalogue, four bytes each, if there was one.
         propensities: the probability of each action. None if the policy did not say all of them;
             where that of the chosen one is 1, the others have none.
 
@@ -58,6 +59,7 @@ class KeptRequest(msgspec.Struct, frozen=True, eq=False):
     context: Any = None
     records: list[Any] | None = None
     propensities: list[float] | None = None
+    digests: bytes | None = None
 
     @classmethod
     def read(cls, data: bytes, decision: Decision | None = None) -> KeptRequest:
@@ -81,7 +83,7 @@ class KeptRequest(msgspec.Struct, frozen=True, eq=False):
                 rows = np.frombuffer(body.rows, "<f4").reshape(body.count, -1)
             said = body.propensities
             shares = None if said is None else np.frombuffer(said, "<f8").tolist()
-            request = cls(share, body.actions, rows, None, body.records, shares)
+            request = cls(share, body.actions, rows, None, body.records, shares, body.digests)
             stored = None if decision is None or rows is not None else read_context(decision)
             if decision is None or stored is None:
                 return request
@@ -103,7 +105,9 @@ class KeptRequest(msgspec.Struct, frozen=True, eq=False):
     def to_dict(self) -> dict[str, Any]:
         """The same in plain values."""
         rows = None if self.rows is None else self.rows.tolist()
-        return msgspec.structs.asdict(self) | {"rows": rows}
+        fields = msgspec.structs.asdict(self) | {"rows": rows}
+        del fields["digests"]  # of use only beside the catalogue
+        return fields
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, KeptRequest) and self.to_dict() == other.to_dict()
@@ -119,6 +123,7 @@ class _Body(msgspec.Struct, frozen=True, array_like=True, gc=False):
     rows: bytes | None
     records: list[Any] | None
     propensities: bytes | None
+    digests: bytes | None = None
 
 
 def keep_request(
@@ -150,7 +155,9 @@ def keep_request(
     said = None if propensities is None else np.asarray(propensities, "<f8").tobytes()
     table = None if context is not None else rows.astype("<f4", copy=False).tobytes()
     records = None if context is None else context.of_request(index)
-    body = _encode((count, actions, table, records, said))
+    parts = count, actions, table, records, said
+    digests = None if context is None else context.digests()
+    body = _encode(parts if digests is None else (*parts, digests))
     share = min(1.0, WHOLE / len(body)) if keep == "auto" else keep
     return _HEAD.pack(VERSION, share) + body if is_drawn(id, share) else None
 

@@ -206,7 +206,7 @@ def parse_request(request: DecisionRequest, definition: Definition) -> tuple[Par
         _check_sizes(request.context, actions, dim)
         rows = features.rows(request.context, actions).tobytes()
         if definition.contexts:
-            context = pack_context(request.context, actions)
+            context = pack_context(request.context, actions, features)
     count = len(rows) // (4 * dim)
     names = None if actions is None else action_names(actions, count)
     holdout = definition.holdout

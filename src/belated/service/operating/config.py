@@ -7,10 +7,12 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar, get_args, overload
+
+import msgspec
 
 from belated.core.ids import check_partitions
 from belated.core.rewards import check_default, check_semantics, retention_us
@@ -24,6 +26,7 @@ from belated.expressions import (
     as_whole_policy,
     load_modules,
 )
+from belated.features import Features, Shared
 from belated.fold.partitioned import check_mergeable
 from belated.fold.requests import Keep, check_keep
 from belated.fold.weighting import check_learnable
@@ -264,6 +267,12 @@ def _definition(
     if not _NAME.fullmatch(name):
         table.refuse(None, f"{name!r} is no name for a bandit: letters, digits and -._~ only")
     features = table.take("features", _written(as_features), None)
+    catalogue = table.take("catalogue", _text, None)
+    if catalogue is not None:
+        described = features
+        features = (
+            table.checked("catalogue", lambda: _with_catalogue(described, catalogue)) or features
+        )
     if features is None:
         policy = table.take("policy", _written(as_whole_policy), example='"DelayedUCB(dim=20, …)"')
     else:
@@ -305,6 +314,17 @@ def _definition(
         holdout=table.checked("holdout", lambda: check_holdout(holdout, features)),
         learners=learners,
     )  # fmt: skip
+
+
+def _with_catalogue(features: Features | None, path: str) -> Features:
+    if not isinstance(features, Shared):
+        raise InvalidInput('it needs features = "Shared(…)", which read the records', path)
+    try:
+        records = msgspec.json.decode(Path(path).read_bytes(), type=dict[str, Any])
+    except (OSError, msgspec.MsgspecError) as error:
+        message = f"{path!r} cannot be read ({error}): a JSON object"
+        raise InvalidInput(f"{message} with a record for each action was expected", path) from None
+    return replace(features, catalogue=records)
 
 
 def _holdout(table: TomlTable) -> Holdout | None:

@@ -37,7 +37,7 @@ from belated.decider.actions import (
     action_change,
     states_at,
 )
-from belated.decider.requests import offered
+from belated.decider.requests import declared
 from belated.exceptions import (
     BanditOff,
     CorruptJournal,
@@ -433,8 +433,8 @@ class ServedBandit:
         """
 
         def append(journal: Journal) -> ActionState:
-            now, declared = self._runtime.clock(), offered(None, self.definition.features)
-            event = action_change(journal.actions(), declared, now, **change)
+            now, known = self._runtime.clock(), declared(self.definition.features)
+            event = action_change(journal.actions(), known, now, **change)
             journal.append([event])
             return ActionState.of(event, now)
 
@@ -443,8 +443,8 @@ class ServedBandit:
     @property
     def actions(self) -> list[ActionState]:
         """The state of each action that the features declare, or that was ever changed."""
-        declared = offered(None, self.definition.features)
-        return states_at(self.decider.actions, self._runtime.clock(), declared)
+        known = declared(self.definition.features)
+        return states_at(self.decider.actions, self._runtime.clock(), known)
 
     @property
     def duplicates(self) -> int | None:

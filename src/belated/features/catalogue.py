@@ -1,0 +1,104 @@
+"""Actions whose records are encoded once, and offered by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from itertools import repeat
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from belated.core.inputs import Row
+from belated.exceptions import InvalidInput
+from belated.features.columns import Columns
+from belated.features.encoders import EncodedColumns
+from belated.features.records import Actions, Context, as_actions, plain, shown
+
+
+class Catalogue:
+    """The records of actions, with their numbers.
+
+    Args:
+        records: of the actions, by their ids.
+        columns: read a record.
+    """
+
+    def __init__(self, records: Mapping[Any, Context], columns: Columns | EncodedColumns) -> None:
+        #: All ids, in their order.
+        self.ids = as_actions(records)
+        self._records = list(records.values())
+        self._columns = columns
+        self._places = {id: at for at, id in enumerate(self.ids)}
+        numbers = columns.table(self.ids, self._records)
+        for id, line in zip(self.ids, numbers, strict=True):
+            columns.check(line, f"action {id!r}")
+        self._numbers = numbers.astype(np.float32)
+        digests = map(_digest, self.ids, self._records)
+        # The last is that of actions which are not in the catalogue: their place is -1.
+        self._digests = np.frombuffer(b"".join([*digests, bytes(4)]), dtype="<u4")
+
+    def numbers(self, ids: Sequence[int | str], actions: Actions) -> Row:
+        """Return the numbers of actions, one below the other.
+
+        Args:
+            ids: of the actions.
+            actions: the same as they were offered, some with a record: its fields replace those of
+                the catalogue.
+
+        Raises:
+            InvalidInput: an action is not in the catalogue, and has no record.
+        """
+        if ids is self.ids:
+            return self._numbers
+        places = self._places_of(ids)
+        records = list(actions.values()) if isinstance(actions, Mapping) else []
+        given = [at for at, record in enumerate(records) if record is not None]
+        for at in np.flatnonzero(places < 0).tolist():
+            if not records or records[at] is None:
+                message = f"the action {shown(ids[at])} is not in the catalogue"
+                raise InvalidInput(f"{message}: offer it with a record, or add it", ids[at])
+        numbers = self._numbers.take(places, axis=0)
+        if given:
+            merged = [self.record(ids[at], records[at]) for at in given]
+            with np.errstate(over="ignore"):  # refused where the rows are checked
+                numbers[given] = self._columns.table([ids[at] for at in given], merged)
+        return numbers
+
+    def digests(self, actions: Actions) -> bytes:
+        """Return four bytes for each action, which change with its record in the catalogue."""
+        return self._digests.take(self._places_of(as_actions(actions))).tobytes()
+
+    def matches(self, actions: Actions, digests: bytes) -> bool:
+        """Return whether the actions had the same records when digests were taken of them."""
+        then = np.frombuffer(digests, dtype="<u4")
+        now = np.frombuffer(self.digests(actions), dtype="<u4")
+        # Zero: the action had a record of its own, and was not in the catalogue.
+        return bool(((then == now) | (then == 0)).all())
+
+    def _places_of(self, ids: Sequence[int | str]) -> NDArray[np.intp]:
+        if ids is self.ids:
+            return np.arange(len(ids))
+        return np.fromiter(map(self._places.get, ids, repeat(-1)), np.intp, len(ids))
+
+    def record(self, id: int | str, given: Any) -> Any:
+        """Return the record of an action, with the fields that came with a request, if any."""
+        place = self._places.get(id)
+        base = None if place is None else self._records[place]
+        if isinstance(base, Mapping) and isinstance(given, Mapping):
+            return {**base, **given}
+        return base if given is None else given
+
+
+def _digest(id: int | str, record: Any) -> bytes:
+    try:
+        data = _encode(record)
+    except Exception as error:  # whatever a value's own methods raise
+        message = f"action {id!r} of the catalogue is {shown(record)}, which cannot be stored"
+        raise InvalidInput(f"{message} ({error})", record) from None
+    return blake2b(data, digest_size=4, person=b"belated.offers").digest()
+
+
+_encode = msgspec.msgpack.Encoder(enc_hook=plain, order="deterministic").encode
