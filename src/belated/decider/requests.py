@@ -12,7 +12,7 @@ from belated.core.events import Decision
 from belated.core.inputs import Row, as_rows
 from belated.decider.holdouts import Holdout
 from belated.exceptions import InvalidInput
-from belated.features import Actions, Features, Shared, action_names
+from belated.features import Actions, Features, Shared, action_names, as_actions
 from belated.features.records import shown
 from belated.fold.contexts import NAME, PackedContext, RowEncoder, name_of, pack_context
 
@@ -102,9 +102,13 @@ def rows_of(rows: Any, actions: Actions | None, dim: int, features: Features | N
 
 def offered(actions: Actions | None, features: Features | None) -> Actions | None:
     """Return the actions that are offered: all that the features know, if none are named."""
-    if actions is None and isinstance(features, Shared) and features.encoded is not None:
+    if features is None or isinstance(actions, Mapping):
+        return actions
+    if actions is not None:
+        return as_actions(actions)  # here, so that they are checked once
+    if isinstance(features, Shared) and features.encoded is not None:
         return features.encoded.ids
-    return declared(features) if actions is None else actions
+    return declared(features)
 
 
 def declared(features: Features | None) -> Sequence[int | str] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import blake2b
 from itertools import repeat
 from typing import Any
@@ -15,7 +15,7 @@ from belated.core.inputs import Row
 from belated.exceptions import InvalidInput
 from belated.features.columns import Columns
 from belated.features.encoders import EncodedColumns
-from belated.features.records import Actions, Context, as_actions, plain, shown
+from belated.features.records import Actions, Context, Ids, as_actions, plain, shown
 
 
 class Catalogue:
@@ -32,6 +32,7 @@ class Catalogue:
         self._records = list(records.values())
         self._columns = columns
         self._places = {id: at for at, id in enumerate(self.ids)}
+        self._last = self.ids, np.arange(len(self.ids))
         numbers = columns.table(self.ids, self._records)
         for id, line in zip(self.ids, numbers, strict=True):
             columns.check(line, f"action {id!r}")
@@ -40,7 +41,7 @@ class Catalogue:
         # The last is that of actions which are not in the catalogue: their place is -1.
         self._digests = np.frombuffer(b"".join([*digests, bytes(4)]), dtype="<u4")
 
-    def numbers(self, ids: Sequence[int | str], actions: Actions) -> Row:
+    def numbers(self, ids: Ids, actions: Actions) -> Row:
         """Return the numbers of actions, one below the other.
 
         Args:
@@ -78,10 +79,13 @@ class Catalogue:
         # Zero: the action had a record of its own, and was not in the catalogue.
         return bool(((then == now) | (then == 0)).all())
 
-    def _places_of(self, ids: Sequence[int | str]) -> NDArray[np.intp]:
-        if ids is self.ids:
-            return np.arange(len(ids))
-        return np.fromiter(map(self._places.get, ids, repeat(-1)), np.intp, len(ids))
+    def _places_of(self, ids: Ids) -> NDArray[np.intp]:
+        # A request needs them twice: for its rows, and for the digests that are kept.
+        last, places = self._last
+        if ids is not last:
+            places = np.fromiter(map(self._places.get, ids, repeat(-1)), np.intp, len(ids))
+            self._last = ids, places
+        return places
 
     def record(self, id: int | str, given: Any) -> Any:
         """Return the record of an action, with the fields that came with a request, if any."""

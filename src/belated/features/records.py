@@ -28,7 +28,13 @@ _LISTS = (list, tuple, dict)  # the usual ones first: asking an abstract class t
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 
 
-def as_actions(actions: Actions) -> tuple[int | str, ...]:
+class Ids(tuple[int | str, ...]):
+    """Ids of actions that were checked: at least one, and none twice."""
+
+    __slots__ = ()
+
+
+def as_actions(actions: Actions) -> Ids:
     """The ids of the offered actions, in their order: at least one, and none twice.
 
     >>> as_actions({"blue": {"price": 3.0}, "red": {"price": 4.0}})
@@ -37,16 +43,18 @@ def as_actions(actions: Actions) -> tuple[int | str, ...]:
     Traceback (most recent call last):
     belated.exceptions.InvalidInput: the action 'blue' is offered twice
     """
+    if type(actions) is Ids:
+        return actions
     ids = as_ids(actions, "actions")
     if not ids:
         raise InvalidInput(f"actions is {shown(actions)}: at least one must be offered", actions)
     if len(set(ids)) != len(ids):
         twice = Counter(ids).most_common(1)[0][0]
         raise InvalidInput(f"the action {shown(twice)} is offered twice", twice)
-    return ids
+    return Ids(ids)
 
 
-def action_names(actions: Actions, count: int) -> tuple[int | str, ...]:
+def action_names(actions: Actions, count: int) -> Ids:
     """Return the ids of the actions, one for each of ``count`` rows."""
     ids = as_actions(actions)
     if len(ids) != count:

@@ -141,6 +141,7 @@ class Shared:
             expected = "a mapping of ids to records was expected, for their numbers"
             raise InvalidInput(f"actions is {shown(actions)}: {expected}", actions)
         z = self._context.numbers(context, "the context")
+        A: NDArray[Any]
         if self.encoded is None:
             A = self._action.table(ids, list(actions.values()))  # type: ignore[union-attr]
         else:
@@ -153,20 +154,24 @@ class Shared:
             raise
 
     def _products(self, z: NDArray[Any], A: NDArray[Any]) -> Row:
-        # Every column is a factor from (1, z) times one from (1, a).
-        one, count = np.float32(self._action.unit), len(A)
-        rows: Row = np.empty((count, self.dim), dtype=np.float32)
-        first = bool(self.intercept) + len(z)
-        second = first + A.shape[1]
+        # Every column is a factor from (1, z) times one from (1, a). As a product by BLAS, with one
+        # factor and zeros in each column of the right matrix, it is exact and takes one pass.
+        count = A.shape[1]
+        first = self.intercept + len(z)
+        places = np.arange(count)
+        factors = np.zeros((1 + count, self.dim), dtype=np.float32)
         # What float32 cannot hold becomes inf or nan here, and is refused by its name after.
         with np.errstate(over="ignore", invalid="ignore"):
             left = np.array([self._context.unit, *z], dtype=np.float32)
-            right = A.astype(np.float32, copy=False)
-            rows[:, :first] = one * left[not self.intercept :]
-            np.multiply(left[0], right, out=rows[:, first:second])
+            factors[0, :first] = left[not self.intercept :]
+            factors[1 + places, first + places] = left[0]
             if self.interactions:
-                products = rows[:, second:].reshape(count, len(z), A.shape[1])  # a view
-                np.multiply(left[1:, None], right[:, None], out=products)
+                products = factors[1:, first + count :].reshape(count, len(z), count)  # a view
+                products[places, :, places] = left[1:]
+            right = np.empty((len(A), 1 + count), dtype=np.float32)
+            right[:, 0] = self._action.unit
+            right[:, 1:] = A
+            rows: Row = right @ factors
         return rows
 
     def _refuse(
