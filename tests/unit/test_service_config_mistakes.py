@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.unit.config_texts import OFFERS, STORE, mistakes
@@ -152,3 +154,26 @@ class TestMistakes:
         """TOML has several; the key is named all the same."""
         (found,) = mistakes("server.port = -1\n" + STORE + OFFERS)
         assert found.startswith("belated.toml: server.port: a whole number")
+
+
+@pytest.mark.parametrize(
+    ("line", "written", "message"),
+    [
+        ("features = \"Shared(action=['price'])\"", None, "offers.json' cannot be read ("),
+        ("features = \"Shared(action=['price'])\"", "[1]", "a JSON object with a record for each"),
+        ("features = \"Shared(action=['price'])\"", '{"a": {}}', "'price' of action 'a' is miss"),
+        ('policy = "Uniform(dim=2, family=Bernoulli())"', '{"a": {}}', "it needs features = "),
+        ("features = \"PerArm(['a', 'b'])\"", '{"a": {}}', 'it needs features = "Shared(…)"'),
+    ],
+)
+def test_catalogues_that_cannot_be_used(
+    tmp_path: Path, line: str, written: str | None, message: str
+) -> None:
+    """One mistake, at its key."""
+    file = tmp_path / "offers.json"
+    if written is not None:
+        file.write_text(written, encoding="utf-8")
+    bandit = f'[bandits.offers]\nrewards = "Explicit"\n{line}\ncatalogue = "{file}"\n'
+    (mistake,) = mistakes(STORE + bandit)
+    assert "bandits.offers.catalogue: " in mistake
+    assert message in mistake

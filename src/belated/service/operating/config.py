@@ -267,12 +267,6 @@ def _definition(
     if not _NAME.fullmatch(name):
         table.refuse(None, f"{name!r} is no name for a bandit: letters, digits and -._~ only")
     features = table.take("features", _written(as_features), None)
-    catalogue = table.take("catalogue", _text, None)
-    if catalogue is not None:
-        described = features
-        features = (
-            table.checked("catalogue", lambda: _with_catalogue(described, catalogue)) or features
-        )
     if features is None:
         policy = table.take("policy", _written(as_whole_policy), example='"DelayedUCB(dim=20, …)"')
     else:
@@ -287,6 +281,7 @@ def _definition(
     contexts = table.take("contexts", _switch, True)
     holdout = _holdout(table.table("holdout")) if "holdout" in table.names else None
     learners = table.take("learners", _one_of(LearnerCount), _ONE)
+    catalogue = table.take("catalogue", _text, None)
     table.finish()
     if tokens != "off" and not makes_tokens:
         message = 'nothing signs them: add secrets_env = "BELATED_TOKEN_KEYS" under [tokens]'
@@ -299,6 +294,9 @@ def _definition(
     table.checked("rewards", lambda: check_learnable(policy, rewards))
     if tokens != "off":
         table.checked("tokens", lambda: check_bounded(rewards, policy.family.support))
+    if catalogue is not None:
+        described = features
+        features = table.checked("catalogue", lambda: _with_catalogue(described, catalogue))
     if features is not None and features.dim != policy.dim:
         message = f"they give rows of {features.dim} numbers, and the policy is for {policy.dim}"
         table.refuse("features", message)
