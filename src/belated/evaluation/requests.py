@@ -156,12 +156,11 @@ def read_offers(
     places = np.zeros(len(table), dtype=np.int64)
     encoder = RowEncoder(features)
     outdated = 0
-    for line, request in read_requests(journal, table):
-        if request.digests is not None:
-            request = _with_records(request, features)
-            if request is None:
-                outdated += 1
-                continue
+    for line, stored in read_requests(journal, table):
+        request = _with_records(stored, features)
+        if request is None:
+            outdated += 1
+            continue
         rows = _rows(request, encoder)
         if rows is None:
             continue
@@ -202,9 +201,11 @@ def read_offers(
 
 def _with_records(request: KeptRequest, features: Features | None) -> KeptRequest | None:
     """Return a request with the records of the catalogue; None if they have changed since."""
+    if request.digests is None:
+        return request
     catalogue = features.encoded if isinstance(features, Shared) else None
     actions = request.actions or []
-    if catalogue is None or not catalogue.matches(actions, request.digests or b""):
+    if catalogue is None or not catalogue.matches(actions, request.digests):
         return None
     given = request.records or [None] * len(actions)
     records = [catalogue.record(*pair) for pair in zip(actions, given, strict=True)]
