@@ -17,6 +17,8 @@ from belated.model.kernels.lapack import dposv, dpotrf, dtrtri
 
 #: Of θ.
 Shape = tuple[int, ...]
+#: A root of so many coefficients is made by LAPACK in one call.
+SMALL = 64
 
 
 def as_shape(shape: int | Shape) -> Shape:
@@ -138,9 +140,14 @@ def blocked(rows: Matrix, blocks: int) -> Matrix:
     return np.concatenate([places[:, None], numbers], axis=1)
 
 
-def identity(shape: Shape) -> Matrix:
-    """I, once for each block."""
-    return np.tile(np.eye(shape[-1]), (*shape[:-1], 1, 1))
+def identity(shape: Shape, factor: float = 1.0) -> Matrix:
+    """Return a multiple of I for each block, read-only: all blocks share one matrix."""
+    return np.broadcast_to(factor * np.eye(shape[-1]), (*shape, shape[-1]))
+
+
+def no_sum(shape: Shape) -> Matrix:
+    """Return a matrix of zeros for each block, read-only: it takes no memory."""
+    return np.broadcast_to(0.0, (*shape, shape[-1]))
 
 
 def diagonal(matrix: Matrix) -> Vector:
@@ -174,11 +181,17 @@ def solve(precision: Matrix, right: Vector) -> Vector:
     """H⁻¹ b."""
     found = np.empty_like(right)
     for at in np.ndindex(precision.shape[:-2]):
-        _, found[at], failed = dposv(precision[at], right[at])
-        if failed:  # rounding: a direction of the prior is lost beside the data
-            root = _root(precision[at])
-            found[at] = root @ (right[at] @ root)
+        failed = 1
+        if len(precision[at]) <= SMALL:
+            _, found[at], failed = dposv(precision[at], right[at])
+        if failed:  # large; or rounding: a direction of the prior is lost beside the data
+            found[at] = solved(_root(precision[at]), right[at])
     return found
+
+
+def solved(root: Matrix, right: Vector) -> Vector:
+    """Return H⁻¹ b, given a root of H⁻¹."""
+    return product(root, product(root.swapaxes(-2, -1), right))
 
 
 def is_positive(matrix: Matrix) -> bool:
@@ -187,12 +200,9 @@ def is_positive(matrix: Matrix) -> bool:
 
 
 def _root(precision: Matrix) -> Matrix:
-    factor: Any
-    factor, failed = dpotrf(precision, lower=1, clean=1)
-    if not failed:
-        inverse, failed = dtrtri(factor, lower=1)
-    if not failed:
-        return np.ascontiguousarray(inverse.T)
+    root = np.zeros(precision.shape)
+    if _fill_root(root, precision):
+        return root
     # Rounding has made a direction of H vanish. Equal scales first, then the spectrum's floor.
     floor = np.finfo(float).eps * len(precision)
     diagonal = np.diag(precision)
@@ -203,3 +213,25 @@ def _root(precision: Matrix) -> Matrix:
     # R Q = root, by the QR of its rows in reverse; then R Rᵀ = root rootᵀ.
     triangle: Any = np.linalg.qr(root[::-1].T, mode="r")
     return np.ascontiguousarray(triangle.T[::-1, ::-1])
+
+
+def _fill_root(root: Matrix, precision: Matrix) -> bool:
+    """Write the root of one block into zeros; return False if the block is not positive definite.
+
+    By halves, because products are faster than LAPACK, and let other threads run meanwhile.
+    """
+    size = len(precision)
+    if size <= SMALL:
+        factor, failed = dpotrf(precision, lower=1, clean=1)
+        if not failed:
+            inverse, failed = dtrtri(factor, lower=1)
+            root[:] = inverse.T
+        return not failed
+    first, second = slice(size // 2), slice(size // 2, size)
+    if not _fill_root(root[first, first], precision[first, first]):
+        return False
+    joint = root[first, first].T @ precision[first, second]
+    if not _fill_root(root[second, second], precision[second, second] - joint.T @ joint):
+        return False
+    root[first, second] = -root[first, first] @ (joint @ root[second, second])
+    return True

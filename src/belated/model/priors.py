@@ -14,6 +14,10 @@ from belated.model.blocks import Shape, as_shape, identity
 #: Where the estimated precision of an adaptive prior starts, and the range it stays in. It only
 #: becomes weaker: little data that looks like no effect must not end the exploration.
 AUTO_START, AUTO_RANGE = 1.0, (0.02, 1.0)
+#: What coefficients fitted at other times add to the estimate of the precision: how many of them
+#: the rewards have determined, and the sum of their squares.
+Others = tuple[float, float]
+NO_OTHERS: Others = (0.0, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +28,7 @@ class Prior:
         mean: of θ.
         precision: the inverse of its covariance, positive definite.
         adaptive: True if the precision is a multiple of I that estimators fit to the data.
+        others: what other coefficients add when it is fitted.
 
     >>> Prior.ridge(2, 1.0).precision
     array([[1., 0.],
@@ -33,6 +38,7 @@ class Prior:
     mean: Vector
     precision: Matrix
     adaptive: bool = False
+    others: Others = NO_OTHERS
 
     @classmethod
     def ridge(cls, shape: int | Shape, ridge: float | Literal["auto"] = 1.0) -> Prior:
@@ -44,8 +50,8 @@ class Prior:
         if isinstance(ridge, str):
             if ridge != "auto":
                 raise InvalidInput(f"ridge is {ridge!r}: a number above 0 or 'auto'", ridge)
-            return cls(np.zeros(shape), AUTO_START * identity(shape), adaptive=True)
-        return cls(np.zeros(shape), as_positive(ridge, "ridge") * identity(shape))
+            return cls(np.zeros(shape), identity(shape, AUTO_START), adaptive=True)
+        return cls(np.zeros(shape), identity(shape, as_positive(ridge, "ridge")))
 
     @classmethod
     def normal(cls, mean: Any, precision: Any) -> Prior:
@@ -90,7 +96,7 @@ class Prior:
         Where the variance of rewards is estimated, such a prior is of θ/√φ: it then means the same
         in every unit of rewards. Any other prior is of θ.
         """
-        scaled = self.strength * identity(self.mean.shape)
+        scaled = identity(self.mean.shape, self.strength)
         return not self.mean.any() and np.array_equal(self.precision, scaled)
 
     @property
@@ -116,4 +122,4 @@ class Prior:
 
     def with_ridge(self, ridge: float) -> Prior:
         """The same prior, with the precision estimated so far."""
-        return Prior(self.mean, ridge * identity(self.mean.shape), adaptive=True)
+        return Prior(self.mean, identity(self.mean.shape, ridge), True, self.others)

@@ -105,7 +105,9 @@ class Policy:
         as_share(self.floor, "floor")
         if self.metric not in ("hessian", "gram"):
             raise InvalidInput(f"metric is {self.metric!r}: 'hessian' or 'gram'", self.metric)
-        if self.start.dim != self.dim:
+        if self.prior is None:
+            Prior.ridge(1, self.ridge)  # checked; over all coefficients it may be too large
+        elif self.start.dim != self.dim:
             message = f"a prior of {self.start.dim} numbers for rows of {self.dim}"
             raise InvalidInput(message, self.start)
         self._check_half_life()

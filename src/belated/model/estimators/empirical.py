@@ -5,7 +5,9 @@ posterior of θ solves
 
 .. math:: \lambda = \frac{d + 4}{\|\hat\theta\|^2 + \operatorname{tr} H^{-1} + 4/\lambda_0},
 
-where θ̂ and H depend on λ themselves.
+where θ̂ and H depend on λ themselves. Coefficients of other blocks, fitted at other times, add the
+number that rewards have determined, d - λ tr H⁻¹, to d, and ‖θ̂‖² to the denominator: this is the
+same fixed point.
 """
 
 from __future__ import annotations
@@ -16,8 +18,7 @@ from collections.abc import Callable
 import numpy as np
 
 from belated.core.inputs import Matrix, Vector
-from belated.model.blocks import root_of
-from belated.model.priors import AUTO_RANGE, AUTO_START
+from belated.model.priors import AUTO_RANGE, AUTO_START, NO_OTHERS, Others, Prior
 
 #: How many coefficients the belief in λ₀ is worth.
 WORTH = 4.0
@@ -30,13 +31,16 @@ def spectrum_of(information: Matrix, pull: Vector) -> tuple[Vector, Vector]:
     return np.maximum(values.ravel(), 0.0), np.square(parts.ravel())
 
 
-def fitted_ridge(values: Vector, squares: Vector, near: float = 0.0) -> float:
+def fitted_ridge(
+    values: Vector, squares: Vector, near: float = 0.0, others: Others = NO_OTHERS
+) -> float:
     """The fixed point λ for a quadratic log-likelihood: (D + λ I) θ̂ = b.
 
     Args:
         values: the eigenvalues of D, the information without the prior.
         squares: those of b, the score at zero of the quadratic, in its eigenvectors.
         near: how far the two sides of the equation may be apart, relatively.
+        others: what other coefficients add.
 
     >>> spectrum = spectrum_of(np.eye(2) * 100.0, np.array([300.0, 0.0]))
     >>> round(fitted_ridge(*spectrum), 3)
@@ -47,7 +51,7 @@ def fitted_ridge(values: Vector, squares: Vector, near: float = 0.0) -> float:
         total = values + math.exp(log_ridge)
         inverse = 1.0 / total
         size = float(squares @ (inverse * inverse)) + float(inverse.sum())
-        return _excess(len(values), size, log_ridge)
+        return _excess(len(values), size, log_ridge, others)
 
     low, high = math.log(AUTO_RANGE[0]), math.log(AUTO_RANGE[1])
     if excess(high) >= 0.0:
@@ -57,22 +61,22 @@ def fitted_ridge(values: Vector, squares: Vector, near: float = 0.0) -> float:
     return math.exp(_zero(excess, low, high, near))
 
 
-def ridge_is_near(precision: Matrix, theta: Vector, ridge: float, near: float) -> bool:
+def ridge_is_near(root: Matrix, theta: Vector, prior: Prior, near: float) -> bool:
     """Whether λ is the fixed point, to first order: a look that takes no eigenvectors.
 
     Args:
-        precision: H, with λ in it.
+        root: of H⁻¹, with λ in it.
         theta: θ̂.
-        ridge: λ.
+        prior: whose precision is λ.
         near: how far it may be off, relatively.
     """
-    root = root_of(precision)
+    ridge = prior.strength
     inner = root.swapaxes(-2, -1) @ root  # as large as H⁻¹
     pulled = theta[..., None, :] @ root
     size = float(np.vdot(theta, theta)) + float(np.vdot(root, root))
-    excess = _excess(theta.size, size, math.log(ridge))
+    excess = _excess(theta.size, size, math.log(ridge), prior.others)
     change = ridge * (2.0 * float(np.vdot(pulled, pulled)) + float(np.vdot(inner, inner)))
-    slope = change / (size + WORTH / AUTO_START) - 1.0
+    slope = change / (size + prior.others[1] + WORTH / AUTO_START) - 1.0
     if slope >= 0.0:
         return False
     low, high = AUTO_RANGE
@@ -80,9 +84,11 @@ def ridge_is_near(precision: Matrix, theta: Vector, ridge: float, near: float) -
     return abs(wanted - math.log(ridge)) <= near
 
 
-def _excess(dim: int, size: float, log_ridge: float) -> float:
+def _excess(dim: int, size: float, log_ridge: float, others: Others) -> float:
     """How far the logarithms of the two sides are apart; ``size`` is ‖θ̂‖² + tr H⁻¹."""
-    return math.log((dim + WORTH) / (size + WORTH / AUTO_START)) - log_ridge
+    determined, square = others
+    wanted = (dim + determined + WORTH) / (size + square + WORTH / AUTO_START)
+    return math.log(wanted) - log_ridge
 
 
 def _zero(f: Callable[[float], float], low: float, high: float, near: float) -> float:

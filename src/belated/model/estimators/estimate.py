@@ -44,6 +44,7 @@ class Estimate(Result):
         dispersion: φ, estimated where the family asks for it.
         doubt: what the covariance has beyond the inverse of the precision, for the prior's own
             precision was estimated; None if it was given.
+        trace: of the covariance, as of the last step of a fit; None if it is not known.
         names: what the coefficients belong to, if features say it.
         effective_n: rewards by what they still count for; None if all count in full.
         half_life_us: the half-life by which they do, in microseconds; None: nothing is forgotten.
@@ -60,6 +61,7 @@ class Estimate(Result):
     prior: Prior
     dispersion: float
     doubt: Matrix | None = None
+    trace: float | None = None
     names: tuple[str, ...] | None = None
     effective_n: float | None = None
     half_life_us: int | None = None

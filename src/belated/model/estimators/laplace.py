@@ -12,7 +12,17 @@ from numpy.typing import NDArray
 
 from belated.core.inputs import Matrix, Vector
 from belated.exceptions import ConvergenceWarning, InvalidInput
-from belated.model.blocks import Shape, add_gram, cross, predictors, product, root_of, solve, spread
+from belated.model.blocks import (
+    Shape,
+    add_gram,
+    cross,
+    predictors,
+    product,
+    root_of,
+    solve,
+    solved,
+    spread,
+)
 from belated.model.estimators.empirical import fitted_ridge, ridge_is_near, spectrum_of
 from belated.model.estimators.estimate import Estimate, next_fit
 from belated.model.estimators.integrated import GivenPrecision, integrated
@@ -110,11 +120,11 @@ class Laplace:
         near = 1e-10 if polish else NEAR
         for _ in range(MAX_PRIORS if adapts and converged else 0):
             before = prior.strength
-            if not polish and ridge_is_near(precision, theta, before, near):
+            if not polish and ridge_is_near(newton.root, theta, prior, near):
                 break
             # The log-likelihood as a quadratic around θ̂: its pull is H θ̂.
             spectrum = spectrum_of(precision - prior.precision, product(precision, theta))
-            ridge = fitted_ridge(*spectrum, near=0.0 if polish else 0.1 * near)
+            ridge = fitted_ridge(*spectrum, 0.0 if polish else 0.1 * near, prior.others)
             if abs(ridge - before) <= near * before:
                 break
             prior = prior.with_ridge(ridge)
@@ -130,7 +140,10 @@ class Laplace:
             )
         mean = newton.corrected(theta, precision) if self.mean_correction else theta
         passes = newton.passes
-        found = Estimate(theta, mean, precision, data.n, converged, passes, prior, dispersion)
+        trace = float(np.vdot(newton.root, newton.root))
+        found = Estimate(
+            theta, mean, precision, data.n, converged, passes, prior, dispersion, trace=trace
+        )
         return self._unsure(found, newton) if polish and adapts and converged else found
 
     def _newton(
@@ -205,6 +218,7 @@ class Newton:
         self.dispersion = dispersion
         self.passes = 0
         self.value = -math.inf  # of the posterior that was solved last
+        self.root: Matrix = np.empty(0)  # of the precision that the last step was made with
         self._left = max_iterations
         self._tolerance = tolerance
         self._polish = polish
@@ -216,7 +230,8 @@ class Newton:
         for _ in range(self._left):
             if value == -math.inf or not np.isfinite(precision).all():
                 break
-            step = solve(precision, gradient)
+            self.root = root_of(precision)
+            step = solved(self.root, gradient)
             decrement = float(np.vdot(gradient, step))
             if decrement <= self._tolerance:
                 theta, self.value = theta + step, value + 0.5 * decrement

@@ -10,7 +10,7 @@ import numpy as np
 
 from belated.core.inputs import Matrix, Row, Vector, as_numbers, as_rewards, as_rows
 from belated.exceptions import InvalidInput
-from belated.model.blocks import Shape, as_shape, cross, gram, predictors, product, width_of
+from belated.model.blocks import Shape, as_shape, cross, gram, no_sum, predictors, product, width_of
 from belated.model.families import Family, Gaussian
 
 
@@ -35,7 +35,7 @@ class Moments:
     def zero(cls, shape: int | Shape) -> Moments:
         """The moments of nothing."""
         shape = as_shape(shape)
-        return cls(0, np.zeros((*shape, shape[-1])), np.zeros(shape), 0.0)
+        return cls(0, no_sum(shape), np.zeros(shape), 0.0)
 
     @classmethod
     def of(cls, rows: Any, y: Any, shape: Shape | None = None) -> Moments:
@@ -92,7 +92,7 @@ class Information:
     def zero(cls, shape: int | Shape) -> Information:
         """The information of nothing."""
         shape = as_shape(shape)
-        return cls(0, np.zeros((*shape, shape[-1])))
+        return cls(0, no_sum(shape))
 
     @classmethod
     def of(cls, rows: Any, weights: Any, shape: Shape | None = None) -> Information:
@@ -154,7 +154,7 @@ class Quadratic:
     def zero(cls, shape: int | Shape) -> Quadratic:
         """The quadratic of nothing."""
         shape = as_shape(shape)
-        return cls(0, np.zeros((*shape, shape[-1])), np.zeros(shape))
+        return cls(0, no_sum(shape), np.zeros(shape))
 
     @classmethod
     def of(cls, rows: Row | Matrix, y: Vector, family: Family, theta: Vector) -> Quadratic:
@@ -230,6 +230,8 @@ class FrozenSums:
         return self.moments.n
 
     def __add__(self, other: FrozenSums) -> FrozenSums:
+        if not (self.n and other.n):
+            return self if self.n else other
         return FrozenSums(
             self.moments + other.moments,
             self.likelihood + other.likelihood,
@@ -262,7 +264,9 @@ class FrozenSums:
         return float(np.vdot(by, product(self.likelihood.information, by))) / max(self.n, 1)
 
     def pack(self) -> bytes:
-        """As bytes."""
+        """As bytes; none if there are no rows."""
+        if not self.n:
+            return b""
         numbers = [float(self.n), self.moments.square, self.total]
         return np.concatenate(
             [
@@ -281,6 +285,8 @@ class FrozenSums:
         Raises:
             ValueError: these are no sums of this shape.
         """
+        if not data:
+            return cls.zero(shape)
         numbers = np.frombuffer(data).copy()
         dim, size = math.prod(shape), shape[-1]
         head, sums = numbers[:3], numbers[3:].reshape(2, dim * size + dim)
