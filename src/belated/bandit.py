@@ -108,6 +108,9 @@ class Bandit:
             (``docs/howto/change-features.md``); False: rows alone. It can be personal data.
         holdout: a share of decisions that a baseline makes, so that :meth:`lift` can say what the
             policy earns beyond it.
+        background_fits: whether a fit that takes long is made in a thread, while rewards go on to
+            be learned by single steps. False: in the call that finds it due, so that equal calls
+            lead to equal decisions.
         kernels: to use instead of the best available.
         tuning: sizes that only tests change.
 
@@ -140,6 +143,7 @@ class Bandit:
         keep_requests: Keep = "auto",
         contexts: bool = True,
         holdout: Holdout | None = None,
+        background_fits: bool = True,
         kernels: Kernels | None = None,
         tuning: Tuning = USUAL,
     ) -> None:
@@ -159,6 +163,7 @@ class Bandit:
         self.journal = MemoryJournal(clock=clock) if journal is None else opened(journal)
         self._kernels = kernels
         self._tuning = tuning
+        self._background_fits = background_fits
         fold = self._new_fold()
         # Only now: whatever was refused above must leave no trace.
         identify(
@@ -218,6 +223,7 @@ class Bandit:
             until=until,
             kernels=self._kernels,
             tuning=self._tuning,
+            background=self._background_fits and until is None,
         )
 
     def _use(self, fold: Fold, baseline: int | str) -> None:
@@ -1045,6 +1051,8 @@ def _after_fork() -> None:
     for bandit in _open_bandits:
         bandit._rng = np.random.default_rng()
         bandit._lock = threading.RLock()
+        if bandit._fold.learner.is_busy:  # the thread is gone, and its sums are half made
+            bandit._follower.intact = False
 
 
 if hasattr(os, "register_at_fork"):

@@ -469,6 +469,10 @@ class DuplicateWarning(AdviceWarning):
     """Many rewards are reported again and again."""
 
 
+class FitWarning(BelatedWarning):
+    """A fit in the background failed; the bandit learns by single steps, and tries again later."""
+
+
 class FallbackWarning(BelatedWarning):
     """The policy could not choose, and the baseline decided instead."""
 

@@ -77,6 +77,7 @@ class Fold:
         until: records stamped later are not there; None for all.
         kernels: to use instead of the best available.
         tuning: sizes.
+        background: whether fits that take long are made in a thread of their own.
 
     Attributes:
         mode: how the bandit decides, by the last event that said so.
@@ -107,8 +108,10 @@ class Fold:
         until: int | None = None,
         kernels: Kernels | None = None,
         tuning: Tuning = USUAL,
+        background: bool = False,
     ) -> None:
         self.policy = policy
+        self.background = background
         self.tuning = tuning
         self.rewards = rewards
         self.features = features
@@ -177,6 +180,7 @@ class Fold:
             partitions=self._partitions,
             kernels=self._kernels,
             tuning=self.tuning,
+            background=self.background,
         )
 
     def begin(self, journal: Journal) -> None:

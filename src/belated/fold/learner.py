@@ -4,15 +4,20 @@ The learner is told of each decision when it is made and of each reward when it 
 weighting (:mod:`~belated.fold.weighting`) says how much they count by their age, and moves the
 model: by one step at once, or under ``ConversionsOnly`` when the record is complete. The sums
 behind it are folded in batches, all rows of a batch in one BLAS call, and the roots are made anew
-from them. A fit over all observations replaces θ̂ and the weights when the estimator asks for it.
+from them. A fit over all observations, or over those of one block of coefficients, replaces θ̂ and
+the weights when the estimator asks for it; where it takes long, in a thread.
 """
 
 from __future__ import annotations
 
+import threading
+import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,17 +25,23 @@ from numpy.typing import NDArray
 from belated.core.inputs import Matrix, Row, Vector
 from belated.core.rewards import Rewards
 from belated.core.tuning import USUAL, Tuning
-from belated.exceptions import BelatedError
+from belated.exceptions import BelatedError, FitWarning
 from belated.fold.freezer import Freezer
-from belated.fold.refit import Refit
+from belated.fold.refit import BackgroundTask, Fitted, Refit
 from belated.fold.times import SILENT, Times
 from belated.fold.weighting import Outstanding, weighting_of
-from belated.model.blocks import cross
 from belated.model.estimators import Estimate, Laplace
 from belated.model.kernels import Kernels
 from belated.model.model import Model
 from belated.model.statistics import Information, Joined, Observations, Seen
 from belated.policies.policy import Policy
+
+#: A fit of fewer floating-point operations is made at once: to hand it to a thread costs as much.
+CHEAP = 2e6
+#: Steps that are repeated on the result of a fit with each record: more than a record makes.
+REPEATED = 4
+#: Numbers in rows that wait, before they are added to the sums.
+WAITING = 1 << 21
 
 
 @dataclass(eq=False)
@@ -87,11 +98,13 @@ class Waiting:
         left: those that are pending no longer, without a reward.
         came: rewards, by partition.
         pages: whole tables of both.
+        pending: decisions that are recorded and pending once all this is added.
     """
 
     def __init__(self, partitions: int) -> None:
         self.asked, self.left, self.pages = Decided(), Decided(), Pages()
         self.came = [Arrived() for _ in range(partitions)]
+        self.pending = 0
 
     @property
     def is_empty(self) -> bool:
@@ -125,6 +138,7 @@ class Learner:
         partitions: of the journal.
         kernels: to use instead of the best available.
         tuning: sizes.
+        background: whether fits that take long are made in a thread of their own.
 
     Attributes:
         now: the stamp of the latest record.
@@ -132,6 +146,7 @@ class Learner:
             Under ``ConversionsOnly``, steps also wait, until the model is exported.
         is_bulk: whether the model stands still, see :meth:`bulk`.
         outstanding: gives all pending decisions, by partition.
+        summing: held while sums are changed, by a fit in a thread too.
 
     >>> from belated import Bernoulli
     >>> from belated.policies import DelayedUCB
@@ -153,6 +168,7 @@ class Learner:
         partitions: int = 1,
         kernels: Kernels | None = None,
         tuning: Tuning = USUAL,
+        background: bool = False,
     ) -> None:
         self.policy = policy
         self.model = Model(policy.start, policy.family, kernels=kernels)
@@ -167,7 +183,12 @@ class Learner:
         self.times = [Times(kind.rivals) for _ in range(partitions)]
         self._limit = tuning.batch or max(1000, 10 * policy.dim)
         self._freezer = Freezer(self.observations, tuning.exact, self._limit)
+        self._most_waiting = min(self._limit, max(64, WAITING // policy.row_width))
         self._waiting = Waiting(partitions)
+        self._unsummed: deque[Waiting] = deque()
+        self.summing = threading.Lock()
+        self._background = background
+        self._task: BackgroundTask | None = None
         self._given = [0] * partitions  # handles given out
         self._refit: Refit | None = None
         self.weighting = kind(self, rewards)
@@ -183,8 +204,7 @@ class Learner:
         self._count_pending(x, weight)
         asked = self._waiting.asked
         asked.append(x, 1.0 if weighting.counts_rows else weight, began)
-        if len(asked.rows) >= self._limit:
-            self.renew()
+        self._keep_up(len(asked.rows))
 
     def restore_pending(self, x: Vector, weight: float, began: int = 0) -> None:
         """A decision that was withdrawn counts again: its reward has come after all."""
@@ -198,8 +218,10 @@ class Learner:
             weight = 1.0
         left = self._waiting.left
         left.append(x, 1.0 if weighting.counts_rows else weight, began)
-        if not self._discount_pending(x, weight) or len(left.rows) >= self._limit:
+        if not self._discount_pending(x, weight):
             self.renew()
+        else:
+            self._keep_up(len(left.rows))
 
     def hold(self, x: Vector, weight: float) -> None:
         """A decision was made that has no record yet: it counts as explored."""
@@ -227,7 +249,7 @@ class Learner:
         elif share == 0.0:
             self.model.note(x)
         else:
-            self.model.add_pending(x, share * weight)
+            self.step("add_pending", x, share * weight)
 
     def _discount_pending(self, x: Vector, weight: float) -> bool:
         """Returns False if the roots must be made anew."""
@@ -235,7 +257,29 @@ class Learner:
         if self.is_bulk or share == 0.0:
             self.model.pending -= 1
             return True
-        return self.model.remove_pending(x, share * weight)
+        done: bool = self.step("remove_pending", x, share * weight)
+        return done
+
+    def step(
+        self, name: str, x: Vector | Row, *arguments: float, again: tuple[float, ...] = ()
+    ) -> Any:
+        """Move the model by one step; a fit under way will repeat it.
+
+        Args:
+            name: of the model's method.
+            x: the row.
+            arguments: further ones of the method.
+            again: those with which a fit repeats it, if they differ.
+        """
+        result = getattr(self.model, name)(x, *arguments)
+        if self._refit is not None:
+            self._refit.note(name, x, again or arguments)
+        return result
+
+    @property
+    def data_under_fit(self) -> object:
+        """What the fit is of that is under way; None if none is."""
+        return None if self._refit is None else self._refit.data
 
     def add_all_pending(self, rows: Matrix, weights: Vector) -> None:
         """Many decisions were made whose rewards are out; within :meth:`bulk`."""
@@ -285,9 +329,9 @@ class Learner:
             self.times[partition].append(began, recorded if y else SILENT, predicted)
         weighting.learned(x, y, handle, recorded, partition)
         if weighting.is_due and not self.is_bulk and not self.defers:
-            self.fit()
-        elif len(arrived.rows) >= self._limit:
-            self.renew()
+            self.refit()
+        else:
+            self._keep_up(len(arrived.rows))
         return handle
 
     def learn_page(
@@ -332,30 +376,25 @@ class Learner:
 
     def revise(self, handle: int, y: float, recorded: int = 0, partition: int = 0) -> None:
         """The reward under a handle is another one."""
-        self.fold_in()
+        self._store_waiting()
         self.now = max(self.now, recorded)
         store = self.observations[partition]
         row, _ = store.get(handle)
         self.weighting.before_change(handle, partition)
         before = store.revise(handle, y)
-        if self._refit is not None and handle < self._refit.upto[partition]:
-            change = np.array([y - before])
-            self._refit.amended += cross(change, row[None, :].astype(np.float64), self.policy.shape)
         if self.weighting.keeps_times and bool(y) != bool(before):
             self.times[partition].came[handle] = recorded if y else SILENT
         self.weighting.revise(handle, row, before, y, partition)
 
     def retract(self, handle: int, recorded: int = 0, partition: int = 0) -> Vector:
         """The reward under a handle never came, and nor is it waited for; returns its row."""
-        self.fold_in()
+        self._store_waiting()
         self.now = max(self.now, recorded)
         store = self.observations[partition]
         row, y = store.get(handle)
         x = row.astype(np.float64)
         self.weighting.before_change(handle, partition)
         store.remove(handle)
-        if self._refit is not None and handle < self._refit.upto[partition]:
-            self._refit.removed.append((x, y))
         self.weighting.retract(handle, x, y, partition)
         return x
 
@@ -373,13 +412,17 @@ class Learner:
         """A record was folded, with all that it changed."""
         self.now = max(self.now, recorded)
         self.weighting.finish(recorded)
+        if self._task is not None:
+            self._collect(self._task)
+        elif self._refit is not None and self._refit.fitted is not None:
+            self._go_on_from_fit(REPEATED)
 
     # --- what has arrived ------------------------------------------------------------------------
 
     @property
     def observed(self) -> Seen:
         """All that has arrived, of every partition."""
-        self.fold_in()
+        self._store_waiting()
         return self.observations[0] if len(self.observations) == 1 else Joined(self.observations)
 
     def next_handle(self, partition: int) -> int:
@@ -399,7 +442,7 @@ class Learner:
 
     def pack(self, partition: int) -> dict[str, bytes]:
         """What has arrived in a partition as bytes, and where to start the next fit."""
-        self.fold_in()
+        self._store_waiting()
         pieces = self.observations[partition].pack() | {"theta": self.model.theta.tobytes()}
         if self.weighting.keeps_times:
             pieces |= self.times[partition].pack() | {"learned until": self.now.to_bytes(8)}
@@ -457,14 +500,14 @@ class Learner:
 
         So it is while all rows are kept. Those that were frozen count as they were frozen.
         """
-        self.fold_in()
+        self._store_waiting()
         data, start = self.weighting.data(), self.model.theta
         return self.weighting.fit(data, self.policy.start, start, polish=True)
 
     def fit(self) -> None:
         """Fit what has arrived, and let the model go on from there."""
         self._refit = None  # one that was under way is of no use any longer
-        self.fold_in(refit=True)
+        self.fold_in()
         weighting, data = self.weighting, self.weighting.data()
         estimate = weighting.fit(data, weighting.prior, self.model.theta, polish=False)
         weighting.go_on_from(estimate, data)
@@ -473,45 +516,126 @@ class Learner:
         """Whether there is enough that is new for a fit."""
         return self._refit is None and self.weighting.is_due
 
-    def begin_fit(self) -> Callable[[], Estimate]:
+    @property
+    def is_busy(self) -> bool:
+        """Whether a thread is at work on the sums or on a fit."""
+        return self._task is not None
+
+    def refit(self) -> None:
+        """Make the fit that is due: in a thread, if that is allowed and the fit takes long."""
+        if self._background and self.weighting.fit_cost > CHEAP:
+            if self._task is None and self._refit is None:
+                self._task = BackgroundTask(self.begin_fit())
+        elif self.weighting.has_due_block:
+            while self.fit_is_due():
+                self.finish_fit(self.begin_fit()())
+        else:
+            self.fit()
+
+    def begin_fit(self) -> Callable[[], Fitted]:
         """Start a fit of what has arrived by now.
 
         What this returns may be called in another thread, while further rewards are learned here;
         give its result to :meth:`finish_fit`.
         """
-        self.fold_in()
-        weighting, data = self.weighting, self.weighting.data(copy=True)
-        upto = [store.next_handle for store in self.observations]
-        self._refit = Refit(data, upto, np.zeros(self.policy.shape), [])
-        return partial(weighting.fit, data, weighting.prior, self.model.theta.copy(), polish=False)
+        self._store_waiting()
+        self._refit = Refit(self.weighting.next_block(), len(self._unsummed))
+        return self.weighting.begin_fit(self._refit)
 
-    def finish_fit(self, estimate: Estimate) -> bool:
+    def finish_fit(self, fitted: Fitted) -> bool:
         """Go on from a fit; returns False if it is of no use: all was fitted anew since."""
-        refit, self._refit = self._refit, None
-        if refit is None or estimate.n != refit.seen.n:
+        if self._refit is None or fitted.refit is not self._refit:
             return False
-        self.fold_in()
-        since = [store.since(at) for store, at in zip(self.observations, refit.upto, strict=True)]
-        self.weighting.finish_fit(refit, estimate, since)
+        self._refit.fitted = fitted
+        return self._go_on_from_fit(None)
+
+    def _go_on_from_fit(self, limit: int | None) -> bool:
+        """Repeat steps on the result of a fit, and go on from it once all of them are.
+
+        Args:
+            limit: how many steps, at most; None: all.
+        """
+        refit = self._refit
+        assert refit is not None
+        assert refit.fitted is not None
+        if not refit.repeat(limit):  # the sums say what a step cannot
+            self._refit = None
+            return False
+        if not refit.steps or refit.fitted.model is None:
+            self._refit = None
+            self._store_waiting()
+            self.weighting.finish_fit(refit.fitted)
+            self._compact()
         return True
+
+    def _collect(self, task: BackgroundTask) -> None:
+        """Take the result of a thread, once it has one."""
+        if self.is_bulk or not task.is_done:
+            return
+        self._task = None
+        if task.error is not None:
+            self._refit = None
+            self.weighting.put_off_fit()
+            message = f"a fit failed ({type(task.error).__name__}: {task.error}). The bandit goes"
+            message += " on by single steps, and tries again after further rewards"
+            warnings.warn(message, FitWarning, stacklevel=2)
+        elif isinstance(task.result, Fitted) and task.result.refit is self._refit:
+            self._refit.fitted = task.result
 
     def renew(self) -> None:
         """Make the roots anew from the sums."""
+        if self.weighting.sums_late:
+            self._refit = None  # its sums would be of now
         self.fold_in()
         self._compact()
         if not self.is_bulk:
             self.weighting.renew()
 
-    def fold_in(self, *, refit: bool = False) -> None:
-        """Add what waits to the sums and the rows; ``refit`` if a fit follows."""
+    def fold_in(self) -> None:
+        """Add what waits to the sums and the rows."""
+        self._store_waiting()
+        self.sum_up(len(self._unsummed))
+
+    def _keep_up(self, waiting: int) -> None:
+        """Make the roots anew after many steps; where fits do, add many rows to the sums."""
+        if not self.weighting.sums_late:
+            if waiting >= self._limit:
+                self.renew()
+        elif waiting >= self._most_waiting:
+            self._store_waiting()
+            self._compact()
+            if not self._background:
+                self.sum_up(len(self._unsummed))
+            elif self._task is None and self._refit is None:
+                self._task = BackgroundTask(partial(self.sum_up, len(self._unsummed)))
+
+    def _store_waiting(self) -> None:
+        """Add what waits to the rows; the sums may wait."""
         waiting = self._waiting
-        if waiting.is_empty:
-            return
-        self._waiting = Waiting(len(self.observations))
-        self.weighting.take(waiting, refit=refit)
-        for store, arrived in zip(self.observations, waiting.came, strict=True):
-            if arrived.rows:
-                store.extend(np.array(arrived.rows), arrived.rewards)
+        if not waiting.is_empty:
+            waiting.pending = self.model.pending - self.weighting.held.count
+            self._waiting = Waiting(len(self.observations))
+            for store, arrived in zip(self.observations, waiting.came, strict=True):
+                if arrived.rows:
+                    store.extend(np.array(arrived.rows), arrived.rewards)
+            self._unsummed.append(waiting)
+            if not self.weighting.sums_late:
+                self.sum_up(len(self._unsummed))
+
+    def sum_up(self, count: int) -> None:
+        """Add the first of what is stored and not in the sums yet; in any thread.
+
+        Args:
+            count: how many times something was stored.
+        """
+        with self.summing:
+            for _ in range(min(count, len(self._unsummed))):
+                waiting, refit = self._unsummed.popleft(), self._refit
+                self.weighting.take(waiting)
+                if refit is not None and refit.before > 0:
+                    refit.before -= 1
+                elif refit is not None:
+                    refit.since.append(waiting)
 
     def _compact(self) -> None:
         """Freeze the oldest rows where there are too many, and let go of what nobody asks for."""

@@ -1,18 +1,42 @@
-"""A fit beside the fold: what it is of, and what has happened to that since."""
+"""A fit beside the fold: steps go on meanwhile, and are then repeated on its result."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from belated.core.inputs import Row, Vector
-from belated.model.blocks import add_gram, cross, predictors, solve
+from belated.core.inputs import Matrix, Row, Vector
+from belated.model.blocks import add_gram
 from belated.model.estimators import Estimate
-from belated.model.families import Family
-from belated.model.kernels import MAX_WEIGHT
-from belated.model.statistics import Joined
+from belated.model.model import Model
+
+if TYPE_CHECKING:
+    from belated.fold.learner import Waiting
+
+
+@dataclass(eq=False)
+class Fitted:
+    """The result of a fit.
+
+    Attributes:
+        refit: the fit that it is the result of.
+        estimate: of the coefficients that were fitted.
+        model: a model of these coefficients, whose roots count what was pending at the beginning;
+            None if the weighting makes roots of its own.
+        observed: the precision of what had arrived at the beginning.
+    """
+
+    refit: Refit
+    estimate: Estimate
+    model: Model | None = None
+    observed: Matrix | None = None
 
 
 @dataclass(eq=False)
@@ -20,36 +44,92 @@ class Refit:
     """A fit that is under way.
 
     Attributes:
-        seen: what it is of.
-        upto: by partition, the first handle that it does not know.
-        amended: Σ (new - old) x of rewards that were revised.
-        removed: rows and rewards that were retracted.
+        block: of coefficients that is fitted; None: all of them.
+        before: how often rows were stored before it began that are not in the sums yet.
+        data: what is fitted.
+        since: what was stored since, and is in the sums.
+        steps: of the live model since the fit began: the method, the row and further arguments.
+        fitted: the result, while steps are repeated on it.
     """
 
-    seen: Joined
-    upto: list[int]
-    amended: Vector
-    removed: list[tuple[Vector, float]]
+    block: int | None = None
+    before: int = 0
+    data: Any = None
+    since: list[Waiting] = field(default_factory=list)
+    steps: deque[tuple[str, Vector | Row, tuple[float, ...]]] = field(default_factory=deque)
+    fitted: Fitted | None = None
 
-    def finished(
-        self, estimate: Estimate, since: Sequence[tuple[Row, Vector]], family: Family
-    ) -> Estimate:
-        """Return the fit with what has changed since it began: one Newton step for that.
+    def note(self, name: str, x: Vector | Row, arguments: tuple[float, ...]) -> None:
+        """Note a step of the live model, if it moves the coefficients that are fitted."""
+        if self.block is None:
+            self.steps.append((name, x, arguments))
+        elif x[0] == self.block:
+            self.steps.append((name, x[1:], arguments))
+
+    def repeat(self, limit: int | None) -> bool:
+        """Repeat steps on the result; return False if one of them cannot be made on it.
 
         Args:
-            estimate: what the fit came to.
-            since: rows and rewards that have come.
-            family: of the rewards.
+            limit: how many, at most; None: all.
         """
-        score, precision = self.amended, estimate.precision.copy()
-        removed = [(x[None, :], np.array([y])) for x, y in self.removed]
-        for sign, changes in ((1.0, since), (-1.0, removed)):
-            for rows, y in changes:
-                table = rows.astype(np.float64)
-                _, mean, slope = family.cumulant_mean_slope(predictors(table, estimate.mean))
-                score = score + cross(sign * (y - mean), table, score.shape)
-                add_gram(
-                    precision, table, sign * np.minimum(slope / estimate.dispersion, MAX_WEIGHT)
-                )
-        step = solve(precision, score / estimate.dispersion)
-        return replace(estimate, precision=precision, mean=estimate.mean + step)
+        assert self.fitted is not None
+        model, observed = self.fitted.model, self.fitted.observed
+        if model is None or observed is None:
+            return True
+        for _ in range(len(self.steps) if limit is None else min(limit, len(self.steps))):
+            name, x, arguments = self.steps.popleft()
+            if getattr(model, name)(x, *arguments) is False:
+                return False
+            if name == "retract":
+                *_, weight = arguments
+                add_gram(observed, x[None, :].astype(np.float64), np.array([-weight]))
+        return True
+
+
+class BackgroundTask:
+    """Computes something in a thread of its own, with low priority.
+
+    Args:
+        work: what to compute.
+
+    Attributes:
+        result: what it came to.
+        error: what it raised.
+
+    >>> task = BackgroundTask(lambda: 6 * 7)
+    >>> task.join()
+    >>> task.is_done, task.result
+    (True, 42)
+    """
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self._work = work
+        self._thread = threading.Thread(target=self._run, name="belated fit")
+        self._thread.start()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the result, or the error, is known."""
+        return not self._thread.is_alive()
+
+    def join(self) -> None:
+        """Wait for the end."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        give_way()
+        try:
+            self.result = self._work()
+        except BaseException as error:  # reported by whoever collects the result
+            self.error = error
+
+
+def give_way() -> None:
+    """Let requests go before this thread: on Linux a thread has a niceness of its own."""
+    if sys.platform == "linux":
+        thread = threading.get_native_id()
+        now = os.getpriority(os.PRIO_PROCESS, thread)
+        # Never less than the process was started with: only root may take that back.
+        os.setpriority(os.PRIO_PROCESS, thread, max(now, 10))

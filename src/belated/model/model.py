@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any
+from copy import copy
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,9 @@ from belated.model.kernels.lapack import ddot
 from belated.model.kernels.source import Blocks, predictors, winners
 from belated.model.priors import Prior
 from belated.model.statistics import Information
+
+if TYPE_CHECKING:
+    from belated.model.estimators import Estimate
 
 #: A row with more information than this has left nothing of its direction but rounding.
 HEAVY = 1e8
@@ -120,6 +124,30 @@ class Model:
         """Go on from an estimate; whatever was derived from the old one is thrown away."""
         self.theta = np.array(theta, dtype=np.float64)
         self.dispersion = dispersion
+        self.derived.clear()
+
+    def refitted(self, estimate: Estimate, observed: Matrix, decided: Matrix) -> Model:
+        """Return a model of an estimate, of all coefficients or of one block, with these roots."""
+        model = copy(self)
+        model.derived = {}
+        model._width = width_of(estimate.mean.shape)
+        model.restart(estimate.mean, estimate.dispersion)
+        model.renew(observed, decided)
+        return model
+
+    def replace(self, model: Model, block: int | None) -> None:
+        """Take over estimate and roots of a model that :meth:`refitted` has made.
+
+        Args:
+            model: of all coefficients, or of a block.
+            block: that it is of; None: all of them.
+        """
+        if block is None:
+            self.theta, self.observed, self.decided = model.theta, model.observed, model.decided
+        else:
+            self.theta[block] = model.theta
+            self.observed[block], self.decided[block] = model.observed, model.decided
+        self.dispersion = model.dispersion
         self.derived.clear()
 
     def score(self, rows: Any) -> tuple[Vector, Vector]:

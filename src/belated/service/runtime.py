@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
-import sys
 import threading
 import time
 from collections import Counter
@@ -14,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
+from belated.fold.refit import give_way
 from belated.journals.steady_clock import system_clock
 
 T = TypeVar("T")
@@ -262,13 +261,4 @@ class _Background:
 
 
 def _pool(name: str) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, thread_name_prefix=name, initializer=_give_way)
-
-
-def _give_way() -> None:
-    """Let requests go before this thread: on Linux a thread has a niceness of its own."""
-    if sys.platform == "linux":
-        thread = threading.get_native_id()
-        now = os.getpriority(os.PRIO_PROCESS, thread)
-        # Never less than the process was started with: only root may take that back.
-        os.setpriority(os.PRIO_PROCESS, thread, max(now, 10))
+    return ThreadPoolExecutor(1, thread_name_prefix=name, initializer=give_way)

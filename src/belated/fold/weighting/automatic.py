@@ -445,10 +445,10 @@ class AutomaticHalfLife(HalfLife):
         track.prior = estimate.prior
         track.fitted_at, track.fitted_n = self.learner.now, self.learner.model.n
 
-    def go_on_from(self, estimate: Estimate, data: object) -> None:
-        """Let the model go on from a fit."""
+    def settle(self, estimate: Estimate, data: object, block: int | None = None) -> None:
+        """Note the prior of a fit, and when the next one is due."""
         self._rivals.go_on_from(self.picked, estimate)
-        super().go_on_from(estimate, data)
+        super().settle(estimate, data)
 
     # --- which half-life -----------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -11,9 +12,10 @@ from numpy.typing import NDArray
 
 from belated.core.inputs import Matrix, Row, Vector
 from belated.core.rewards import Rewards
-from belated.fold.refit import Refit
-from belated.model.blocks import is_positive
+from belated.fold.refit import Fitted, Refit
+from belated.model.blocks import add_gram, is_positive, root_of
 from belated.model.estimators import Estimate, Laplace
+from belated.model.estimators.estimate import WIDE
 from belated.model.families import Gaussian
 from belated.model.priors import Prior
 from belated.model.statistics import Information, Joined, Observations
@@ -61,10 +63,22 @@ class Constant:
         exact = isinstance(policy.family, Gaussian) and policy.family.dispersion is not None
         self.fits = not exact or policy.start.adaptive
         self.next_fit = 1.0 if self.fits else math.inf
+        #: Whether rows may wait until a fit adds them to the sums: where that takes long.
+        wide = self.adds and self.fits and policy.shape[-1] > WIDE
+        self.sums_late = wide and isinstance(policy.estimator, Laplace)
+        # Rewards of each block, how many call for its next fit, and the blocks that are due: where
+        # a block is fitted by itself.
+        self.by_block = (
+            self.sums_late and policy.blocks is not None and not isinstance(policy.family, Gaussian)
+        )
+        self.n_by_block = self.next_fits = np.zeros(policy.blocks or 0)
+        self.due: deque[int] = deque()
+        # What each block adds to the estimate of an adaptive prior.
+        self.known = np.zeros((policy.blocks or 0, 2))
         # Precisions: of what arrived, the same in the policy's metric, and of what is pending.
-        self.observed: Matrix = policy.start.precision
-        self.counted: Matrix = policy.start.precision
-        self.pending = Information.zero(policy.shape)
+        self.observed: Matrix = policy.start.precision.copy()
+        self.counted: Matrix = self.observed.copy() if self.gram else policy.start.precision
+        self.pending = Information(0, np.zeros_like(self.observed))
         #: Of decisions that are not recorded yet.
         self.held = Information.zero(policy.shape)
         self._share_roots()
@@ -74,22 +88,33 @@ class Constant:
     def entered(self, recorded: int, partition: int) -> None:
         """A decision was recorded."""
 
-    def share(self, began: int) -> float:
-        """What a reward counts for beside those in the last fit."""
+    def share(self, began: int, data: object = None) -> float:
+        """What a reward counts for beside those in a fit.
+
+        Args:
+            began: when its decision took effect.
+            data: what is fitted; None: the last fit.
+        """
         return 1.0
 
     def learn(self, x: Vector, y: float, weight: float, began: int) -> float:
         """Move the model by a reward; returns the weight that its row has from now on."""
         model, pending, share = self.learner.model, self.share_of_pending, self.share(began)
-        learned = model.learn(x, y, share)
+        again = y, self.share(began, self.learner.data_under_fit)
+        learned: float = self.learner.step("learn", x, y, share, again=again)
         if model.effective_n is not None:
             model.effective_n += share
         if pending < 1.0 and (self.gram or pending > 0.0):
-            model.count(x, (1.0 - pending) * weight * share)
+            self.learner.step("count", x, (1.0 - pending) * weight * share)
         return learned
 
     def learned(self, x: Vector, y: float, handle: int, recorded: int, partition: int) -> None:
         """A reward is kept, in bulk or not."""
+        if self.by_block:
+            block = int(x[0])
+            self.n_by_block[block] += 1
+            if self.n_by_block[block] >= self.next_fits[block] and block not in self.due:
+                self.due.append(block)
 
     def learned_page(self, rows: Row, y: Vector, recorded: NDArray[np.int64]) -> None:
         """Many are, in bulk."""
@@ -102,7 +127,7 @@ class Constant:
     def revise(self, handle: int, row: Row, before: float, y: float, partition: int) -> None:
         """Move the model by a reward that was ``before`` and is ``y``."""
         if not self.learner.is_bulk:
-            self.learner.model.revise(row, before, y)
+            self.learner.step("revise", row, before, y)
 
     def retract(self, handle: int, x: Vector, y: float, partition: int) -> None:
         """Move the model by a reward that is gone, and its decision with it."""
@@ -114,38 +139,41 @@ class Constant:
             return
         # What its row has in the sums is what it had in the last fit: nearly what it would have.
         _, weight = model.predict(x)
-        self.observed = self.observed - self._information(x[None, :], [weight]).matrix
-        done = model.retract(x, y, weight)
-        if self.share_of_pending == 0.0 and not self.gram:  # one root, and it was taken out of it
+        with learner.summing:
+            add_gram(self.observed, x[None, :], np.array([-weight]))
+        done = learner.step("retract", x, y, weight)
+        if self._has_one_root:  # and it was taken out of it
             model.pending -= 1
         else:
-            done = model.remove_pending(x, 1.0 if self.gram else weight) and done
+            done = learner.step("remove_pending", x, 1.0 if self.gram else weight) and done
         if not done:
             learner.fit()
 
     def restart(self, handle: int, began: int, partition: int) -> None:
         """The decision of a reward took effect at another time."""
 
-    def take(self, waiting: Waiting, *, refit: bool) -> None:
-        """Add what waits to the sums; a fit makes those of rewards anew if one follows."""
-        self._take_pending(*waiting.pending_changes())
-        for arrived in waiting.came:
-            if arrived.rows and not refit:
-                self.observed = (
-                    self.observed + self._information(arrived.rows, arrived.after).matrix
-                )
-            if arrived.rows and self.gram:
-                self.counted = (
-                    self.counted + self._information(arrived.rows, arrived.weights).matrix
-                )
+    def take(self, waiting: Waiting) -> None:
+        """Add what waits to the sums."""
+        self._take_pending(waiting.pending, *waiting.pending_changes())
+        self._take_arrived(waiting)
+        for arrived in waiting.came if self.gram else ():
+            if arrived.rows:
+                add_gram(self.counted, np.array(arrived.rows), np.array(arrived.weights))
 
-    def _take_pending(self, began: NDArray[np.int64], rows: Matrix, weights: Vector) -> None:
-        count = self.learner.model.pending - self.held.count
+    def _take_arrived(self, waiting: Waiting) -> None:
+        for arrived in waiting.came:
+            if arrived.rows:
+                add_gram(self.observed, np.array(arrived.rows), np.array(arrived.after))
+
+    def _take_pending(
+        self, count: int, began: NDArray[np.int64], rows: Matrix, weights: Vector
+    ) -> None:
+        matrix = self.pending.matrix
         if count == 0:  # what is left is rounding
-            self.pending = Information.zero(self.policy.shape)
+            matrix[:] = 0.0
         else:
-            change = self._information(rows, weights)
-            self.pending = Information(count, self.pending.matrix + change.matrix)
+            add_gram(matrix, rows.astype(np.float64, copy=False), weights)
+        self.pending = Information(count, matrix)
 
     def add_all_pending(self, rows: Matrix, weights: Vector) -> None:
         """Many decisions are pending; in bulk."""
@@ -163,7 +191,38 @@ class Constant:
     @property
     def is_due(self) -> bool:
         """Whether there is enough that is new for a fit."""
-        return self.learner.model.n >= self.next_fit
+        return bool(self.due) if self.by_block else self.learner.model.n >= self.next_fit
+
+    @property
+    def has_due_block(self) -> bool:
+        """Whether a block is to be fitted by itself."""
+        return bool(self.due)
+
+    @property
+    def fit_cost(self) -> float:
+        """About how many floating-point operations the fit takes that is due."""
+        *blocks, size = self.policy.shape
+        n = self.learner.model.n
+        if self.due:
+            blocks, n = [1], self.n_by_block[self.due[0]]
+        return float(math.prod(blocks) * size**3 + n * size**2)
+
+    def next_block(self) -> int | None:
+        """Return the block to be fitted next, which is not due again soon; None: fit them all."""
+        if not self.due:
+            return None
+        block = self.due.popleft()
+        self.next_fits[block] = self._next_fit_of(block)
+        return block
+
+    def _next_fit_of(self, block: int) -> float:
+        n = int(self.n_by_block[block])
+        return self.policy.estimator.next_fit(n, self.policy.shape[1:])
+
+    def put_off_fit(self) -> None:
+        """A fit has failed: the next one is due after further rewards."""
+        n = self.learner.model.n
+        self.next_fit = n + max(1, n / 4)
 
     def finish(self, recorded: int) -> None:
         """A record was folded."""
@@ -196,44 +255,152 @@ class Constant:
             data, family=self.policy.family, prior=prior, start=start, polish=polish
         )
 
+    def begin_fit(self, refit: Refit) -> Callable[[], Fitted]:
+        """Return what makes a fit of now, and the roots to go on from; in any thread.
+
+        Args:
+            refit: which block is fitted, if not all of them.
+        """
+        learner, block = self.learner, refit.block
+        refit.data = data = self.data(copy=True)
+        part: Any = ... if block is None else block
+        prior, start = self._prior_of(block), learner.model.theta[part].copy()
+        held, unsummed = self.held.matrix[part], refit.before
+
+        def sums() -> tuple[Matrix, Matrix]:
+            return self.counted[part].copy(), self._outstanding(data)[part] + held
+
+        now = None if self.sums_late else sums()
+
+        def fit() -> Fitted:
+            learner.sum_up(unsummed)
+            counted, pending = now or sums()
+            seen = data if block is None else data.of_block(block)
+            estimate = self.fit(seen, prior, start, polish=False)
+            observed = self._explored(estimate, part)
+            decided = self._decided(observed, counted, pending, estimate.dispersion)
+            model = learner.model.refitted(estimate, observed, decided)
+            if self._has_one_root:
+                model.decided = model.observed
+            return Fitted(refit, estimate, model, observed)
+
+        return fit
+
+    def finish_fit(self, fitted: Fitted) -> None:
+        """Go on from a fit beside the fold, on which all steps since it began are repeated."""
+        refit, block = fitted.refit, fitted.refit.block
+        assert fitted.model is not None
+        assert fitted.observed is not None
+        with self.learner.summing:
+            if block is None:
+                self.observed = fitted.observed
+            else:
+                self.observed[block] = fitted.observed
+            for waiting in refit.since:
+                self._take_arrived(waiting)
+        self.settle(fitted.estimate, refit.data, block)
+        self.learner.model.replace(fitted.model, block)
+        self._share_roots()
+
     def go_on_from(self, estimate: Estimate, data: object) -> None:
-        """Let the model go on from a fit."""
-        self.prior = estimate.prior
-        # An estimated prior is weaker than the policy's. It lets θ̂ be large; it is not a reason to
-        # explore more, so the roots keep counting from the policy's own.
-        weaker = self.policy.start.precision - estimate.prior.precision
-        if self.policy.family.dispersion is None and self.policy.start.is_ridge:
-            weaker /= estimate.dispersion  # a ridge is of θ/√φ
-        self.observed = estimate.precision + weaker
-        if self.fits:
-            self.next_fit = self.policy.estimator.next_fit(estimate.n, self.policy.shape)
+        """Let the model go on from a fit of all coefficients."""
+        self.settle(estimate, data)
+        self.observed = self._explored(estimate, ...)
         self.learner.model.restart(estimate.mean, estimate.dispersion)
         self.learner.renew()
 
-    def finish_fit(
-        self, refit: Refit, estimate: Estimate, since: Sequence[tuple[Row, Vector]]
-    ) -> None:
-        """Go on from a fit beside the fold, and from what has come since it began."""
-        self.go_on_from(refit.finished(estimate, since, self.policy.family), refit.seen)
+    def settle(self, estimate: Estimate, data: object, block: int | None = None) -> None:
+        """Note the prior of a fit, and when the next one is due.
+
+        Args:
+            estimate: of all coefficients, or of a block.
+            data: what was fitted.
+            block: that was fitted by itself.
+        """
+        if block is not None:
+            size = self.policy.shape[-1]
+            assert estimate.trace is not None
+            strength = estimate.prior.strength
+            self.known[block] = (
+                size - strength * estimate.trace,
+                float(estimate.theta @ estimate.theta),
+            )
+            if self.prior.adaptive:
+                self.prior = self.prior.with_ridge(strength)
+            return
+        self.prior = estimate.prior
+        if self.fits:
+            self.next_fit = self.policy.estimator.next_fit(estimate.n, self.policy.shape)
+        if self.by_block:
+            self._settle_blocks(estimate)
+
+    def _settle_blocks(self, estimate: Estimate) -> None:
+        """Count the rewards of each block, and what it adds to the estimate of the prior."""
+        shape = self.policy.shape
+        stores = self.learner.observations
+        self.n_by_block = np.sum([store.n_by_block() for store in stores], axis=0)
+        self.next_fits = np.array([self._next_fit_of(block) for block in range(shape[0])])
+        self.due.clear()
+        if estimate.n:
+            traces = np.square(root_of(estimate.precision)).sum(axis=(1, 2))
+            self.known[:, 0] = shape[1] - estimate.prior.strength * traces
+            self.known[:, 1] = np.square(estimate.theta).sum(axis=1)
+
+    def _prior_of(self, block: int | None) -> Prior:
+        """The prior of the next fit, of a block or of all coefficients."""
+        prior = self.prior
+        if block is None:
+            return prior
+        determined, square = self.known.sum(axis=0) - self.known[block]
+        others = float(determined), float(square)
+        return Prior(prior.mean[block], prior.precision[block], prior.adaptive, others)
+
+    def _explored(self, estimate: Estimate, part: Any) -> Matrix:
+        """The precision of an estimate, counted from the policy's own prior.
+
+        An estimated prior is weaker. It lets θ̂ be large; it is not a reason to explore more.
+        """
+        start = self.policy.start
+        weaker = start.precision[part] - estimate.prior.precision
+        if self.policy.family.dispersion is None and start.is_ridge:
+            weaker = weaker / estimate.dispersion  # a ridge is of θ/√φ
+        observed: Matrix = estimate.precision + weaker
+        return observed
+
+    def _decided(
+        self, observed: Matrix, counted: Matrix, pending: Matrix, dispersion: float
+    ) -> Matrix:
+        """The precision that counts pending decisions too."""
+        share = self.share_of_pending
+        share = share / dispersion if self.unscaled else share
+        counted = counted if self.gram else observed
+        decided = counted + share * pending
+        # Long rows have left, and their rounding outweighs the others.
+        return decided if is_positive(decided) else counted
 
     def renew(self) -> None:
         """Make the roots of the model anew from the sums."""
-        model, share = self.learner.model, self.share_of_pending
-        counted = self.counted if self.gram else self.observed
-        share = share / model.dispersion if self.unscaled else share
-        decided = counted + share * (self._outstanding() + self.held.matrix)
-        if not is_positive(decided):  # long rows have left, and their rounding outweighs the others
-            decided = counted
+        model = self.learner.model
+        pending = self._outstanding() + self.held.matrix
+        decided = self._decided(self.observed, self.counted, pending, model.dispersion)
         model.renew(self.observed, decided)
         self._share_roots()
 
-    def _outstanding(self) -> Matrix:
-        """The information of what is pending and recorded."""
+    def _outstanding(self, data: object = None) -> Matrix:
+        """The information of what is pending and recorded.
+
+        Args:
+            data: of the fit that it is for; None: of the last one.
+        """
         return self.pending.matrix
 
+    @property
+    def _has_one_root(self) -> bool:
+        """Whether pending decisions do not count: then one step moves both roots."""
+        return self.share_of_pending == 0.0 and not self.gram
+
     def _share_roots(self) -> None:
-        # Where pending decisions do not count there is one root, and one step moves it.
-        if self.share_of_pending == 0.0 and not self.gram:
+        if self._has_one_root:
             self.learner.model.decided = self.learner.model.observed
 
     # --- snapshots -----------------------------------------------------------------------------

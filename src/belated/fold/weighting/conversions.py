@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from belated.core.inputs import Matrix, Row, Vector
 from belated.core.rewards import ConversionsOnly, Rewards
-from belated.fold.refit import Refit
+from belated.fold.refit import Fitted, Refit
 from belated.fold.times import REMOVED, SILENT, Times
 from belated.fold.weighting.age_blocks import TICK, AgeBlocks
 from belated.fold.weighting.constant import Constant, Outstanding
@@ -393,7 +393,7 @@ class ExpectedConversions(Constant):
         self.learner.times[partition].restart(handle, began)
         self._work = "fit"
 
-    def take(self, waiting: Waiting, *, refit: bool) -> None:
+    def take(self, waiting: Waiting) -> None:
         """Add what waits to the sums by age; in bulk a fit at its end counts all."""
         if self.learner.is_bulk:
             return
@@ -469,11 +469,15 @@ class ExpectedConversions(Constant):
         estimate = self._estimator.fit(data, family=family, prior=prior, start=start, polish=polish)
         return replace(estimate, half_life_us=self.half_life)
 
-    def finish_fit(
-        self, refit: Refit, estimate: Estimate, since: Sequence[tuple[Row, Vector]]
-    ) -> None:
+    def begin_fit(self, refit: Refit) -> Callable[[], Fitted]:
+        """Return what makes a fit of now; in any thread."""
+        data, start = self.data(copy=True), self.learner.model.theta.copy()
+        prior = self.prior
+        return lambda: Fitted(refit, self.fit(data, prior, start, polish=False))
+
+    def finish_fit(self, fitted: Fitted) -> None:
         """Go on from a fit beside the fold, and from what has come since it began."""
-        self.go_on_from(estimate, self.data())
+        self.go_on_from(fitted.estimate, self.data())
         self._step()
 
     def go_on_from(self, estimate: Estimate, data: object) -> None:

@@ -155,11 +155,11 @@ class Track:
         shape = *self._shape, self._shape[-1]
         self.pending = None if half_life is None else DecayedSum(half_life, shape)
 
-    def share(self, began: int) -> float:
-        """What a decision counts for beside those that are in the last fit."""
+    def share(self, began: int, fitted_at: int) -> float:
+        """What a decision counts for beside those that are in a fit of some time."""
         if self.half_life is None:
             return 1.0
-        return float(2.0 ** min((began - self.fitted_at) / self.half_life, NEWEST))
+        return float(2.0 ** min((began - fitted_at) / self.half_life, NEWEST))
 
     def has_faded(self, now: int, part: float) -> bool:
         """Whether a share of a half-life has passed since the last fit."""
@@ -240,15 +240,19 @@ class HalfLife(Constant):
     def prior(self, prior: Prior) -> None:
         self.track.prior = prior
 
-    def share(self, began: int) -> float:
-        """What a reward counts for beside those in the last fit."""
-        return self.track.share(began)
+    def share(self, began: int, data: object = None) -> float:
+        """What a reward counts for beside those in a fit."""
+        return self.track.share(began, self._time_of(data))
+
+    def _time_of(self, data: object) -> int:
+        """When a fit of these is made, or the last fit was."""
+        return data.now if isinstance(data, Weighted) else self.track.fitted_at
 
     def revise(self, handle: int, row: Row, before: float, y: float, partition: int) -> None:
         """Move the model by a reward that was ``before`` and is ``y``."""
         if not self.learner.is_bulk:
             share = min(1.0, self.share(int(self.learner.times[partition].began[handle])))
-            self.learner.model.revise(row, before, before + share * (y - before))
+            self.learner.step("revise", row, before, before + share * (y - before))
 
     def retract(self, handle: int, x: Vector, y: float, partition: int) -> None:
         """Move the model by a reward that is gone, and its decision with it."""
@@ -263,8 +267,10 @@ class HalfLife(Constant):
         if not self.learner.is_bulk:
             self.learner.fit()
 
-    def _take_pending(self, began: NDArray[np.int64], rows: Matrix, weights: Vector) -> None:
-        super()._take_pending(began, rows, weights)
+    def _take_pending(
+        self, count: int, began: NDArray[np.int64], rows: Matrix, weights: Vector
+    ) -> None:
+        super()._take_pending(count, began, rows, weights)
         for track in self.tracks:
             if track.pending is not None:
                 track.pending.add_rows(began, rows.astype(np.float64, copy=False), weights)
@@ -302,7 +308,7 @@ class HalfLife(Constant):
         learner = self.learner
         waits = learner.is_bulk or learner.defers or not learner.model.decisions
         if not waits and self.track.has_faded(learner.now, USED):
-            learner.fit()
+            learner.refit()
 
     def catch_up(self) -> None:
         """Many records were folded."""
@@ -331,20 +337,20 @@ class HalfLife(Constant):
             half_life_since_us=self.since or None,
         )
 
-    def go_on_from(self, estimate: Estimate, data: object) -> None:
-        """Let the model go on from a fit."""
+    def settle(self, estimate: Estimate, data: object, block: int | None = None) -> None:
+        """Note the prior of a fit, and when the next one is due."""
         model, track = self.learner.model, self.track
         track.fitted_n = model.n
         track.fitted_at = data.now if isinstance(data, Weighted) else self.learner.now
-        super().go_on_from(estimate, data)
+        super().settle(estimate, data)
         model.effective_n = known = estimate.effective_n
         if known is not None and self.fits:
             more = self.policy.estimator.next_fit(int(known), self.policy.shape) - int(known)
             self.next_fit = model.n + more
 
-    def _outstanding(self) -> Matrix:
-        track = self.track
-        return self.pending.matrix if track.pending is None else track.pending.at(track.fitted_at)
+    def _outstanding(self, data: object = None) -> Matrix:
+        pending = self.track.pending
+        return self.pending.matrix if pending is None else pending.at(self._time_of(data))
 
     def unpack(self, partition: int, pieces: dict[str, bytes]) -> None:
         """Take what :meth:`pack` gave, in bulk."""

@@ -26,6 +26,8 @@ Z = 1.959964
 PRIOR_WORTH = 4
 #: Coefficients of one block beyond which fits are fewer.
 WIDE = 128
+#: Rewards that call for the first fit of a wide block.
+FIRST = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,16 +142,18 @@ def next_fit(n: int, shape: Shape, growth: float) -> float:
 
     What is known before any reward counts too: a prior of precision 1 is worth four rewards of a
     Bernoulli for each coefficient, so the first rewards of many coefficients say little. But a
-    quarter more rewards always call for a fit, or twice as many where a block is wide and a fit
-    takes long.
+    quarter more rewards always call for a fit. Where a block is wide, a fit takes long and steps
+    are good for longer: twice as many rewards call for one, or as many as ten for each coefficient.
 
     >>> [next_fit(n, (20,), growth=1.05) for n in (0, 20, 100, 10_000)]
     [1, 25.0, 109.0, 10504.0]
     >>> next_fit(100, (10, 384), growth=1.05)
     200
     """
+    if shape[-1] > WIDE and growth > 1.0:
+        return n + max(FIRST, n / 4, min(n, 10 * shape[-1]))
     known = n + PRIOR_WORTH * math.prod(shape)
-    return n + max(1, min((growth - 1.0) * known, n if shape[-1] > WIDE else n / 4))
+    return n + max(1, min((growth - 1.0) * known, n / 4))
 
 
 class Estimator(Protocol):

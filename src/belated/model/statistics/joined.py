@@ -49,6 +49,10 @@ class Joined:
         for store in self.stores:
             yield from store.chunks(size)
 
+    def of_block(self, block: int) -> Joined:
+        """Return the observations of one block of coefficients, as if there were no others."""
+        return Joined([store.of_block(block) for store in self.stores])
+
     def moments(self) -> Moments:
         """The moments of all that is counted."""
         return sum((store.moments() for store in self.stores), Moments.zero(self.shape))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from struct import Struct
 from typing import Any
 
@@ -184,6 +185,31 @@ class Observations:
             rows.append(block.rows[first : block.used][counted])
             rewards.append(block.y[first : block.used][counted])
         return np.concatenate(rows), np.concatenate(rewards)
+
+    def n_by_block(self) -> NDArray[np.int64]:
+        """Return how many rows of each block of coefficients are stored and count."""
+        blocks = [
+            stored.rows[: stored.used, 0][stored.counted[: stored.used]]
+            for stored in self._blocks.values()
+        ]
+        numbers = np.concatenate([np.empty(0), *blocks]).astype(np.int64)
+        return np.bincount(numbers, minlength=self.shape[0])
+
+    def of_block(self, block: int) -> Observations:
+        """Return the observations of one block of coefficients, as a store without blocks."""
+        part = Observations(self.shape[1:], self.family, block=self._size)
+        for stored in self._blocks.values():
+            if stored.theta is None:
+                rows = stored.rows[: stored.used]
+                chosen = stored.counted[: stored.used] & (rows[:, 0] == block)
+                part.extend(rows[chosen, 1:], stored.y[: stored.used][chosen])
+        if frozen := self._frozen.n:
+            likelihood = self._frozen.likelihood
+            quadratic = Quadratic(frozen, likelihood.information[block], likelihood.pull[block])
+            part._frozen = replace(FrozenSums.zero(part.shape), likelihood=quadratic)
+            part._frozen = replace(part._frozen, moments=replace(part._frozen.moments, n=frozen))
+            part.n += frozen
+        return part
 
     def __add__(self, other: Observations) -> Observations:
         """All observations of both. Handles of ``other`` move up by :attr:`next_block` of self."""

@@ -16,8 +16,8 @@ from belated.exceptions import HistoryChanged, JournalError, OwnerFenced
 from belated.fold.evidence import evidence_of
 from belated.fold.fold import Fold
 from belated.fold.ledger import Ledger
+from belated.fold.refit import Fitted
 from belated.journals import CoordinationStore, Journal
-from belated.model.estimators import Estimate
 from belated.service.histogram import DELAYS, SECONDS, Histogram
 from belated.service.learning.leader import (
     ALIVE,
@@ -97,7 +97,7 @@ class LearningService(Leader[Callable[[], Fold]]):
         self._published = -1
         self._floor: list[int] = []
         self._fitter = self._runtime.start_background("belated fit")
-        self._fit: Future[Estimate] | None = None
+        self._fit: Future[Fitted] | None = None
         self._fit_at = 0.0
         self._saving = BackgroundSave(journal, self.shelf, self._runtime)
 
