@@ -1,10 +1,11 @@
 """Measure `PerArm` with embeddings: a decision, a reward and memory; and those of bayesianbandits.
 
 The context is a vector of normals; each action has a θ of its own; rewards of 0 and 1 come 50
-decisions late. Times are CPU time in ms, memory is the peak of the process. Each size runs in a
-process of its own. With ``--peer`` an interpreter that has bayesianbandits (its version is in
-experiments/peers/requirements) plays the same rounds, one learner for each action, as
-experiments/peers does.
+decisions late. Times are in ms: CPU time of the calling thread, the time that passed ("wall"), and
+the CPU time of all other threads for each round ("threads"), which make fits. Memory is the peak of
+the process. Each size runs in a process of its own. With ``--peer`` an interpreter that has
+bayesianbandits (its version is in experiments/peers/requirements) plays the same rounds, one
+learner for each action, as experiments/peers does.
 
 Run: python benchmarks/embeddings.py [--sizes 384x10 768x10] [--rounds 4000] [--peer PYTHON]
 """
@@ -37,26 +38,31 @@ def play(
     thetas = 4.0 * rng.normal(size=(actions, width)) / np.sqrt(width)
     waiting: deque[tuple[Any, float]] = deque()
     decided, observed, regret = [], [], 0.0
+    others = time.process_time() - time.thread_time()
     for _ in range(rounds):
         context = rng.normal(size=width) / np.sqrt(width)
         means = 1.0 / (1.0 + np.exp(-np.sqrt(width) * (thetas @ context)))
-        begin = time.process_time()
+        begin = time.thread_time(), time.perf_counter()
         handle, chosen = decide(context)
-        decided.append(time.process_time() - begin)
+        decided.append((time.thread_time() - begin[0], time.perf_counter() - begin[1]))
         regret += means.max() - means[chosen]
         waiting.append((handle, float(rng.random() < means[chosen])))
         if len(waiting) > DELAY:
-            begin = time.process_time()
+            begin = time.thread_time(), time.perf_counter()
             observe(*waiting.popleft())
-            observed.append(time.process_time() - begin)
+            observed.append((time.thread_time() - begin[0], time.perf_counter() - begin[1]))
     found = {
         "regret": float(regret),
         "MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
+    others = time.process_time() - time.thread_time() - others
     for name, seconds in (("decide", decided), ("observe", observed)):
-        found[name] = 1e3 * float(np.mean(seconds))
-        found[f"{name} p99"] = 1e3 * float(np.quantile(seconds, 0.99))
-        found[f"{name} max"] = 1e3 * max(seconds)
+        cpu, wall = np.array(seconds).T
+        found[name] = 1e3 * float(cpu.mean())
+        found[f"{name} p99"] = 1e3 * float(np.quantile(cpu, 0.99))
+        found[f"{name} p99 wall"] = 1e3 * float(np.quantile(wall, 0.99))
+        found[f"{name} max wall"] = 1e3 * float(wall.max())
+    found["threads"] = 1e3 * others / rounds
     return found
 
 
@@ -112,7 +118,8 @@ def main() -> None:
         played = globals()[arguments.one](arguments.sizes[0], arguments.rounds)
         json.dump(played, sys.stdout)
         return
-    columns = ("decide", "decide p99", "observe", "observe p99", "observe max", "MB", "regret")
+    columns = ("decide", "decide p99", "observe", "observe p99", "observe p99 wall")
+    columns += ("observe max wall", "threads", "MB", "regret")
     print(f"| size | library | {' | '.join(columns)} |")
     print(f"|---|---|{'--:|' * len(columns)}")
     libraries = {"belated": sys.executable}

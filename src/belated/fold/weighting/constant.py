@@ -71,7 +71,7 @@ class Constant:
         self.by_block = (
             self.sums_late and policy.blocks is not None and not isinstance(policy.family, Gaussian)
         )
-        self.n_by_block = self.next_fits = np.zeros(policy.blocks or 0)
+        self.n_by_block, self.next_fits = np.zeros((2, policy.blocks or 0))
         self.due: deque[int] = deque()
         # What each block adds to the estimate of an adaptive prior.
         self.known = np.zeros((policy.blocks or 0, 2))
