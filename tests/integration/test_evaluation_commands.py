@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, PerArm, SQLiteJournal
+from belated import (
+    Bandit,
+    Bernoulli,
+    DefaultAfter,
+    DelayedUCB,
+    Explicit,
+    PerArm,
+    Shared,
+    SQLiteJournal,
+)
 from belated.cli.main import main
 
 HOUR = 3_600_000_000
@@ -51,6 +60,26 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """What a command prints."""
     assert main(arguments) == 0
     return capsys.readouterr().out
+
+
+def test_actions_offered_by_name_need_their_catalogue(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The journal has the names; the records come from a file."""
+    offers: dict[str, Any] = {"red": {"price": 1.0}, "blue": {"price": 0.5}}
+    features = Shared(action=["price"], catalogue=offers)
+    policy = DelayedUCB(features.dim, Bernoulli(), floor=0.8)
+    journal = SQLiteJournal(tmp_path / "offers.db", bandit="offers")
+    with Bandit(policy, rewards=Explicit(), journal=journal, features=features, seed=1) as bandit:
+        for n in range(100):
+            bandit.observe(bandit.decide({}).id, float(n % 2))
+    file = tmp_path / "offers.json"
+    file.write_text(json.dumps(offers), encoding="utf-8")
+    command = ["evaluate", f"sqlite:///{tmp_path}/offers.db", "--policy", "uniform", "--json"]
+    assert main(command) == 2
+    assert "the catalogue of 100 is not that of the features" in capsys.readouterr().err
+    found = json.loads(told(capsys, *command, "--catalogue", str(file)))
+    assert found["decisions"] == 100
 
 
 def test_policies_are_compared(address: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -162,8 +162,12 @@ class TestMistakes:
         ("features = \"Shared(action=['price'])\"", None, "offers.json' cannot be read ("),
         ("features = \"Shared(action=['price'])\"", "[1]", "a JSON object with a record for each"),
         ("features = \"Shared(action=['price'])\"", '{"a": {}}', "'price' of action 'a' is miss"),
-        ('policy = "Uniform(dim=2, family=Bernoulli())"', '{"a": {}}', "it needs features = "),
-        ("features = \"PerArm(['a', 'b'])\"", '{"a": {}}', 'it needs features = "Shared(…)"'),
+        (
+            'policy = "Uniform(dim=2, family=Bernoulli())"',
+            '{"a": {}}',
+            "a catalogue needs",
+        ),
+        ("features = \"PerArm(['a', 'b'])\"", '{"a": {}}', 'needs features = "Shared(…)"'),
     ],
 )
 def test_catalogues_that_cannot_be_used(

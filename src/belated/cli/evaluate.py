@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -48,6 +49,7 @@ from belated.evaluation import (
 )
 from belated.exceptions import InvalidInput
 from belated.expressions import as_whole_policy, load_modules
+from belated.features.shared import with_catalogue
 from belated.policies import Policy
 
 EXAMPLE = """belated evaluate sqlite:///offers.db --lift
@@ -57,7 +59,11 @@ EXAMPLE = """belated evaluate sqlite:///offers.db --lift
 #: Inches of a line with an interval, and of the curve.
 LINE, CURVE = 0.55, 3.2
 #: What each question accepts beside a figure.
-OPTIONS = {"lift": ("limit",), "policy": ("limit", "since", "module"), "delays": ("ahead",)}
+OPTIONS = {
+    "lift": ("limit",),
+    "policy": ("limit", "since", "module", "catalogue"),
+    "delays": ("ahead",),
+}
 
 
 class Interval(NamedTuple):
@@ -90,6 +96,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "learns from what was known then",
     )
     add_module(parser)
+    catalogue = "with --policy: JSON file with the records of actions that were offered by name"
+    add_option(parser, "--catalogue", catalogue, metavar="FILE")
     ahead = "with --delays: how far to look ahead; default: 1d 7d"
     add_option(parser, "--ahead", ahead, duration, nargs="+")
     add_archive(parser)
@@ -100,7 +108,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
     question = "policy" if options.policy else "lift" if options.lift else "delays"
-    for name in ("limit", "since", "module", "ahead"):
+    for name in ("limit", "since", "module", "catalogue", "ahead"):
         if getattr(options, name) and name not in OPTIONS[question]:
             message = f"--{name} does not go with --{question}: leave it out"
             raise InvalidInput(message, getattr(options, name))
@@ -154,6 +162,9 @@ def _policy(options: argparse.Namespace, evaluation: JournalEvaluation) -> tuple
     policy: Policy | str = options.policy
     if "(" in options.policy:
         policy = as_whole_policy(options.policy)
+    if options.catalogue is not None:
+        features = with_catalogue(evaluation.features, options.catalogue)
+        evaluation = replace(evaluation, features=features)
     found = evaluation.evaluate(policy, since=options.since, limit=options.limit)
     if options.figure is not None:
         lines = [Interval(options.policy, found.value, found.low, found.high)]

@@ -174,7 +174,7 @@ def read_offers(
         message = f"of {len(table):,} decisions none has kept the records of its actions"
         raise NotEvaluable(
             f"{message}, and the catalogue of {outdated:,} is not that of the features: pass"
-            " features with the catalogue of that time"
+            " features with the catalogue of that time, or --catalogue"
         )
     if not found:
         message = f"of {len(table):,} decisions none has kept its request"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -184,6 +186,18 @@ class Shared:
         value = float(rows[at, column])
         where = f"{self.names[column]} of action {ids[at]!r}"
         raise InvalidInput(f"{where} is {value:g}: at most {MAX_ENTRY:g} in size", value)
+
+
+def with_catalogue(features: Features | None, path: str) -> Shared:
+    """Return the same features with the catalogue in a JSON file: a record for each action."""
+    if not isinstance(features, Shared):
+        raise InvalidInput('a catalogue needs features = "Shared(…)", which read its records', path)
+    try:
+        records = msgspec.json.decode(Path(path).read_bytes(), type=dict[str, Any])
+    except (OSError, msgspec.MsgspecError) as error:
+        message = f"{path!r} cannot be read ({error}): a JSON object"
+        raise InvalidInput(f"{message} with a record for each action was expected", path) from None
+    return replace(features, catalogue=records)
 
 
 _set = object.__setattr__

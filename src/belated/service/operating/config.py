@@ -7,12 +7,10 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar, get_args, overload
-
-import msgspec
 
 from belated.core.ids import check_partitions
 from belated.core.rewards import check_default, check_semantics, retention_us
@@ -26,7 +24,7 @@ from belated.expressions import (
     as_whole_policy,
     load_modules,
 )
-from belated.features import Features, Shared
+from belated.features.shared import with_catalogue
 from belated.fold.partitioned import check_mergeable
 from belated.fold.requests import Keep, check_keep
 from belated.fold.weighting import check_learnable
@@ -296,7 +294,7 @@ def _definition(
         table.checked("tokens", lambda: check_bounded(rewards, policy.family.support))
     if catalogue is not None:
         described = features
-        features = table.checked("catalogue", lambda: _with_catalogue(described, catalogue))
+        features = table.checked("catalogue", lambda: with_catalogue(described, catalogue))
     if features is not None and features.dim != policy.dim:
         message = f"they give rows of {features.dim} numbers, and the policy is for {policy.dim}"
         table.refuse("features", message)
@@ -312,17 +310,6 @@ def _definition(
         holdout=table.checked("holdout", lambda: check_holdout(holdout, features)),
         learners=learners,
     )  # fmt: skip
-
-
-def _with_catalogue(features: Features | None, path: str) -> Features:
-    if not isinstance(features, Shared):
-        raise InvalidInput('it needs features = "Shared(…)", which read the records', path)
-    try:
-        records = msgspec.json.decode(Path(path).read_bytes(), type=dict[str, Any])
-    except (OSError, msgspec.MsgspecError) as error:
-        message = f"{path!r} cannot be read ({error}): a JSON object"
-        raise InvalidInput(f"{message} with a record for each action was expected", path) from None
-    return replace(features, catalogue=records)
 
 
 def _holdout(table: TomlTable) -> Holdout | None:
