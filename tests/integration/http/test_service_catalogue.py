@@ -44,7 +44,11 @@ def test_actions_are_offered_by_name(store: Store, bandit: str) -> None:
         assert client.decide(ADULT, names, id="named-0").action in names
         everything: Any = http.post(path, json={"context": ADULT, "id": "all"})
         assert everything.status_code == 201, everything.text
-        sale = {"offer 3": {"price": 50}, "hat": {"price": 9, "brand": "C"}, "offer 8": None}
+        sale: dict[str, Any] = {
+            "offer 3": {"price": 50},
+            "hat": {"price": 9, "brand": "C"},
+            "offer 8": None,
+        }
         answer = http.post(path, json={"context": ADULT, "actions": sale, "id": "sale"})
         assert answer.status_code == 201, answer.text
         for id, rows in [
