@@ -80,8 +80,9 @@ class DecisionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
         dim: how many numbers a row has: say it with base64, so that rows of another width are
             noticed.
         context: instead of rows, where the bandit has features.
-        actions: a name for each action, needed with a context; or names with a record each, where
-            the features read them.
+        actions: a name for each action; or names with a record each, where the features read them:
+            null for the record in their catalogue. With a context, all that the features know if
+            none are named.
         id: your own name for the decision: the same id again gives the same decision.
         first_attempt: true if the id is a new UUID that was never sent before: it is then not
             looked up, which is quicker. A retry must not say so.
