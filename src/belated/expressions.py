@@ -352,7 +352,10 @@ WHOLE_POLICIES = Kind[Policy](
     example="DelayedUCB(dim=20, family=Bernoulli())",
     names=POLICY_NAMES,
     parts=by_name(*_FAMILIES, *_ESTIMATORS),
-    given={"prior": "it cannot be written as text"},
+    given={
+        "prior": "it cannot be written as text",
+        "features": "a bandit takes it from its features",
+    },
 )
 FAMILIES = Kind[Family](noun="family of rewards", example="Bernoulli()", names=by_name(*_FAMILIES))
 REWARDS = Kind[Rewards](
@@ -429,6 +432,7 @@ POLICIES = Kind[Policy](
         "family": "it comes from the environment",
         "prior": "it cannot be written on a command line",
         "estimator": "it cannot be written on a command line",
+        "features": "a bandit takes it from its features",
     },
 )
 ENVIRONMENTS = Kind[Environment](

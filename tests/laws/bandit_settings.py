@@ -19,6 +19,7 @@ from belated.core.ids import key_of
 from belated.core.inputs import Matrix
 from belated.core.rewards import Rewards, retention_us
 from belated.core.tuning import USUAL, Tuning
+from belated.features import Features
 from belated.fold.fold import Fold, same_sums
 from belated.journals import Journal
 from belated.policies import Policy
@@ -42,6 +43,7 @@ class Settings:
     policy: Policy
     rewards: Rewards
     retention: timedelta | None
+    features: Features | None = None
 
     def open(self, journal: Journal, clock: ManualClock, tuning: Tuning = USUAL) -> Bandit:
         """On a journal."""
@@ -58,7 +60,13 @@ class Settings:
     def fold(self, journal: Journal, until: int | None = None) -> Fold:
         """The records of a journal folded one by one: no snapshot, no bulk."""
         retention = retention_us(self.retention, self.rewards)
-        fold = Fold(self.policy, self.rewards, partitions=journal.partitions, retention=retention)
+        fold = Fold(
+            self.policy,
+            self.rewards,
+            features=self.features,
+            partitions=journal.partitions,
+            retention=retention,
+        )
         for record in records_of(journal, until):
             fold.take(record)
         return fold

@@ -142,7 +142,8 @@ def test_features_may_grow_at_any_time(
         else:
             if step == "grow":
                 features = features.grown([f"arm {len(features.actions)}"])
-                how = replace(how, policy=DelayedUCB(features.dim, family).in_blocks_of(features))
+                policy = DelayedUCB(features.dim, family).in_blocks_of(features)
+                how = replace(how, policy=policy, features=features)
             before, bandit = bandit, opened()
             assert bandit.digest == before.digest
             assert bandit.decision_counts == before.decision_counts
