@@ -58,7 +58,7 @@ class PerArm:
     _: KW_ONLY
     context: Fields = field(default=(), compare=False)  # _description has its order too
     intercept: bool = True
-    renamed: Mapping[int | str, int | str] = field(default_factory=dict, hash=False)
+    renamed: Mapping[Any, int | str] = field(default_factory=dict, hash=False)
 
     #: How many coefficients there are.
     dim: int = field(init=False, repr=False, compare=False)

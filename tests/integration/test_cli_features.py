@@ -1,0 +1,106 @@
+"""``belated features diff``, and the same plan in ``serve --check`` and ``doctor``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from belated import Bandit, PerArm
+from belated.cli.main import main
+from belated.exceptions import InvalidInput
+from belated.service.operating.config import read_config
+
+BEFORE = "PerArm(['mail', 'call'], context={'age': Number(18, 90), 'country': Category(['AT'])})"
+AFTER = (
+    "PerArm(['letter', 'mail', 'phone'], renamed={'call': 'phone'}, "
+    "context={'age': Number(0, 50), 'member': Flag()})"
+)
+
+
+def config(folder: Path, features: str, more: str = "") -> str:
+    """The configuration of a service."""
+    file = folder / "belated.toml"
+    file.write_text(
+        f"""
+        [store]
+        address = "sqlite:///{folder}/belated.db"
+        [bandits.offers]
+        features = "{features}"
+        rewards = "Explicit()"
+        {more}
+        """,
+        encoding="utf-8",
+    )
+    return str(file)
+
+
+def use(file: str) -> None:
+    """Make some decisions for the bandit that is configured."""
+    (definition,) = read_config(file).bandits
+    with Bandit(
+        definition.policy,
+        rewards=definition.rewards,
+        features=definition.features,
+        contexts=definition.contexts,
+        journal=f"sqlite:///{Path(file).parent}/belated.db?bandit=offers",
+        seed=7,
+    ) as bandit:
+        for decision in bandit.decide_many([{"age": 20 + n, "country": "AT"} for n in range(50)]):
+            bandit.observe(decision.id, 1.0)
+
+
+def test_the_plan_says_what_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And how many decisions are encoded again; without a journal there is nothing to say."""
+    file = config(tmp_path, BEFORE)
+    assert main(["features", "diff", file]) == 0
+    assert capsys.readouterr().out == "no journals yet\n"
+    use(file)
+    assert main(["features", "diff", file]) == 0
+    assert capsys.readouterr().out == "offers: features are those of the journal\n"
+    config(tmp_path, AFTER)
+    expected = [
+        "field added: member Flag()",
+        "field removed: country",
+        "field changed: age Number(low=18.0, high=90.0) -> Number(low=0.0, high=50.0)",
+        "action renamed: call -> phone",
+        "action added: letter",
+    ]
+    assert main(["features", "diff", file, "--json"]) == 0
+    (plan,) = json.loads(capsys.readouterr().out)
+    assert plan["changes"] == expected
+    assert (plan["decisions"], plan["missing"], plan["without_row"]) == (50, {"member": 1.0}, {})
+    assert 0.0 < plan["seconds"] < 60.0
+    for command in (["features", "diff", file], ["serve", "--check", file]):
+        assert main(command) == 0
+        text = capsys.readouterr().out
+        assert all(f"\n  {change}\n" in text for change in expected)
+        assert "about 50 decisions are encoded again; folding the journal takes about" in text
+    main(["doctor", file])
+    assert "warning  features of offers: field added: member Flag()" in capsys.readouterr().out
+    config(tmp_path, AFTER.replace("renamed={'call': 'phone'}, ", ""))
+    assert main(["features", "diff", file]) == 0
+    assert "decisions have no row and are not learned from: unknown action" in (
+        capsys.readouterr().out
+    )
+
+
+def test_a_journal_without_contexts_refuses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plan gives the reason, and the exit code is 1."""
+    file = config(tmp_path, BEFORE, "contexts = false")
+    use(file)
+    config(tmp_path, AFTER)
+    assert main(["features", "diff", file]) == 1
+    assert "  refused: the features are not those of the journal" in capsys.readouterr().out
+    assert main(["doctor", file]) == 1
+    assert "wrong    features of offers" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("renamed", [{"call": "fax"}, {"mail": "call"}])
+def test_a_rename_that_cannot_be_is_refused(renamed: dict[str, str]) -> None:
+    """To an action that there is not, or of one that there still is."""
+    with pytest.raises(InvalidInput, match="give old names that are no actions"):
+        PerArm(["mail", "call"], renamed=renamed)
