@@ -130,18 +130,39 @@ def identify(
         JournalMismatch: the journal was made for another family, for rows of another width, or for
             other features and without contexts.
     """
-    mine = {
+    mine = identity_of(family=family, dim=dim, features=features, contexts=contexts)
+    theirs = journal.identify(mine)
+    if theirs != mine:
+        check_change(theirs, mine, features)
+        journal.reidentify(mine)
+
+
+def identity_of(
+    *, family: str, dim: int, features: Features | None, contexts: bool
+) -> dict[str, str]:
+    """Return what a journal says of its bandit; the arguments are those of :func:`identify`."""
+    identity = {
         "family": family,
         "dim": str(dim),
         "features": "" if features is None else features.fingerprint,
     }
     if (blocks := getattr(features, "blocks", None)) is not None:
-        mine["blocks"] = str(blocks)
+        identity["blocks"] = str(blocks)
     if features is not None and not contexts:
-        mine["contexts"] = "no"
-    theirs = journal.identify(mine)
-    if theirs == mine:
-        return
+        identity["contexts"] = "no"
+    return identity
+
+
+def check_change(
+    theirs: Mapping[str, str], mine: Mapping[str, str], features: Features | None
+) -> None:
+    """Refuse to open a journal with features from which its decisions cannot be encoded.
+
+    Args:
+        theirs: identity of the journal.
+        mine: identity of the bandit that opens it.
+        features: of that bandit.
+    """
     if theirs["family"] != mine["family"]:
         message = f"the journal was made for {theirs['family']}, not {mine['family']}"
         raise JournalMismatch(f"{message}: open it as it was made, or choose another journal")
@@ -153,18 +174,7 @@ def identify(
                 what = "features, not for rows that callers pass"
         message = f"the journal was made for {what}: open it as it was made"
         raise JournalMismatch(f"{message}, or choose another journal")
-    check_change(theirs, features)
-    journal.reidentify(mine)
-
-
-def check_change(identity: Mapping[str, str], features: Features) -> None:
-    """Refuse features that are not those of a journal without contexts.
-
-    Args:
-        identity: of the journal.
-        features: with which it is to be opened.
-    """
-    if "contexts" in identity and not features.extends(identity["features"]):
+    if "contexts" in theirs and not features.extends(theirs["features"]):
         message = (
             "the features are not those of the journal, whose decisions are stored with "
             "contexts=False: without contexts, rows cannot be encoded again"

@@ -9,13 +9,11 @@ from typing import Any
 
 import msgspec
 
-from belated.core.events import Decision
 from belated.exceptions import InvalidInput, JournalMismatch
 from belated.expressions import as_features
 from belated.features import PerArm, RandomFeatures, Shared
 from belated.fold.fold import Fold
 from belated.journals import Journal, SQLiteStore, Store
-from belated.journals.identity import check_change
 from belated.service.serving.definition import Definition
 
 #: Records that are read at each of so many places of a partition, to measure.
@@ -96,7 +94,7 @@ def feature_change(
     before = None
     with suppress(InvalidInput):  # features of the user's own
         before = as_features(configured.settings["features"] if configured else "")
-    changes = list(_differences(before, features)) or ["the features are of another kind"]
+    changes = list(_differences(before, features)) or ["the options of the features"]
     fold = Fold(
         definition.policy,
         definition.rewards,
@@ -105,7 +103,7 @@ def feature_change(
         retention=definition.retention,
     )
     try:
-        check_change(identity, features)
+        definition.check_change(identity)
         fold.begin(journal)
     except JournalMismatch as error:
         return FeatureChange(name, changes, refused=str(error))
@@ -114,7 +112,7 @@ def feature_change(
 
 def _measured(plan: FeatureChange, journal: Journal, fold: Fold) -> FeatureChange:
     """Fold some records, and return the plan with what that tells about all of them."""
-    sampled = decisions = total = 0
+    sampled = total = 0
     start = time.perf_counter()
     with fold.learner.bulk():
         for partition in range(journal.partitions):
@@ -126,9 +124,8 @@ def _measured(plan: FeatureChange, journal: Journal, fold: Fold) -> FeatureChang
                 for record in journal.read(partition, position, SAMPLE):
                     fold.take(record)
                     sampled += 1
-                    decisions += isinstance(record.event, Decision)
                     position = record.position
-    seconds = time.perf_counter() - start
+        seconds = time.perf_counter() - start  # without the fit at the end
     scale = total / sampled if sampled else 0.0
     counts = dict(fold.encoder.counts)
     fields: Mapping[str, Any] = getattr(fold.encoder.features, "field_counts", {})
@@ -149,7 +146,10 @@ def _measured(plan: FeatureChange, journal: Journal, fold: Fold) -> FeatureChang
 
 def _differences(before: Any, after: Any) -> Iterator[str]:
     if type(before) is not type(after):
-        yield f"features: {type(before).__name__} -> {type(after).__name__}"
+        kind = (
+            "rows of callers, or features of your own" if before is None else type(before).__name__
+        )
+        yield f"features: {kind} -> {type(after).__name__}"
         return
     if isinstance(after, PerArm | Shared):
         yield from _fields("field", before.context, after.context)

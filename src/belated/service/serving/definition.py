@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from belated.core.rewards import Rewards
 from belated.decider import UNIFORM, Holdout
 from belated.features import Features, PerArm
 from belated.fold.requests import Keep
 from belated.journals import Journal
-from belated.journals.identity import identify
+from belated.journals.identity import check_change, identify, identity_of
 from belated.policies import Policy
 from belated.service.access.tokens import TokenMode
 
@@ -59,13 +60,24 @@ class Definition:
 
     def identify(self, journal: Journal) -> None:
         """Write into a new journal what the bandit is; refuse one that was made for another."""
-        identify(
-            journal,
-            family=repr(self.policy.family),
-            dim=self.policy.dim,
-            features=self.features,
-            contexts=self.contexts,
-        )
+        identify(journal, **self._identity)
+
+    def check_change(self, identity: Mapping[str, str]) -> None:
+        """Refuse a journal that this bandit cannot open; nothing is written.
+
+        Args:
+            identity: of the journal.
+        """
+        check_change(identity, identity_of(**self._identity), self.features)
+
+    @property
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "family": repr(self.policy.family),
+            "dim": self.policy.dim,
+            "features": self.features,
+            "contexts": self.contexts,
+        }
 
     @property
     def actions(self) -> frozenset[str]:
