@@ -5,9 +5,11 @@ decisions late. Times are in ms: CPU time of the calling thread, the time that p
 the CPU time of all other threads for each round ("threads"), which make fits. Memory is the peak of
 the process. Each size runs in a process of its own. With ``--peer`` an interpreter that has
 bayesianbandits (its version is in experiments/peers/requirements) plays the same rounds, one
-learner for each action, as experiments/peers does.
+learner for each action, as experiments/peers does. A size such as 2000x1 is a single block; with
+``--inline`` a bandit that fits in the caller's thread plays the same rounds.
 
-Run: python benchmarks/embeddings.py [--sizes 384x10 768x10] [--rounds 4000] [--peer PYTHON]
+Run: python benchmarks/embeddings.py [--sizes 384x10 2000x1] [--rounds 4000] [--inline]
+     [--peer PYTHON]
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ def play(
     return found
 
 
-def belated(size: str, rounds: int) -> dict[str, float]:
+def belated(size: str, rounds: int, *, background: bool = True) -> dict[str, float]:
     """Play with the policy and the rewards that README recommends for embeddings."""
     from belated import Bandit, Bernoulli, DelayedUCB, Explicit, PerArm
     from belated.model.kernels import complete, plain
@@ -76,13 +78,19 @@ def belated(size: str, rounds: int) -> dict[str, float]:
     width, actions = map(int, size.split("x"))
     names = [f"action {k}" for k in range(actions)]
     features = PerArm(names, context=width)
-    bandit = Bandit(DelayedUCB(features.dim, Bernoulli()), rewards=Explicit(), features=features)
+    policy, rewards = DelayedUCB(features.dim, Bernoulli()), Explicit()
+    bandit = Bandit(policy, rewards=rewards, features=features, background_fits=background)
 
     def decide(context: np.ndarray) -> tuple[str, int]:
         decision = bandit.decide(context, names)
         return decision.id, decision.index
 
     return play(size, rounds, decide, bandit.observe)
+
+
+def inline(size: str, rounds: int) -> dict[str, float]:
+    """Play with fits in the calls that find them due."""
+    return belated(size, rounds, background=False)
 
 
 def bayesianbandits(size: str, rounds: int) -> dict[str, float]:
@@ -112,7 +120,10 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", default=SIZES, help="width x actions")
     parser.add_argument("--rounds", type=int, default=4_000)
     parser.add_argument("--peer", help="an interpreter that has bayesianbandits")
-    parser.add_argument("--one", choices=("belated", "bayesianbandits"), help=argparse.SUPPRESS)
+    parser.add_argument("--inline", action="store_true", help="play without background fits too")
+    parser.add_argument(
+        "--one", choices=("belated", "inline", "bayesianbandits"), help=argparse.SUPPRESS
+    )
     arguments = parser.parse_args()
     if arguments.one:
         played = globals()[arguments.one](arguments.sizes[0], arguments.rounds)
@@ -123,6 +134,8 @@ def main() -> None:
     print(f"| size | library | {' | '.join(columns)} |")
     print(f"|---|---|{'--:|' * len(columns)}")
     libraries = {"belated": sys.executable}
+    if arguments.inline:
+        libraries["inline"] = sys.executable
     if arguments.peer:
         libraries["bayesianbandits"] = arguments.peer
     for size in arguments.sizes:

@@ -25,7 +25,11 @@ from belated import (
 )
 from belated.core.inputs import Row
 from belated.core.rewards import Rewards
+from belated.fold.partitioned.merging import merged_estimate
 from belated.model.blocks import unblocked
+from belated.model.families import Family
+from belated.model.statistics import Joined, Observations, quadratic_at
+from belated.model.statistics.sums import FrozenSums
 from belated.policies import Policy
 from belated.testing import ManualClock
 
@@ -113,3 +117,49 @@ def test_blocks_equal_no_blocks(name: str, tmp_path: Path) -> None:
         for mine, theirs in zip(one.coefficients(), two.coefficients(), strict=True):
             assert mine["sd"] == pytest.approx(theirs["sd"], rel=1e-9)
         assert len(bandit.entry("order 7").decision.x) == 1 + DIM // 3  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("family", [Bernoulli(), Gaussian("estimate"), Poisson()], ids=repr)
+def test_sums_of_partitions_in_blocks_equal_those_without(family: Family) -> None:
+    """Packed, merged, and taken out again."""
+    rng = np.random.default_rng(2)
+    blocks, y = rng.integers(3, size=200), family.sample(np.zeros(200), rng, 0.5)
+    rows = np.column_stack([blocks, rng.normal(size=(200, 6))]).astype(np.float32)
+    estimates = []
+    for table, shape in ((rows, (3, 6)), (unblocked(rows, 3).astype(np.float32), (18,))):
+        policy = DelayedUCB(18, family, blocks=3 if len(shape) == 2 else None)
+        theta = np.full(shape, 0.1)
+        parts = [
+            FrozenSums.read(FrozenSums.of(table[n::4], y[n::4], family, theta).pack(), shape)
+            for n in range(4)
+        ]
+        nothing = FrozenSums.read(FrozenSums.zero(shape).pack(), shape)
+        merged = sum(parts, nothing) - parts[3]
+        estimates.append(
+            (merged_estimate(policy, merged), merged_estimate(policy, merged + nothing))
+        )
+    (one, same), (other, _) = estimates
+    assert one.n == other.n == same.n == 150
+    np.testing.assert_allclose(one.theta.ravel(), other.theta, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(one.theta, same.theta, rtol=0, atol=0)
+    for mine, theirs in zip(one.coefficients(), other.coefficients(), strict=True):
+        assert mine["sd"] == pytest.approx(theirs["sd"], rel=1e-9)
+
+
+def test_the_store_of_a_block_is_what_it_would_be_alone() -> None:
+    """Rows, rewards and frozen sums; merged stores too."""
+    rng = np.random.default_rng(4)
+    rows = np.column_stack([np.arange(90) % 3, rng.normal(size=(90, 4))]).astype(np.float32)
+    y = rng.integers(2, size=90).astype(np.float64)
+    first, second = (Observations((3, 4), Bernoulli(), block=16) for _ in range(2))
+    for store, half in ((first, slice(50)), (second, slice(50, 90))):
+        store.extend(rows[half], y[half])
+        store.freeze(np.zeros((3, 4)), 20)
+        store.remove(2)
+    whole = quadratic_at(first + second, Bernoulli(), np.full((3, 4), 0.2))
+    assert (first.n_by_block() + second.n_by_block()).sum() <= (first + second).n == 88
+    for block in range(3):
+        part = Joined([first, second]).of_block(block)
+        found = quadratic_at(part, Bernoulli(), np.full(4, 0.2))
+        np.testing.assert_allclose(found.information, whole.information[block], rtol=1e-9)
+        np.testing.assert_allclose(found.pull, whole.pull[block], rtol=1e-9, atol=1e-9)

@@ -1,0 +1,176 @@
+"""A fit that takes long is made in a thread: nothing waits for it, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit, PerArm, SQLiteJournal
+from belated.exceptions import FitWarning
+from belated.fold import learner as learner_module
+from belated.fold.learner import Learner
+from belated.fold.refit import Refit
+from belated.fold.weighting import Constant
+from belated.model.blocks import identity
+from tests.waiting import eventually
+
+#: Coefficients of a block that is fitted by itself.
+DIM = 150
+ACTIONS = ["mail", "call", "nothing"]
+END = "9999-12-31T00:00Z"
+
+
+@pytest.fixture(autouse=True)
+def _all_fits_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learner_module, "CHEAP", 0.0)
+
+
+def opened(blocks: bool, **settings: Any) -> Bandit:
+    """A bandit with wide rows, in blocks or not."""
+    features = PerArm(ACTIONS, context=DIM) if blocks else None
+    policy = DelayedUCB(DIM if features is None else features.dim, Bernoulli())
+    return Bandit(policy, rewards=Explicit(), features=features, seed=1, **settings)
+
+
+def played(bandit: Bandit, rounds: int, between: Callable[[], object] = lambda: None) -> None:
+    """Decide, report, correct and withdraw; rewards are 20 decisions late."""
+    rng = np.random.default_rng(3)
+    waiting: list[str] = []
+    for number in range(rounds):
+        if bandit.features is None:
+            rows = rng.normal(size=(3, DIM)) / np.sqrt(DIM)
+        else:
+            rows = rng.normal(size=DIM) / np.sqrt(DIM)
+        waiting.append(bandit.decide(rows).id)
+        if len(waiting) > 20:
+            id, reward = waiting.pop(0), float(rng.random() < 0.4)
+            bandit.observe(id, reward)
+            if number % 17 == 0:
+                bandit.observe(id, 1.0 - reward, revision=1)
+            if number % 23 == 0:
+                bandit.void(id)
+        between()
+
+
+def ended(bandit: Bandit) -> Learner:
+    """The learner, once nothing runs in a thread and no step is to be repeated."""
+    learner = bandit._fold.learner
+    while learner.is_busy or learner._refit is not None:
+        learner.finish(learner.now)
+        time.sleep(0.001)
+    return learner
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+def test_a_fit_in_a_thread_loses_nothing(blocks: bool) -> None:
+    """Estimate, sums and roots agree, and what is known equals a replay."""
+    bandit = opened(blocks)
+    tasks = set()
+    played(bandit, 400, lambda: tasks.add(bandit._fold.learner._task))
+    assert len(tasks) > 4
+    learner = ended(bandit)
+    estimate = bandit.estimate
+    inverse = np.linalg.inv(estimate.precision)
+    deviations = np.sqrt(np.diagonal(inverse, axis1=-2, axis2=-1))
+    assert np.abs((learner.model.theta - estimate.theta) / deviations).max() < 1.0
+    learner.fold_in()
+    model, weighting = learner.model, learner.weighting
+    assert weighting.pending.count == model.pending == 20
+    sums = weighting.observed, weighting.observed + weighting.pending.matrix
+    for root, precision in zip((model.observed, model.decided), sums, strict=True):
+        product = root @ root.swapaxes(-1, -2) @ precision
+        np.testing.assert_allclose(product, identity(model.theta.shape), atol=0.1)
+    assert bandit.as_of(END).digest == bandit.digest
+
+
+def test_in_line_equal_calls_lead_to_equal_decisions() -> None:
+    """And no thread is started."""
+    bandits = [opened(True, background_fits=False) for _ in range(2)]
+    for bandit in bandits:
+        played(bandit, 100)
+        assert bandit._fold.learner._task is None
+    one, other = (bandit._fold.learner.model.theta for bandit in bandits)
+    np.testing.assert_array_equal(one, other)
+
+
+def test_a_fit_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bandit goes on by steps, and fits again later."""
+    bandit = opened(False)
+
+    def failing(*arguments: Any, **named: Any) -> None:
+        raise MemoryError("no room for it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Constant, "fit", failing)
+        with pytest.warns(FitWarning, match="MemoryError: no room for it"):
+            played(bandit, 60, lambda: time.sleep(0.002))
+    played(bandit, 100)
+    ended(bandit)
+    assert bandit.estimate.n == bandit._fold.model.n > 100
+
+
+def test_an_overtaken_step_ends_the_fit() -> None:
+    """One that cannot be repeated on the result leaves the model as it is."""
+    learner = Learner(DelayedUCB(DIM, Bernoulli()))
+    learner.defers = True
+    x = np.ones(DIM) / DIM
+    for _ in range(20):
+        learner.add_pending(x, 0.25)
+        learner.learn(x, 1.0, 0.25)
+    fit = learner.begin_fit()
+    assert isinstance(learner._refit, Refit)
+    learner._refit.note("remove_pending", 1e5 * x, (1.0,))
+    before = learner.model.theta.copy()
+    assert not learner.finish_fit(fit())
+    np.testing.assert_array_equal(learner.model.theta, before)
+    assert learner.fit_is_due()
+
+
+def test_an_interrupt_drops_the_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bandit is rebuilt, and closes; the thread ends by itself."""
+    bandit = opened(True, journal=SQLiteJournal(tmp_path / "offers.db", bandit="offers"))
+    played(bandit, 100)
+    with monkeypatch.context() as patch:
+
+        def interrupted(*arguments: Any) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(Refit, "note", interrupted)
+        patch.setattr(Learner, "begin_fit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            played(bandit, 100)
+    played(bandit, 50)
+    assert bandit.as_of(END).digest == bandit.digest
+    bandit.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_begins_with_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread is not there, and its sums are half made."""
+    bandit = opened(True)
+    played(bandit, 30, lambda: None)
+    fit = Constant.fit
+
+    def slow(*arguments: Any, **named: Any) -> Any:
+        time.sleep(0.3)
+        return fit(*arguments, **named)
+
+    monkeypatch.setattr(Constant, "fit", slow)
+    eventually(lambda: (played(bandit, 25), bandit._fold.learner.is_busy)[1])
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            played(bandit, 30)
+            code = 0 if bandit.as_of(END).digest == bandit.digest else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    ended(bandit)
