@@ -563,8 +563,10 @@ class Learner:
             return False
         if not refit.steps or refit.fitted.model is None:
             self._refit = None
+            # The two know each other: together they would stay until the next garbage collection.
+            fitted, refit.fitted = refit.fitted, None
             self._store_waiting()
-            self.weighting.finish_fit(refit.fitted)
+            self.weighting.finish_fit(fitted)
             self._compact()
         return True
 
