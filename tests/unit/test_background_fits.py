@@ -163,7 +163,12 @@ def test_a_child_begins_with_the_journal(monkeypatch: pytest.MonkeyPatch) -> Non
         return fit(*arguments, **named)
 
     monkeypatch.setattr(Constant, "fit", slow)
-    eventually(lambda: (played(bandit, 25), bandit._fold.learner.is_busy)[1])
+
+    def fits_after_more() -> bool:
+        played(bandit, 25)
+        return bandit._fold.learner.is_busy
+
+    eventually(fits_after_more)
     child = os.fork()
     if child == 0:
         code = 1
