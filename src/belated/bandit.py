@@ -25,6 +25,7 @@ from belated.core.rewards import (
     Rewards,
     check_default,
     check_semantics,
+    reported_outcome,
     reported_reward,
     retention_us,
 )
@@ -43,7 +44,15 @@ from belated.decider import (
 from belated.decider.actions import ActionState, action_change, states_at
 from belated.decider.batches import OneReward, naming, split_requests, split_rewards
 from belated.decider.holdouts import check_holdout
-from belated.decider.requests import check_same, declared, parse_request, rows_of
+from belated.decider.requests import (
+    check_same,
+    check_subject,
+    declared,
+    in_context,
+    parse_request,
+    rows_of,
+    with_subjects,
+)
 from belated.decider.scores import Scores
 from belated.exceptions import (
     FallbackWarning,
@@ -111,6 +120,8 @@ class Bandit:
         background_fits: whether a fit that takes long is made in a thread, while rewards go on to
             be learned by single steps. False: in the call that finds it due, so that equal calls
             lead to equal decisions.
+        subject: the field of contexts that names the subject, such as ``"user_id"``; None if
+            subjects are only given with calls.
         kernels: to use instead of the best available.
         tuning: sizes that only tests change.
 
@@ -144,6 +155,7 @@ class Bandit:
         contexts: bool = True,
         holdout: Holdout | None = None,
         background_fits: bool = True,
+        subject: str | None = None,
         kernels: Kernels | None = None,
         tuning: Tuning = USUAL,
     ) -> None:
@@ -158,6 +170,7 @@ class Bandit:
             raise InvalidInput(f"contexts is {contexts!r}: True or False was expected", contexts)
         self._contexts = contexts
         self._holdout = check_holdout(holdout, features)
+        self._subject = subject
         check_seed(seed)
         self._clock = system_clock if clock is None else check_clock(clock)
         self.journal = MemoryJournal(clock=clock) if journal is None else opened(journal)
@@ -257,6 +270,7 @@ class Bandit:
         *,
         id: str | None = None,
         activated: bool = True,
+        subject: str | None = None,
     ) -> Decision:
         """Choose an action; the choice is durable before this returns.
 
@@ -266,6 +280,8 @@ class Bandit:
                 all actions (:class:`~belated.PerArm`), None stands for those.
             id: your own decision id. The same id again returns the same decision.
             activated: False if the window starts only with :meth:`activate`.
+            subject: whom the decision is for, such as a user: :meth:`observe` can report rewards
+                of subjects. It is stored as given: treat it as personal data, or pass a hash.
 
         Raises:
             BanditOff: the bandit's mode is ``off``.
@@ -281,12 +297,13 @@ class Bandit:
                 if known is not None:
                     return self._again(known, rows, actions)
             now = self._clock()
-            request, table = self._parse(rows, actions, id, activated)
+            request, table = self._parse(rows, actions, id, activated, subject)
             (event,), kept = self._choose([request], table, now)
-            if id is None:
+            if id is None and request.subject is None:
                 self._follower.append_one(event, now, kept)
                 return event
-            _, standing = self._follower.settle_and_append([event], kept, only=(id,))
+            events, named = with_subjects([event], [request]), () if id is None else (id,)
+            _, standing = self._follower.settle_and_append(events, kept, only=named)
             other = standing.get(event.id)  # another process was faster
             return event if other is None else self._again(other, rows, actions)
 
@@ -337,7 +354,7 @@ class Bandit:
                     if known is not None:
                         answers[place] = self._again(known, rows, offered)
                         continue
-                    request, table = self._parse(rows, offered, id, activated)
+                    request, table = self._parse(rows, offered, id, activated, None)
                 except InvalidInput as error:
                     raise naming(f"requests[{place}]", error) from None
                 parsed.append(request)
@@ -346,7 +363,8 @@ class Bandit:
             if parsed:
                 made, kept = self._choose(parsed, np.concatenate(tables), self._clock())
                 named = [request.id for request in parsed if request.id is not None]
-                _, standing = self._follower.settle_and_append(made, kept, only=named)
+                events = with_subjects(made, parsed)
+                _, standing = self._follower.settle_and_append(events, kept, only=named)
                 for place, event in zip(places, made, strict=True):
                     other = standing.get(event.id)  # another process was faster
                     rows, offered, _ = asked[place]
@@ -372,14 +390,23 @@ class Bandit:
         with self._lock, self._follower:
             self._read_new()
             self._obey()
-            request, table = self._parse(rows, actions, None, True)
+            request, table = self._parse(rows, actions, None, True, None)
             self._decider.actions = self._fold.actions
             return self._decider.score(request, table, now=self._now(), rng=np.random.default_rng())
 
     def _parse(
-        self, rows: Any, actions: Actions | None, id: str | None, activated: bool
+        self,
+        rows: Any,
+        actions: Actions | None,
+        id: str | None,
+        activated: bool,
+        subject: str | None,
     ) -> tuple[ParsedRequest, Row]:
         self._follower.intact = True  # whatever the caller's features raise
+        if subject is None and self._subject is not None:
+            subject = in_context(rows, self._subject)
+        if subject is not None:
+            subject = check_subject(subject, id, self.journal.partitions)
         parsed = parse_request(
             rows,
             actions,
@@ -389,6 +416,7 @@ class Bandit:
             activated=activated,
             contexts=self._contexts,
             holdout=self._decider.holdout,
+            subject=subject,
         )
         self._follower.intact = False
         return parsed
@@ -430,25 +458,31 @@ class Bandit:
 
     def observe(
         self,
-        id: str | Decision,
-        value: float,
+        id: str | Decision | None = None,
+        value: float | None = None,
         *,
         at: Moment | None = None,
         part: str = "",
         revision: int = 0,
+        subject: str | None = None,
+        event_id: str | None = None,
     ) -> Receipt:
-        """Report the reward of a decision, or one part of it.
+        """Report the reward of a decision, or one part of it; or a reward of a subject.
 
-        Retries are safe. A higher revision of a part replaces it.
+        Retries are safe. A higher revision of a part replaces it. A reward of a subject is credited
+        to the latest live decision for that subject made at or before ``at``, if that is within the
+        window of the rewards; several rewards of a decision count as parts of its reward.
 
         Args:
-            id: decision id, or the decision itself.
+            id: decision id, or the decision itself; none with a subject.
             value: the reward.
             at: when it happened: a datetime with its zone, or ISO 8601; now if None. It decides
                 which part is the latest (``reduce="latest"``). Window and delay go by the time at
                 which the journal took the reward.
             part: of the reward, if it comes in several.
             revision: of this part.
+            subject: whose reward it is, instead of the id of a decision.
+            event_id: names the outcome of the subject, such as an order number: it counts once.
 
         Raises:
             RewardConflict: another value is known here for this part and revision. Where only
@@ -458,6 +492,17 @@ class Bandit:
             if self._read_only:
                 self._check_open()
             now, fold = self._clock(), self._fold
+            if subject is not None:
+                check_alone(subject, id, part, revision)
+                outcome = reported_outcome(
+                    subject,
+                    value,
+                    now if at is None else as_microseconds(at),
+                    event_id,
+                    min_reward=fold.min_reward,
+                    max_reward=fold.max_reward,
+                )
+                return Receipt(outcome.event_id, self._follower.append_one(outcome, now))
             event = reported_reward(
                 id,
                 value,
@@ -984,6 +1029,13 @@ def as_html(bandit: Bandit) -> str:
     found.sort(key=lambda one: abs(one["mean"]) / one["sd"], reverse=True)
     rows: list[list[object]] = [list(one.values()) for one in found[:TOP]]
     return html_table(in_a_line(bandit), ["coefficient", "mean", "sd", "low", "high"], rows)
+
+
+def check_alone(subject: str, id: object, part: str, revision: int) -> None:
+    """Refuse a reward of a subject that names a decision, a part or a revision, too."""
+    if id is not None or part or revision:
+        message = f"a reward of the subject {subject!r} has an id, a part or a revision as well"
+        raise InvalidInput(f"{message}: pass subject, value, at and event_id", subject)
 
 
 def check_policy(policy: Any, rewards: Any, features: Features | None) -> tuple[Policy, Rewards]:

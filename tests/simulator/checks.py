@@ -14,7 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from belated.core.events import Activation, Decision, Record, Reward, Void, encode
+from belated.core.events import (
+    Activation,
+    Decision,
+    Record,
+    Reward,
+    SubjectDecision,
+    SubjectReward,
+    Void,
+    encode,
+)
 from belated.core.ids import key_of
 from belated.core.inputs import Matrix, Row, Vector
 from belated.core.rewards import ConversionsOnly, retention_us
@@ -297,13 +306,24 @@ def _rows(fold: Fold, outcomes: list[Outcome]) -> Row:
 
 def check_acknowledged(world: World) -> None:
     """X: acknowledged ⊆ recorded ⊆ sent."""
-    kinds = Decision, Activation, Reward, Void
+    kinds = Decision, Activation, Reward, SubjectReward, Void
     events = [record.event for record in chain(*world.records) if isinstance(record.event, kinds)]
     recorded = {_content(event) for event in events}
+    subjects = {
+        (record.event.subject, record.event.decision)
+        for record in chain(*world.records)
+        if isinstance(record.event, SubjectDecision)
+    }
     for request, answer in world.acknowledged:
         for event in answer if isinstance(answer, list) else [request]:
             if _content(event) not in recorded:
                 raise Disagreement(f"X: {event} was acknowledged, and is not in the journal")
+        subject = request.subject if isinstance(request, DecisionRequest) else None
+        if subject is not None and isinstance(answer, list):
+            for decision in answer:
+                linked = (subject, decision.id) in subjects
+                if not linked and decision.id not in _rivals(world):
+                    raise Disagreement(f"X: the subject of {decision} is not in the journal")
     sent = {_content(what) for what in world.sent if not isinstance(what, DecisionRequest)}
     names = {what.name for what in world.sent if isinstance(what, DecisionRequest)}
     for event in events:
@@ -386,6 +406,8 @@ def _content(event: object) -> object:
         return encode(event)
     if isinstance(event, Reward):
         return event.id, event.part, event.revision, repr(event.value)
+    if isinstance(event, SubjectReward):
+        return event.subject, event.event_id, repr(event.value)
     assert isinstance(event, Activation | Void), event
     return type(event).__name__, event.id
 

@@ -15,9 +15,11 @@ from belated.core.events import (
     Retracted,
     Reward,
     Settled,
+    SubjectDecision,
+    SubjectReward,
     Void,
 )
-from belated.core.ids import erased_key_of
+from belated.core.ids import slot_of_subject
 from belated.core.rewards import retention_us
 from belated.exceptions import BelatedError
 from belated.fold.trimming import last_to_drop, make_bases, trim
@@ -134,6 +136,62 @@ class Client:
 
     def _now(self) -> int:
         return self._world.schedule.now + self._rng.randint(-5, 5) * SECOND
+
+
+class SubjectClient(Client):
+    """Decides for two subjects, and reports their outcomes: some late, repeated or contradicted.
+
+    Some decisions arrive late, too: another process had them in its spool.
+    """
+
+    def _request(self, number: int) -> None:
+        rng, world = self._rng, self._world
+        subject = f"subject-{number % 2}"
+        if rng.random() < 0.3:
+            world.schedule.after(
+                rng.expovariate(5 / world.settings.span),
+                partial(self._deliver, subject, self._now()),
+            )
+        else:
+            name = f"subject-decision-{number}" if world.settings.partitions == 1 else None
+            name = name if rng.random() < 0.3 else None
+            activated = rng.random() < 0.7
+            self._send(
+                DecisionRequest(name, 1, activated, subject), partial(self._decided_for, subject)
+            )
+        if rng.random() < 0.5:
+            self._reward(subject, self._now())
+
+    def _decided_for(self, subject: str, answer: Answer) -> None:
+        """Reward the subject around the end of the window, and in between."""
+        rng = self._rng
+        if rng.random() < 0.5:
+            self._decided(answer)
+        assert not isinstance(answer, str)
+        window = self._world.settings.rewards.window_us or HOUR
+        for decision in answer:
+            for _ in range(rng.choice([1, 2])):
+                after = rng.choice([rng.randrange(window), rng.randrange(window), window, 0, -1])
+                self._reward(subject, decision.at_us + after + rng.choice([0, 0, 0, 1]))
+
+    def _reward(self, subject: str, at: int) -> None:
+        """Report an outcome, and sometimes another value for it."""
+        rng = self._rng
+        event_id = f"event-{rng.randrange(12)}"
+        for value in rng.sample(self._values, rng.choice([1, 1, 2])):
+            self._send_later(SubjectReward(subject, at, value, event_id))
+
+    def _deliver(self, subject: str, at: int) -> None:
+        """Append a decision that was made earlier."""
+        world, store = self._world, self._world.store
+        id = world.settings.tuning.new_id(at, slot_of_subject(subject))
+        x = rows_of(id, world.settings.policy.dim)[0]
+        decision = Decision(id, at, 0, 0, x, 0.5, 0.5, 0)
+        if store.reachable and not store.is_busy:
+            world.sent.append(decision)
+            store.append([decision, SubjectDecision(subject, at, id)])
+            world.trace_event(self._name, f"delivered {decision}")
+            self._decided_for(subject, [decision])
 
 
 def _brief(answer: Answer) -> object:
@@ -299,14 +357,17 @@ class UndoingOperator:
             if old.start <= store.start(old.partition).stamp:
                 return None  # trimmed records cannot be restored
             return Retracted(old.partition, now, old.start, old.end, old.reporter, restored=True)
-        kinds = (Decision, Reward) if rng.random() < 0.5 else Reward
+        rewards = Reward, SubjectReward
+        kinds = (Decision, *rewards) if rng.random() < 0.5 else rewards
         candidates = [record for record in records if isinstance(record.event, kinds)]
         if not candidates:
             return None
         record = rng.choice(candidates)
         start = store.start(partition)
-        if isinstance(record.event, Decision):
-            key = erased_key_of(record.event.id)
+        whole = isinstance(record.event, SubjectReward) and rng.random() < 0.5
+        if isinstance(record.event, Decision) or whole:  # a decision, or all of a subject
+            key = erased_key_in(record.event)
+            assert key is not None
             trimmed = (
                 other for other in store.records(partition) if other.position <= start.position
             )

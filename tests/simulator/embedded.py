@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from belated.bandit import Bandit
-from belated.core.events import Reward, Void
+from belated.core.events import Reward, SubjectReward, Void
 from belated.decider import MODES
 from belated.exceptions import (
     BanditOff,
@@ -41,6 +41,7 @@ from tests.simulator.checks import (
 from tests.simulator.clients import (
     BoundaryWriter,
     Client,
+    SubjectClient,
     TrimmingOperator,
     UndoingOperator,
     Writer,
@@ -228,11 +229,17 @@ class Decider(Process):
             rows = rows_of(what.name or self.name, bandit.policy.dim)
             if what.count > 1:
                 return bandit.decide_many([rows] * what.count, activated=what.activated)
-            return [bandit.decide(rows, id=what.name, activated=what.activated)]
+            return [
+                bandit.decide(rows, id=what.name, activated=what.activated, subject=what.subject)
+            ]
         try:
             if isinstance(what, Reward):
                 return bandit.observe(
                     what.id, what.value, at=what.at, part=what.part, revision=what.revision
+                ).status
+            if isinstance(what, SubjectReward):
+                return bandit.observe(
+                    subject=what.subject, value=what.value, at=what.at, event_id=what.event_id
                 ).status
             append = bandit.void if isinstance(what, Void) else bandit.activate
             return append(what.id, at=what.at).status
@@ -279,6 +286,8 @@ class Cluster:
         servers: list[Receiver] = [*self._receivers() * 3, *writers]
         for n in range(world.settings.clients):
             Client(world, f"client {n}", servers)
+        if world.settings.subjects and not world.settings.served:
+            SubjectClient(world, "subject client", servers)
         BoundaryWriter(world)
         UndoingOperator(world)
         TrimmingOperator(world)
@@ -424,6 +433,7 @@ _STATUSES = {
     "reward expired": "expired",
     "reward orphaned": "orphaned",
     "reward invalid": "invalid",
+    "subject rewarded": "credited",
     "rivals under one id": "conflict",
     "decision activated": "activated",
     "decision voided": "voided",

@@ -57,6 +57,7 @@ SIGHTINGS = (
     "reward expired",
     "reward orphaned",
     "reward invalid",
+    "subject rewarded",
     "rivals under one id",
     "decision activated",
     "decision voided",

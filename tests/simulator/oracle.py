@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -26,11 +26,13 @@ from belated.core.events import (
     Retracted,
     Reward,
     Settled,
+    SubjectDecision,
+    SubjectReward,
     Trimmed,
     Void,
     encode,
 )
-from belated.core.ids import erased_key_of
+from belated.core.ids import erased_key_of, key_of
 from belated.core.inputs import MAX_REWARD
 from belated.core.rewards import Rewards
 from belated.fold.rules import MAX_PARTS
@@ -85,6 +87,10 @@ class _Facts:
 
     decisions: list[tuple[int, Decision]] = field(default_factory=list)
     others: list[_Stamped] = field(default_factory=list)
+
+
+#: Rewards of subjects by the decisions that they are credited to, with the stamps of their records.
+_Credits = dict[str, list[tuple[int, Reward]]]
 
 
 class Oracle:
@@ -145,6 +151,10 @@ class Oracle:
         self.forgotten = []
         self.orphaned = 0
         self._facts: dict[str, _Facts] = {}  # by id, in the order in which ids were first seen
+        self._subjects: dict[str, str] = {}  # of decisions, by their ids
+        # By subject and the id of the event.
+        self._outcomes: dict[tuple[str, str], list[tuple[int, SubjectReward]]] = {}
+        self._since: dict[str, int] = {}  # when a value became other than 0
         self._ageing: deque[tuple[int, str]] = deque()  # ids with the stamps of their events
         self._aged: set[str] = set()  # ids with something older than the retention
 
@@ -169,7 +179,7 @@ class Oracle:
                 return False
             if (
                 isinstance(undoing, Retracted)
-                and isinstance(event, Reward)
+                and isinstance(event, Reward | SubjectReward)
                 and event.reporter == undoing.reporter
                 and undoing.start <= record.recorded < undoing.end
             ):
@@ -186,10 +196,23 @@ class Oracle:
             # No time is beyond the journal's own last stamp.
             self.watermark = max(self.watermark, min(event.until, recorded))
             self._forget()
+            self._note_values(recorded)
             return
         # Rule 4, of values: NaN is outside of everything.
-        if isinstance(event, Reward) and not self.min_reward <= event.value <= self.max_reward:
+        if isinstance(event, Reward | SubjectReward) and not (
+            self.min_reward <= event.value <= self.max_reward
+        ):
             return
+        if isinstance(event, SubjectReward):
+            self._outcomes.setdefault((event.subject, event.event_id), []).append((recorded, event))
+        elif isinstance(event, SubjectDecision):
+            if self._facts.get(event.decision, _Facts()).decisions:
+                self._subjects.setdefault(event.decision, event.subject)
+        else:
+            self._apply_to_id(event, recorded)
+        self._note_values(recorded)
+
+    def _apply_to_id(self, event: Decision | Activation | Reward | Void, recorded: int) -> None:
         if isinstance(event, Decision):
             facts = self._facts.setdefault(event.id, _Facts())
             facts.decisions.append((recorded, event))
@@ -211,7 +234,8 @@ class Oracle:
     def entries(self) -> dict[str, Outcome]:
         """What each decision that is not forgotten has come to, by its id."""
         known = {id: facts for id, facts in self._facts.items() if facts.decisions}
-        return {id: self._judge(facts) for id, facts in known.items()}
+        credits = self._credits()[0]
+        return {id: self._judge(facts, credits.get(id, [])) for id, facts in known.items()}
 
     @property
     def counts(self) -> dict[str, int]:
@@ -240,9 +264,51 @@ class Oracle:
     @property
     def unmatched(self) -> int:
         """How many events wait for their decision."""
-        return sum(_kept(facts) for facts in self._facts.values() if not facts.decisions)
+        waiting = sum(_kept(facts) for facts in self._facts.values() if not facts.decisions)
+        return waiting + len(self._credits()[1])
 
-    def _judge(self, facts: _Facts) -> Outcome:
+    def _credits(self) -> tuple[_Credits, list[tuple[str, str]]]:
+        """Return the credited rewards of subjects, and the keys of the others.
+
+        A reward belongs to the latest decision of its subject that was made at or before it, was
+        activated and was not voided; but only within the window, and within the retention.
+        """
+        credits: _Credits = {}
+        uncredited = []
+        for (subject, event_id), reports in self._outcomes.items():
+            stamp, reward = reports[0]  # the first report counts
+            made = [
+                (facts.decisions[0][1].at_us, key_of(id), id, facts.decisions[0][0])
+                for id, facts in self._facts.items()
+                if self._subjects.get(id) == subject and _is_live(facts)
+            ]
+            earlier = [decision for decision in made if decision[0] <= reward.at_us]
+            window = self.rewards.window_us
+            if earlier:
+                at, _, id, recorded = max(earlier)
+                in_time = window is None or reward.at_us - at <= window
+                if in_time and (self.retention is None or stamp <= recorded + self.retention):
+                    credits.setdefault(id, []).extend(
+                        (since, Reward(id, report.at_us, report.value, f"\0{event_id}"))
+                        for since, report in reports
+                    )
+                    continue
+            uncredited.append((subject, event_id))
+        return credits, uncredited
+
+    def _note_values(self, recorded: int) -> None:
+        """Note since when decisions of subjects have a value other than 0."""
+        if not self._subjects:
+            return
+        credits = self._credits()[0]
+        for id in self._subjects:
+            outcome = self._judge(self._facts[id], credits.get(id, []))
+            if not outcome.value:
+                self._since.pop(id, None)
+            else:
+                self._since.setdefault(id, recorded)
+
+    def _judge(self, facts: _Facts, credits: Sequence[tuple[int, Reward]] = ()) -> Outcome:
         """The seven rules."""
         # 1. The first decision counts.
         recorded, decision = facts.decisions[0]
@@ -272,12 +338,16 @@ class Oracle:
             if isinstance(event, Reward)
             and (self.retention is None or since <= recorded + self.retention)
         ]
+        rewards = sorted([*rewards, *credits], key=lambda reward: reward[0])
         # 5 and 6. A value.
         if rewards:
             value, contradicted = self._value([event for _, event in rewards])
             conflict = conflict or contradicted
             late = due is not None and rewards[0][0] > due
-            return outcome("rewarded", value, late, self._converted(rewards, recorded))
+            converted = self._converted(rewards, recorded)
+            if decision.id in self._subjects:
+                converted = self._since.get(decision.id)
+            return outcome("rewarded", value, late, converted)
         # 7. No value.
         if due is None or self.watermark < due:
             return outcome("pending" if live else "dormant")
@@ -324,6 +394,7 @@ class Oracle:
         while self._ageing and self._ageing[0][0] < horizon:
             self._aged.add(self._ageing.popleft()[1])
         left = set()
+        credits = self._credits()[0]
         for id in sorted(self._aged):
             facts = self._facts.pop(id, _Facts())
             if not facts.decisions:  # unmatched: its decision has not come
@@ -333,13 +404,28 @@ class Oracle:
                 else:
                     self.orphaned += _kept(facts)
                 continue
-            outcome = self._judge(facts)
+            outcome = self._judge(facts, credits.get(id, []))
             if outcome.recorded < horizon and outcome.state not in ("dormant", "pending"):
                 self.forgotten.append(outcome)
+                if id in self._subjects:
+                    subject = self._subjects.pop(id)
+                    self._since.pop(id, None)
+                    for _, credit in credits.get(id, []):
+                        self._outcomes.pop((subject, credit.part[1:]), None)
                 continue
             self._facts[id] = facts
             left.add(id)
         self._aged = left
+        for name in self._credits()[1]:
+            if self._outcomes[name][0][0] < horizon:
+                del self._outcomes[name]
+                self.orphaned += 1
+
+
+def _is_live(facts: _Facts) -> bool:
+    """Return whether a decision took effect and was not voided."""
+    marks = {type(event) for _, event in facts.others}
+    return (facts.decisions[0][1].activated or Activation in marks) and Void not in marks
 
 
 def _parts(rewards: list[Reward]) -> list[str]:

@@ -17,13 +17,20 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from belated.core.events import Event, Reward, Settled
+from belated.core.events import (
+    Event,
+    Record,
+    Reward,
+    Settled,
+    SubjectDecision,
+    SubjectReward,
+)
 from belated.core.inputs import Vector
 from belated.core.rewards import Rewards
 from belated.decider import Decider, decider
 from belated.decider.decider import UnappliedDecisions
 from belated.exceptions import JournalError
-from belated.fold import ledger, rules, trimming, unmatched
+from belated.fold import ledger, rules, subjects, trimming, unmatched
 from belated.fold.adapter import LearnerAdapter
 from belated.fold.columns import PageFolder
 from belated.fold.fold import Fold, Page
@@ -31,6 +38,7 @@ from belated.fold.learner import Learner
 from belated.fold.ledger import Ledger
 from belated.fold.partitioned import Merging, PartitionFold, PartitionSums
 from belated.fold.rules import Facts, Verdict
+from belated.fold.subjects import Credit, SubjectHistory, SubjectIndex
 from belated.fold.table import handle_at
 from belated.fold.undone import Undone
 from belated.fold.unmatched import UnmatchedEvents
@@ -523,6 +531,58 @@ def slot_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(arrivals, "partition_of", lambda key, partitions: key[-1] % partitions)
 
 
+# --- subjects ------------------------------------------------------------------------------------
+
+
+def wrong_decision_credited(patch: pytest.MonkeyPatch) -> None:
+    """The first decision of a subject is credited, not the latest before the reward."""
+    pick = subjects.credited
+
+    def first(candidates: Sequence[subjects.Candidate], at: int, window: int | None) -> int:
+        return pick(candidates[:1], at, window)
+
+    patch.setattr(ledger, "credited", first)
+
+
+def credited_again_after_a_restart(patch: pytest.MonkeyPatch) -> None:
+    """A snapshot does not hold which outcomes were credited."""
+    restore = SubjectIndex.restore
+
+    def forgetful(self: SubjectIndex, histories: dict[bytes, SubjectHistory]) -> None:
+        for history in histories.values():
+            history.rewards = {}
+        restore(self, histories)
+
+    patch.setattr(SubjectIndex, "restore", forgetful)
+
+
+def credited_by_arrival(patch: pytest.MonkeyPatch) -> None:
+    """A decision that arrives late takes no reward from an earlier one."""
+    assign = SubjectIndex.assign
+
+    def keep(self: SubjectIndex, credit: Credit, number: int) -> int:
+        return assign(self, credit, number if credit.number < 0 else credit.number)
+
+    patch.setattr(SubjectIndex, "assign", keep)
+
+
+def erased_subject_credited(patch: pytest.MonkeyPatch) -> None:
+    """The rewards of an erased subject count."""
+    status_of = Undone.status_of
+
+    def blind(self: Undone, record: Record) -> str | None:
+        status = status_of(self, record)
+        is_outcome = isinstance(record.event, SubjectReward | SubjectDecision)
+        return None if status == "erased" and is_outcome else status
+
+    patch.setattr(Undone, "status_of", blind)
+
+
+def dormant_decision_credited(patch: pytest.MonkeyPatch) -> None:
+    """A decision that never took effect, or was voided, is credited."""
+    patch.setattr(Ledger, "_is_live", lambda self, i: True)
+
+
 PLANTS: list[Plant] = [
     position_saved_before_state,
     dedup_forgotten_with_the_entry,
@@ -559,6 +619,11 @@ PLANTS: list[Plant] = [
     mode_ignored,
     pauses_ignored,
     frozen_models_go_on,
+    wrong_decision_credited,
+    credited_again_after_a_restart,
+    credited_by_arrival,
+    erased_subject_credited,
+    dormant_decision_credited,
 ]
 #: These are planted in runs whose learners share partitions.
 SHARED_PLANTS: list[Plant] = [

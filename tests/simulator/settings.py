@@ -52,6 +52,7 @@ class Settings:
         tuning: sizes, mostly so small that their boundaries are crossed; ids that repeat.
         span: how long clients are active, in microseconds.
         shared: whether the learners of a service share the partitions.
+        subjects: whether a client decides for subjects, and rewards them.
     """
 
     seed: int
@@ -70,6 +71,7 @@ class Settings:
     tuning: Tuning
     span: int
     shared: bool = False
+    subjects: bool = False
 
     @classmethod
     def draw(cls, seed: int, *, shared: bool = False) -> Settings:
@@ -123,6 +125,7 @@ class Settings:
                 new_id=_Ids(seed),
             ),
             span=rng.choice([MINUTE, HOUR, 3 * HOUR]),
+            subjects=stream(seed, "subjects").random() < 0.5,
         )
         if shared:
             return replace(settings, partitions=16, learners=4, served=True, shared=True)

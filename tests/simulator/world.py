@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from belated.core.events import Activation, Decision, Record, Reward, Void
+from belated.core.events import Activation, Decision, Record, Reward, SubjectReward, Void
 from belated.core.inputs import Row
 from belated.model import kernels
 from tests.simulator.faults import Faults, Killed
@@ -76,14 +76,18 @@ class Clock:
 
 @dataclass(frozen=True)
 class DecisionRequest:
-    """A request for one decision under an id, or for several under ids that the bandit makes."""
+    """A request for one decision under an id, or for several under ids that the bandit makes.
+
+    One with a subject is for one decision.
+    """
 
     name: str | None
     count: int = 1
     activated: bool = True
+    subject: str | None = None
 
 
-DecisionEvent = Activation | Reward | Void
+DecisionEvent = Activation | Reward | SubjectReward | Void
 Request = DecisionRequest | DecisionEvent
 #: Decisions, or the status of an event.
 Answer = list[Decision] | str

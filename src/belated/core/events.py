@@ -18,6 +18,7 @@ from typing import Any, Literal, get_args
 import msgspec
 import numpy as np
 
+from belated.core.ids import subject_id
 from belated.core.inputs import Row
 from belated.core.results import Result
 from belated.core.times import as_datetime
@@ -333,6 +334,48 @@ class ActionChanged(TimedEvent, tag=13, frozen=True):
     actor: str = ""
 
 
+class SubjectDecision(TimedEvent, tag=14, frozen=True):
+    """A decision was made for a subject; appended with the decision, behind it.
+
+    Attributes:
+        subject: a user, a device or a session, as the caller named it: treat it as personal data.
+        at_us: when the decision was made, in microseconds since 1970.
+        decision: its id.
+    """
+
+    subject: str
+    at_us: int
+    decision: str
+
+    @property
+    def id(self) -> str:
+        """The id under which journals index it."""
+        return subject_id(self.subject)
+
+
+class SubjectReward(TimedEvent, tag=15, frozen=True):
+    """An outcome of a subject, to be credited to one of the decisions made for it.
+
+    Attributes:
+        subject: as the decisions name it.
+        at_us: when it happened, in microseconds since 1970.
+        value: the reward.
+        event_id: names the outcome: it counts once, however often it is reported.
+        reporter: the name of the key that reported it; empty without one.
+    """
+
+    subject: str
+    at_us: int
+    value: float
+    event_id: str
+    reporter: str = ""
+
+    @property
+    def id(self) -> str:
+        """The id under which journals index it."""
+        return subject_id(self.subject)
+
+
 #: The first byte of every event. A new field means a new number; a new kind has one of its own.
 VERSION = 2
 
@@ -340,8 +383,11 @@ VERSION = 2
 Mark = Activation | Void
 #: Events that name a decision by its id.
 DecisionEvent = Decision | Reward | Mark
+#: Events that name a subject.
+SubjectEvent = SubjectDecision | SubjectReward
 Event = (
     DecisionEvent
+    | SubjectEvent
     | Settled
     | ModeChanged
     | Configured

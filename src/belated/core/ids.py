@@ -75,6 +75,22 @@ def new_id(now_us: int, slot: int | None = None) -> str:
     return f"{now_ms:012x}7{slot:03x}{tail[4:]}"
 
 
+def subject_id(subject: str) -> str:
+    """Return the id under which journals index the events of a subject.
+
+    No decision can have it: the id of a decision holds no NUL character.
+
+    >>> slot_of(key_of(subject_id("user-17")))
+    2915
+    """
+    return f"\0{subject}"
+
+
+def slot_of_subject(subject: str) -> int:
+    """Return the slot that the ids of all decisions for a subject have."""
+    return slot_of(key_of(subject_id(subject)))
+
+
 def check_id(id: Any, what: str = "the id") -> str:
     """The id itself, or that of a decision: text of 1 to 128 bytes of UTF-8 without NUL.
 

@@ -16,7 +16,7 @@ from dataclasses import KW_ONLY, dataclass, fields
 from datetime import timedelta
 from typing import Any, ClassVar, Literal
 
-from belated.core.events import Reward
+from belated.core.events import Reward, SubjectReward
 from belated.core.ids import check_id
 from belated.core.inputs import MAX_REWARD, Interval, as_reward, outside
 from belated.core.times import Duration, as_duration, duration_us, format_duration
@@ -273,6 +273,38 @@ def reported_reward(
     if part != "" or type(revision) is not int or revision:
         check_part(part, revision)
     return Reward(id, at, value, part, revision, reporter)
+
+
+def reported_outcome(
+    subject: Any,
+    value: Any,
+    at: int,
+    event_id: Any,
+    *,
+    min_reward: float,
+    max_reward: float,
+    reporter: str = "",
+) -> SubjectReward:
+    """Return a reward of a subject as somebody reports it, checked.
+
+    Args:
+        subject: whose reward it is.
+        value: the reward.
+        at: event time, in microseconds since 1970.
+        event_id: names the outcome.
+        min_reward: the least reward that is accepted.
+        max_reward: the greatest.
+        reporter: the name of the key that reports it.
+
+    Raises:
+        InvalidInput: one of them is not what it should be.
+    """
+    check_id(subject, "the subject")
+    check_id(event_id, "the event_id")
+    value = as_reward(value)
+    if not min_reward <= value <= max_reward:
+        raise outside(value, min_reward, max_reward)
+    return SubjectReward(subject, at, value, event_id, reporter)
 
 
 def check_part(part: Any, revision: Any) -> None:

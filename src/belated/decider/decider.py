@@ -16,7 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from belated.core.events import Decision, Source
-from belated.core.ids import key_of, partition_of
+from belated.core.ids import key_of, partition_of, slot_of_subject
 from belated.core.inputs import Matrix, Row, Vector
 from belated.core.tuning import USUAL, Tuning
 from belated.decider.actions import Changes, only_open
@@ -530,7 +530,7 @@ class Decider:
         for request, choice in zip(requests, choices, strict=True):
             index, id = choice.index, request.id
             if id is None:
-                id = self._new_id(now, self.slot)
+                id = self._id_for(request, now)
             decision = Decision(
                 id,
                 now,
@@ -556,6 +556,11 @@ class Decider:
         if hold:
             self.unapplied.compact()
         return made
+
+    def _id_for(self, request: ParsedRequest, now: int) -> str:
+        """Return a new id: all decisions for a subject are in one partition."""
+        subject = request.subject
+        return self._new_id(now, self.slot if subject is None else slot_of_subject(subject))
 
     def _keep(
         self,
@@ -628,7 +633,7 @@ class HoldoutDecider(Decider):
             return super().choose(requests, table, now=now, rng=rng, hold=hold)
         requests, table = only_open(requests, table, self.actions, now)
         named = [
-            one if one.id is not None else replace(one, id=self._new_id(now, self.slot))
+            one if one.id is not None else replace(one, id=self._id_for(one, now))
             for one in requests
         ]
         held = np.array([self.holdout.holds(one.unit or one.id or "") for one in named])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from belated.core.events import Decision
+from belated.core.events import Decision, Event, SubjectDecision
+from belated.core.ids import check_id, key_of, partition_of, slot_of_subject
 from belated.core.inputs import Row, as_rows
 from belated.decider.holdouts import Holdout
 from belated.exceptions import InvalidInput
@@ -30,6 +31,7 @@ class ParsedRequest(msgspec.Struct, frozen=True, gc=False):
             rows are stored.
         unit: by which a holdout is drawn; None: by the id.
         places: of the rows in the request, if some of its actions are paused; None: all are there.
+        subject: that the decision is made for; None if there is none.
     """
 
     n_rows: int
@@ -40,6 +42,7 @@ class ParsedRequest(msgspec.Struct, frozen=True, gc=False):
     context: PackedContext | None = None
     unit: str | None = None
     places: Sequence[int] | None = None
+    subject: str | None = None
 
 
 def parse_request(
@@ -52,6 +55,7 @@ def parse_request(
     activated: bool = True,
     contexts: bool = True,
     holdout: Holdout | None = None,
+    subject: str | None = None,
 ) -> tuple[ParsedRequest, Row]:
     """Return what a caller asks for, checked, and its rows.
 
@@ -64,6 +68,7 @@ def parse_request(
         activated: whether the window starts at once.
         contexts: whether contexts are stored.
         holdout: that some decisions are drawn for, if there is one.
+        subject: that the decision is made for, checked.
     """
     if type(activated) is not bool:
         raise InvalidInput(f"activated is {activated!r}: True or False was expected", activated)
@@ -75,7 +80,9 @@ def parse_request(
     names = None if actions is None else action_names(actions, count)
     context = pack_context(rows, actions, features) if contexts and features is not None else None
     unit = None if holdout is None else holdout.unit_of(rows)
-    parsed = ParsedRequest(count, names, id, activated=activated, context=context, unit=unit)
+    parsed = ParsedRequest(
+        count, names, id, activated=activated, context=context, unit=unit, subject=subject
+    )
     return parsed, table
 
 
@@ -114,6 +121,41 @@ def offered(actions: Actions | None, features: Features | None) -> Actions | Non
 def declared(features: Features | None) -> Sequence[int | str] | None:
     """Return the actions that features know once and for all, as :class:`PerArm` does."""
     return getattr(features, "actions", None)
+
+
+def check_subject(subject: Any, id: str | None, partitions: int) -> str:
+    """Return a subject, if a decision with this id can be made for it.
+
+    Args:
+        subject: that was given.
+        id: the caller's decision id; None if the decider makes one.
+        partitions: of the journal.
+    """
+    name: str = check_id(subject, "the subject")
+    if id is not None and partitions > 1:
+        home = slot_of_subject(name) % partitions
+        if partition_of(key_of(id), partitions) != home:
+            message = f"the id {id!r} is of another partition than the subject {subject!r}"
+            raise InvalidInput(f"{message}: leave out the id, and one is made that fits", id)
+    return name
+
+
+def in_context(context: Any, field: str) -> str | None:
+    """Return the subject that a field of a context names; None if there is no such field."""
+    value = context.get(field) if isinstance(context, Mapping) else None
+    return None if value is None else str(value)
+
+
+def with_subjects(decisions: Sequence[Decision], requests: Iterable[ParsedRequest]) -> list[Event]:
+    """Return decisions as they are appended: with the subjects that they were made for."""
+    return [
+        *decisions,
+        *(
+            SubjectDecision(request.subject, decision.at_us, decision.id)
+            for decision, request in zip(decisions, requests, strict=True)
+            if request.subject is not None
+        ),
+    ]
 
 
 def check_same(known: Decision, rows: Row, features: Features | None = None) -> None:

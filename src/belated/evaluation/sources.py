@@ -17,6 +17,7 @@ from belated.evaluation.table import NEVER, SOURCES, DecisionTable, Times
 from belated.exceptions import InvalidInput
 from belated.fold.ledger import Ledger, NullListener
 from belated.fold.rules import State
+from belated.fold.table import NONE
 from belated.fold.undone import Undone
 from belated.journals import Journal
 from belated.journals.identity import semantics_of
@@ -133,6 +134,9 @@ class PartitionReader:
         state, flags = table.column("state")[lines].copy(), table.column("flags")[lines]
         made = _changed(recorded.copy(), self._activated, lines)
         rewarded = _changed(np.full(len(made), NEVER, dtype=np.int64), self._rewarded, lines)
+        told = table.column("reward_recorded")[lines]  # also if it is of a subject
+        earlier = (told != NONE) & ((rewarded == NEVER) | (told < rewarded))
+        rewarded[earlier] = told[earlier]
         rewarded[state != State.REWARDED] = NEVER
         came = rewarded != NEVER
         rewarded[came] = np.maximum(rewarded[came], made[came])

@@ -127,7 +127,7 @@ class PageFolder:
 
     def burst(self, taken: int) -> int:
         """How many records the rules take next, by how many the kernel took before them."""
-        self._burst = 1 if taken else min(2 * self._burst, RARE)
+        self._burst = 1 if taken > self._burst else min(2 * self._burst, RARE)
         return self._burst
 
 

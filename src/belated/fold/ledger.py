@@ -33,6 +33,8 @@ from belated.core.events import (
     Retracted,
     Reward,
     Settled,
+    SubjectDecision,
+    SubjectReward,
     Trimmed,
     Void,
 )
@@ -54,6 +56,7 @@ from belated.fold.rules import (
     take_reward,
     unknown_event,
 )
+from belated.fold.subjects import UNCREDITED, Candidate, SubjectIndex, credited
 from belated.fold.table import NONE, EntryTable, Index, key_from
 from belated.fold.undone import Undone
 from belated.fold.unmatched import UnmatchedEvents
@@ -190,6 +193,7 @@ class Ledger:
         self._index = Index(self._table)
         self._facts: dict[int, Facts] = {}  # of decisions that need more than their line
         self._unmatched = UnmatchedEvents()
+        self._subjects = SubjectIndex()
         self._recorded = 0  # the stamp of the record that is being folded
         # Decisions come due in the order of their numbers, but for those in the heap.
         self._first_open = 0
@@ -228,6 +232,10 @@ class Ledger:
                 return self._rewarded(event)
             case Activation() | Void():
                 return self._marked(event)
+            case SubjectDecision():
+                return self._decided_for(event)
+            case SubjectReward():
+                return self._subject_rewarded(event)
             case Settled():
                 return self._settled(event)
             case Erased() | Retracted():
@@ -336,6 +344,8 @@ class Ledger:
         if status == "activated":
             self._began_later(number, before, self._recorded)
         self._review(number, facts)
+        if (subject := self._subjects.owners.get(number)) is not None:
+            self._credit(subject)
         return status
 
     def _unmatched_event(self, event: Reward | Mark) -> str:
@@ -349,6 +359,85 @@ class Ledger:
         if self._window is not None:
             heappush(self._moved_windows, (began + self._window, number))
             self.soonest = min(self.soonest, began + self._window)
+
+    # --- subjects ------------------------------------------------------------------------------
+
+    def _decided_for(self, event: SubjectDecision) -> str:
+        """A decision was made for a subject; one that was erased stays unknown."""
+        number, subject = self.find(event.decision), key_of(event.id)
+        if number < 0:
+            return "orphaned"
+        if not self._subjects.add_decision(subject, number):
+            return "duplicate"
+        self._credit(subject)
+        return "assigned"
+
+    def _subject_rewarded(self, event: SubjectReward) -> str:
+        if not self._least <= event.value <= self._most:
+            return "invalid"
+        subject = key_of(event.id)
+        status = self._subjects.add_reward(subject, event, self._recorded)
+        credit = self._subjects.histories[subject].rewards.get(event.event_id)
+        if status == "conflict" and credit is not None and credit.number >= 0:
+            facts = self._facts_of(credit.number)
+            facts.credits[event.event_id] = credit.reward
+            self._keep(credit.number, facts)
+            self._review(credit.number, facts)
+        if status != "unmatched" or credit is None:
+            return status
+        self.soonest = min(self.soonest, self._recorded)
+        self.counters["unmatched"] += 1  # until it is credited
+        self._credit(subject)
+        status = "unmatched" if credit.number < 0 else "credited"
+        self.counters[status] -= 1
+        return status
+
+    def _credit(self, subject: bytes) -> None:
+        """Credit all rewards of a subject again, and review the decisions for which this matters.
+
+        Args:
+            subject: its key.
+        """
+        history, table = self._subjects.histories[subject], self._table
+        candidates = sorted(
+            Candidate(table.at[i], table.high[i], table.low[i], number)
+            for number in history.decisions
+            if self._is_live(i := number - table.base)
+        )
+        changed: dict[int, Facts] = {}
+        for event_id, credit in history.rewards.items():
+            number, before = self._decision_for(candidates, credit.reward), credit.number
+            if number == before:
+                continue
+            if before >= 0:
+                facts = changed.setdefault(before, self._facts_of(before))
+                facts.credits.pop(event_id, None)
+            if number >= 0:
+                facts = changed.setdefault(number, self._facts_of(number))
+                facts.credits[event_id] = credit.reward
+            change = self._subjects.assign(credit, number)
+            self.counters["unmatched"] -= change
+            self.counters["credited"] += change
+        for number, facts in sorted(changed.items()):
+            self._keep(number, facts)
+            rewarded = facts.rewarded
+            table.reward_recorded[number - table.base] = NONE if rewarded is None else rewarded
+            self._review(number, facts)
+
+    def _is_live(self, i: int) -> bool:
+        flags = self._table.flags[i]
+        if flags & MORE:
+            return self._facts[self._table.base + i].live
+        return bool(flags & ACTIVATED)
+
+    def _decision_for(self, candidates: list[Candidate], reward: ReportedReward) -> int:
+        """Return the decision that a reward is credited to; none once its retention has ended."""
+        number = credited(candidates, reward.at_us, self._window)
+        if number >= 0 and self._retention is not None:
+            recorded = self._table.recorded[number - self._table.base]
+            if reward.recorded_us > recorded + self._retention:
+                return UNCREDITED
+        return number
 
     # --- facts and verdicts ----------------------------------------------------------------------
 
@@ -366,8 +455,8 @@ class Ledger:
             table, i = self._table, number - self._table.base
             facts = Facts(table.recorded[i], bool(table.flags[i] & ACTIVATED))
             if table.reward_recorded[i] != NONE:
-                facts.rewarded = table.reward_recorded[i]
-                facts.parts[""] = ReportedReward(facts.rewarded, table.reward_at[i], table.value[i])
+                facts.reported = table.reward_recorded[i]
+                facts.parts[""] = ReportedReward(facts.reported, table.reward_at[i], table.value[i])
         return facts
 
     def _keep(self, number: int, facts: Facts) -> None:
@@ -459,18 +548,23 @@ class Ledger:
 
     def _forget(self, retention: int) -> None:
         table, horizon = self._table, self.watermark - retention
+        owners, subjects = self._subjects.owners, set[bytes]()
         for number in [n for n in self._stragglers if not self._is_open(n - table.base)]:
             self._stragglers.discard(number)
+            subjects.add(owners.get(number, b""))
             self._forget_one(number)
         number, stop = max(self._forgotten, table.base), table.base + len(table)
         while number < stop and table.recorded[number - table.base] < horizon:
             if self._is_open(number - table.base):
                 self._stragglers.add(number)
             else:
+                subjects.add(owners.get(number, b""))
                 self._forget_one(number)
             number += 1
         self._forgotten = number
-        orphaned = self._unmatched.orphan(horizon)
+        for subject in sorted(subjects & self._subjects.histories.keys()):
+            self._credit(subject)
+        orphaned = self._unmatched.orphan(horizon) + self._subjects.orphan(horizon)
         self.counters["unmatched"] -= orphaned
         self.counters["orphaned"] += orphaned
         gone = min(self._stragglers, default=self._forgotten) - table.base
@@ -483,6 +577,7 @@ class Ledger:
         self._table.touch(number - self._table.base)
         self._table.flags[number - self._table.base] |= FORGOTTEN
         self._facts.pop(number, None)
+        self._subjects.forget(number)
         self.changes.forget(number)
 
     # --- when something is due ------------------------------------------------------------------
@@ -522,7 +617,7 @@ class Ledger:
         if self._retention is None:
             return math.inf
         table, number = self._table, max(self._forgotten, self._table.base)
-        oldest: float = self._unmatched.oldest
+        oldest = min(self._unmatched.oldest, self._subjects.oldest)
         if number < table.base + len(table):
             oldest = min(oldest, table.recorded[number - table.base])
         return oldest + self._retention + 1 + self._retention // 16
@@ -549,7 +644,7 @@ class Ledger:
             recorded_us=table.recorded[i],
             position=table.position[i],
             due_us=due_of(facts, self.rewards),
-            reported=list(facts.parts.values()),
+            reported=[*facts.parts.values(), *facts.credits.values()],
         )
 
     def meaning(self, reward: Reward) -> str:
@@ -559,8 +654,12 @@ class Ledger:
 
     @property
     def unmatched(self) -> dict[str, int]:
-        """Number of ids whose decision is not known, by the reporter of their first event."""
-        return {name: count for name, count in self._unmatched.reporters.items() if count}
+        """Number of ids whose decision is not known, by the reporter of their first event.
+
+        A reward of a subject that is credited to no decision counts as one.
+        """
+        counts = self._unmatched.reporters + self._subjects.reporters
+        return {name: count for name, count in counts.items() if count}
 
     def awaited(self) -> NDArray[np.int64]:
         """The numbers of all decisions that are pending to the learner."""

@@ -10,6 +10,7 @@ import msgspec
 from belated.exceptions import InvalidInput
 from belated.fold.ledger import Ledger
 from belated.fold.rules import Facts
+from belated.fold.subjects import SubjectHistory
 from belated.fold.table import EntryTable, packed
 from belated.fold.unmatched import Unmatched
 from belated.model.kernels.pages import FORGOTTEN
@@ -34,6 +35,7 @@ class _Head(msgspec.Struct, array_like=True):
 
 
 _read_head = msgspec.msgpack.Decoder(_Head).decode
+_read_subjects = msgspec.msgpack.Decoder(dict[bytes, SubjectHistory]).decode
 
 
 def pack(ledger: Ledger) -> dict[str, bytes]:
@@ -57,7 +59,10 @@ def pack_head(ledger: Ledger) -> dict[str, bytes]:
         ledger._facts,
         dict(ledger._unmatched.ids),
     )
-    return {"ledger": msgspec.msgpack.encode(head)}
+    pieces = {"ledger": msgspec.msgpack.encode(head)}
+    if ledger._subjects.histories:
+        pieces["subjects"] = msgspec.msgpack.encode(ledger._subjects.histories)
+    return pieces
 
 
 def pack_lines(table: EntryTable) -> dict[str, bytes]:
@@ -89,4 +94,6 @@ def unpack(ledger: Ledger, pieces: dict[str, bytes]) -> None:
     ledger._facts = head.facts
     ledger._unmatched.restore(head.unmatched)
     ledger._table.restore(numbered(pieces, "lines"), head.base)
+    if "subjects" in pieces:
+        ledger._subjects.restore(_read_subjects(pieces["subjects"]))
     ledger._index.restore(ledger._table.column("flags") & FORGOTTEN == 0)

@@ -25,6 +25,7 @@ from belated.core.events import (
     encode,
     encoder,
 )
+from belated.core.ids import subject_id
 from belated.core.rewards import Rewards, reduced
 from belated.core.times import as_datetime
 from belated.exceptions import UnknownEvent
@@ -90,8 +91,9 @@ class Facts(msgspec.Struct, gc=False, array_like=True):
         activation: when the journal first took an activation.
         void: whether it was voided.
         rival: whether another decision was made under its id.
-        rewarded: when the journal first took a reward.
+        reported: when the journal first took a reward of the decision itself.
         parts: what counts of each part of the reward.
+        credits: the rewards of its subject that are credited to it, by their event ids.
     """
 
     recorded: int = 0
@@ -99,13 +101,29 @@ class Facts(msgspec.Struct, gc=False, array_like=True):
     activation: int | None = None
     void: bool = False
     rival: bool = False
-    rewarded: int | None = None
+    reported: int | None = None
     parts: dict[str, ReportedReward] = msgspec.field(default_factory=dict)
+    credits: dict[str, ReportedReward] = msgspec.field(default_factory=dict)
+
+    @property
+    def rewarded(self) -> int | None:
+        """When the journal first took a reward that counts."""
+        if not self.credits:
+            return self.reported
+        first = min(credit.recorded_us for credit in self.credits.values())
+        return first if self.reported is None else min(first, self.reported)
+
+    @property
+    def live(self) -> bool:
+        """Whether it took effect and was not voided."""
+        return (self.activated or self.activation is not None) and not self.void
 
     @property
     def plain(self) -> bool:
         """Whether there is nothing but the decision, and one reward at most, in one part."""
         if self.activation is not None or self.void or self.rival or len(self.parts) > 1:
+            return False
+        if self.credits:
             return False
         for reward in self.parts.values():
             return not (reward.part or reward.revision or reward.conflict)
@@ -184,10 +202,14 @@ def judge(facts: Facts, watermark: int, rewards: Rewards) -> Verdict:
     if facts.void:
         return Verdict(State.VOIDED, conflict=rival)
     due = due_of(facts, rewards)
-    if facts.rewarded is not None:
+    rewarded = facts.rewarded
+    if rewarded is not None:
         values = {part: (reward.at_us, reward.value) for part, reward in facts.parts.items()}
         conflict = rival or any([reward.conflict for reward in facts.parts.values()])
-        late = due is not None and facts.rewarded > due
+        for event_id, credit in facts.credits.items():
+            values[subject_id(event_id)] = credit.at_us, credit.value  # no part can have that name
+            conflict = conflict or credit.conflict
+        late = due is not None and rewarded > due
         return Verdict(State.REWARDED, reduced(values, rewards.reduce), late, conflict)
     live = facts.activated or facts.activation is not None
     if due is None or watermark < due:
@@ -219,7 +241,7 @@ def meaning_of(facts: Facts, reward: Reward) -> str:
     if known is None:
         if len(facts.parts) >= MAX_PARTS:
             return "over_limit"
-        return "rewarded" if facts.rewarded is None else "revised"
+        return "rewarded" if facts.reported is None else "revised"
     if reward.revision != known.revision:
         return "revised" if reward.revision > known.revision else "superseded"
     return "duplicate" if same_value(known.value, reward.value) else "conflict"
@@ -234,8 +256,8 @@ def take_reward(facts: Facts, reward: Reward, recorded: int) -> str:
         at = clamped_time(reward.at_us)
         one = ReportedReward(recorded, at, reward.value, reward.part, reward.revision)
         facts.parts[reward.part] = one
-        if facts.rewarded is None:
-            facts.rewarded = recorded
+        if facts.reported is None:
+            facts.reported = recorded
     return meaning
 
 

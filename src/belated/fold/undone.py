@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from hashlib import blake2b
 
-from belated.core.events import Erased, Event, Opaque, Overwritten, Record, Retracted, Reward
+from belated.core.events import (
+    Erased,
+    Event,
+    Opaque,
+    Overwritten,
+    Record,
+    Retracted,
+    Reward,
+    SubjectReward,
+)
 from belated.core.ids import erased_key_of
 
 
@@ -68,7 +77,7 @@ class Undone:
         id = getattr(event, "id", None)
         if id is not None and self.erases(id):
             return "erased"
-        if isinstance(event, Reward):
+        if isinstance(event, Reward | SubjectReward):
             for reporter, start, end in self._spans:
                 if event.reporter == reporter and start <= record.recorded < end:
                     return "retracted"

@@ -20,6 +20,7 @@ from belated.core.events import (
     Record,
     Retracted,
     Settled,
+    SubjectEvent,
     Trimmed,
 )
 from belated.core.ids import ERASED_KEY_BYTES, erased_key_of, key_of, partition_of
@@ -41,7 +42,7 @@ def route(event: Event, partitions: int) -> int:
     3
     """
     kind = type(event)
-    if kind in _OF_A_DECISION:
+    if kind in _WITH_ID:
         return 0 if partitions == 1 else partition_of(key_of(event.id), partitions)  # type: ignore[union-attr]
     return _route_other(event, partitions)
 
@@ -182,7 +183,7 @@ def check_partition(partition: int, partitions: int) -> None:
         raise InvalidInput(message, partition)
 
 
-_OF_A_DECISION = frozenset(get_args(DecisionEvent))
+_WITH_ID = frozenset(get_args(DecisionEvent | SubjectEvent))
 
 
 #: How many of the last settlements of a partition are returned.
@@ -205,7 +206,7 @@ _SUBJECTS: dict[type, Subject] = {
 
 def erased_key_in(event: Event | Opaque) -> bytes | None:
     """Return the erased key of an event's id, None if it has no id."""
-    if isinstance(event, DecisionEvent):
+    if isinstance(event, DecisionEvent | SubjectEvent):
         return erased_key_of(event.id)
     return event.key if isinstance(event, Overwritten) else None
 

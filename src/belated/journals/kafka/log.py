@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
+from typing import get_args
 
 import numpy as np
 
-from belated.core.events import Decision, Event, Opaque, Record, digest_of, encode, read_event
+from belated.core.events import (
+    Decision,
+    Event,
+    Opaque,
+    Record,
+    SubjectEvent,
+    digest_of,
+    encode,
+    read_event,
+)
 from belated.core.ids import check_id, check_partitions
 from belated.exceptions import (
     CorruptEvent,
@@ -44,6 +54,7 @@ from belated.journals.shelf import ACTS, CellShelf
 from belated.model.kernels.pages import PADDING
 
 _LAST_OF_DECISIONS = 5
+_OF_SUBJECTS = [kind.__struct_config__.tag for kind in get_args(SubjectEvent)]
 #: Records of Kafka that are looked up at a time, those in between included.
 _RUN = 64
 _ASK_OWNER = (
@@ -349,7 +360,8 @@ class KafkaJournal(CellShelf, NamedJournal):
     def _index_columns(self, page: ColumnPage, partition: int) -> None:
         # The third byte of an event is its kind; those of operators are rare.
         starts = np.concatenate([[0], page.ends[:-1]])[: len(page)]
-        odd = np.flatnonzero(page.data[starts + 2] > _LAST_OF_DECISIONS)
+        kinds = page.data[starts + 2]
+        odd = np.flatnonzero((kinds > _LAST_OF_DECISIONS) & ~np.isin(kinds, _OF_SUBJECTS))
         self._keep_acts(page.record(int(n), partition) for n in odd)
 
     def _read(

@@ -1,0 +1,194 @@
+"""Decisions for subjects, and rewards of subjects: which decision a reward counts for."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit
+from belated.core.events import Decision, Event, Reward, SubjectDecision, SubjectReward, Void
+from belated.core.ids import key_of, new_id, partition_of, slot_of_subject
+from belated.exceptions import InvalidInput
+from belated.journals import MemoryJournal, SQLiteJournal
+from belated.testing import ManualClock
+
+HOUR = 3_600_000_000
+ROWS = [[1.0, 0.0], [0.0, 1.0]]
+
+
+def opened(journal: MemoryJournal | SQLiteJournal | None = None) -> tuple[Bandit, ManualClock]:
+    """A bandit whose rewards of one decision add up, and its clock."""
+    clock = ManualClock()
+    bandit = Bandit(
+        policy=DelayedUCB(2, Bernoulli()),
+        rewards=Explicit("1h", reduce="sum"),
+        journal=MemoryJournal(clock=clock) if journal is None else journal,
+        clock=clock,
+        seed=7,
+    )
+    return bandit, clock
+
+
+def test_a_reward_counts_for_the_latest_decision_before_it() -> None:
+    """Neither for an earlier one, nor for that of another subject, nor for a later one."""
+    bandit, clock = opened()
+    earlier = bandit.decide(ROWS, subject="user-17")
+    clock.now += 10
+    latest = bandit.decide(ROWS, subject="user-17")
+    other = bandit.decide(ROWS, subject="user-18")
+    clock.now += 10
+    at = clock.now
+    clock.now += 10
+    later = bandit.decide(ROWS, subject="user-17")
+    receipt = bandit.observe(subject="user-17", value=1.0, at=_moment(at), event_id="order-1")
+    assert (receipt.id, receipt.status) == ("order-1", "credited")
+    states = [bandit.entry(decision).state for decision in (earlier, latest, other, later)]
+    assert states == ["pending", "rewarded", "pending", "pending"]
+    assert bandit.entry(latest).reported[0].part == "order-1"
+
+
+def test_an_outcome_counts_once() -> None:
+    """A repetition is a duplicate, and another value a conflict that is shown."""
+    bandit, _ = opened()
+    decision = bandit.decide(ROWS, subject="user-17")
+    values = [1.0, 1.0, 0.0]
+    statuses = [
+        bandit.observe(subject="user-17", value=value, event_id="order-1").status
+        for value in values
+    ]
+    assert statuses == ["credited", "duplicate", "conflict"]
+    entry = bandit.entry(decision)
+    assert (entry.value, entry.conflict) == (1.0, True)
+
+
+def test_several_outcomes_are_parts_of_a_reward() -> None:
+    """Together with what was reported for the decision itself."""
+    bandit, _ = opened()
+    decision = bandit.decide(ROWS, subject="user-17")
+    bandit.observe(subject="user-17", value=1.0, event_id="order-1")
+    bandit.observe(subject="user-17", value=1.0, event_id="order-2")
+    bandit.observe(decision, 1.0)
+    assert bandit.entry(decision).value == 3.0
+
+
+def test_a_reward_after_the_window_is_unmatched() -> None:
+    """It is counted, and shown with the unmatched ids; at the end of the window it is credited."""
+    bandit, clock = opened()
+    bandit.decide(ROWS, subject="user-17")
+    end = clock.now + HOUR
+    for n, at in enumerate((end, end + 1)):
+        bandit.observe(subject="user-17", value=1.0, at=_moment(at), event_id=f"order-{n}")
+    bandit.observe(subject="nobody", value=1.0, event_id="order-9")
+    counts = bandit.event_counts
+    assert (counts["credited"], counts["unmatched"]) == (1, 2)
+    assert bandit._fold.unmatched == {"": 2}
+
+
+def test_the_reward_of_a_voided_decision_goes_to_the_one_before() -> None:
+    """And back to none once that is voided, too."""
+    bandit, clock = opened()
+    decisions = []
+    for _ in range(2):
+        decisions.append(bandit.decide(ROWS, subject="user-17"))
+        clock.now += 1
+    bandit.observe(subject="user-17", value=1.0, event_id="order-1")
+    for expected in ("voided", "rewarded"), ("voided", "voided"):
+        bandit.void(decisions[1 if expected[1] == "rewarded" else 0])
+        assert [bandit.entry(one).state for one in reversed(decisions)] == list(expected)
+    assert bandit.event_counts["unmatched"] == 1
+
+
+def test_the_order_of_arrival_does_not_matter() -> None:
+    """Decisions with their subject, outcomes and a void in any order come to the same."""
+    clock = ManualClock()
+    slot, x = slot_of_subject("user-17"), np.ones(2, dtype=np.float32)
+    groups: list[list[Event]] = []
+    ids = [new_id(clock.now, slot) for _ in range(2)]
+    for n, id in enumerate(ids):
+        at = clock.now + 10 * n
+        decision = Decision(id, at, 0, 0, x, 0.5, 1.0, 0)
+        groups.append([decision, SubjectDecision("user-17", at, id)])
+    groups += [
+        [SubjectReward("user-17", clock.now + 5, 1.0, "first")],
+        [SubjectReward("user-17", clock.now + 15, 0.0, "second")],
+        [Void(ids[1], clock.now)],
+        [Reward(ids[0], clock.now, 1.0)],
+    ]
+    digests = set()
+    for order in permutations(groups):
+        journal = MemoryJournal(clock=clock)
+        journal.append([event for group in order for event in group])
+        bandit, _ = opened(journal)
+        digests.add((bandit.digest, bandit.event_counts["credited"]))
+    assert len(digests) == 1
+
+
+def test_the_index_survives_a_restart(tmp_path: Path) -> None:
+    """A snapshot holds which outcomes are known, and of which decisions."""
+    path = tmp_path / "offers.db"
+    bandit, _ = opened(SQLiteJournal(path, bandit="offers"))
+    decision = bandit.decide(ROWS, subject="user-17")
+    bandit.observe(subject="user-17", value=1.0, event_id="order-1")
+    bandit.observe(subject="user-18", value=1.0, event_id="order-1")
+    digest, counts = bandit.digest, bandit.event_counts
+    bandit.close()
+    bandit, _ = opened(SQLiteJournal(path, bandit="offers"))
+    assert (bandit.digest, bandit.event_counts) == (digest, counts)
+    assert bandit.observe(subject="user-17", value=1.0, event_id="order-1").status == "duplicate"
+    assert bandit.observe(subject="user-17", value=0.5, event_id="order-2").status == "credited"
+    assert bandit.entry(decision).value == 1.5
+    assert bandit._fold.unmatched == {"": 1}
+    bandit.close()
+
+
+def test_all_decisions_of_a_subject_are_in_one_partition() -> None:
+    """Ids made here are of that partition; another one is refused."""
+    bandit, _ = opened(MemoryJournal(partitions=4))
+    partitions = {
+        partition_of(key_of(bandit.decide(ROWS, subject="user-17").id), 4) for _ in range(8)
+    }
+    assert partitions == {slot_of_subject("user-17") % 4}
+    home = slot_of_subject("user-17") % 4
+    names = [f"order-{n}" for n in range(20)]
+    fitting, other = (
+        next(name for name in names if (partition_of(key_of(name), 4) == home) == fits)
+        for fits in (True, False)
+    )
+    assert bandit.decide(ROWS, id=fitting, subject="user-17").id == fitting
+    with pytest.raises(InvalidInput, match="another partition than the subject 'user-17'"):
+        bandit.decide(ROWS, id=other, subject="user-17")
+
+
+def test_the_context_can_name_the_subject() -> None:
+    """A bandit can be told which field that is."""
+    from belated import PerArm
+
+    features = PerArm(["mail", "call"], context=["visits"])
+    bandit = Bandit(
+        policy=DelayedUCB(features.dim, Bernoulli()),
+        rewards=Explicit(),
+        features=features,
+        subject="user_id",
+    )
+    contexts = [{"visits": 0.5, "user_id": 17}, {"visits": 0.5}]
+    named, unnamed = bandit.decide_many(contexts)
+    assert bandit.observe(subject="17", value=1.0, event_id="order-1").status == "credited"
+    assert [bandit.entry(one).state for one in (named, unnamed)] == ["rewarded", "pending"]
+
+
+def test_a_reward_names_a_decision_or_a_subject() -> None:
+    """Both together are refused, and so is an outcome without its id."""
+    bandit, _ = opened()
+    with pytest.raises(InvalidInput, match="has an id, a part or a revision as well"):
+        bandit.observe("order-1", 1.0, subject="user-17", event_id="order-1")
+    with pytest.raises(InvalidInput, match="the event_id is None"):
+        bandit.observe(subject="user-17", value=1.0)
+
+
+def _moment(at: int) -> str:
+    from belated.core.times import as_datetime
+
+    return as_datetime(at).isoformat()
