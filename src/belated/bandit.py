@@ -23,6 +23,7 @@ from belated.core.inputs import Row, check_made
 from belated.core.results import html_table
 from belated.core.rewards import (
     Rewards,
+    check_alone,
     check_default,
     check_semantics,
     reported_outcome,
@@ -1029,13 +1030,6 @@ def as_html(bandit: Bandit) -> str:
     found.sort(key=lambda one: abs(one["mean"]) / one["sd"], reverse=True)
     rows: list[list[object]] = [list(one.values()) for one in found[:TOP]]
     return html_table(in_a_line(bandit), ["coefficient", "mean", "sd", "low", "high"], rows)
-
-
-def check_alone(subject: str, id: object, part: str, revision: int) -> None:
-    """Refuse a reward of a subject that names a decision, a part or a revision, too."""
-    if id is not None or part or revision:
-        message = f"a reward of the subject {subject!r} has an id, a part or a revision as well"
-        raise InvalidInput(f"{message}: pass subject, value, at and event_id", subject)
 
 
 def check_policy(policy: Any, rewards: Any, features: Features | None) -> tuple[Policy, Rewards]:

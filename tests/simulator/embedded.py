@@ -286,7 +286,7 @@ class Cluster:
         servers: list[Receiver] = [*self._receivers() * 3, *writers]
         for n in range(world.settings.clients):
             Client(world, f"client {n}", servers)
-        if world.settings.subjects and not world.settings.served:
+        if world.settings.subjects:
             SubjectClient(world, "subject client", servers)
         BoundaryWriter(world)
         UndoingOperator(world)

@@ -10,9 +10,17 @@ from typing import Any, NamedTuple, TypeVar, cast, get_args
 
 import numpy as np
 
-from belated.core.events import ActionChanged, Decision, Event, ModeChanged, Reward, encode
+from belated.core.events import (
+    ActionChanged,
+    Decision,
+    Event,
+    ModeChanged,
+    Reward,
+    SubjectReward,
+    encode,
+)
 from belated.core.ids import key_of, partition_of
-from belated.core.rewards import reported_reward, retention_us
+from belated.core.rewards import reported_outcome, reported_reward, retention_us
 from belated.decider import MODES, ParsedRequest, check_same
 from belated.decider.actions import Change
 from belated.exceptions import (
@@ -408,7 +416,9 @@ class DeciderServer(Server):
         bandit = self.bandit
         if isinstance(what, DecisionRequest):
             rows = rows_of(what.name or self.name, bandit.definition.policy.dim)
-            request = ParsedRequest(len(rows), None, what.name, activated=what.activated)
+            request = ParsedRequest(
+                len(rows), None, what.name, activated=what.activated, subject=what.subject
+            )
             data = rows.astype(np.float32).tobytes()
             bandit.decide([request] * what.count, [data] * what.count, respond)
         elif isinstance(what, Reward):
@@ -423,6 +433,17 @@ class DeciderServer(Server):
                 max_reward=max_reward,
             )
             bandit.append_rewards([reward], respond)
+        elif isinstance(what, SubjectReward):
+            min_reward, max_reward = bandit.reward_range
+            outcome = reported_outcome(
+                what.subject,
+                what.value,
+                what.at_us,
+                what.event_id,
+                min_reward=min_reward,
+                max_reward=max_reward,
+            )
+            bandit.append_rewards([outcome], respond)
         else:
             bandit.append_event(what, respond)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
@@ -19,8 +19,11 @@ from belated.client.requests import (
     quoted,
     reward_body,
     sent_again,
+    subject_rewards,
 )
 from belated.core.ids import check_id
+from belated.core.inputs import as_reward
+from belated.core.rewards import check_alone
 from belated.core.times import Moment
 from belated.decider.actions import ActionState, Change
 from belated.exceptions import ServiceError
@@ -37,6 +40,7 @@ from belated.wire.messages import (
     ManyAccepted,
     ManyDecided,
     RewardsBody,
+    SubjectRewardsBody,
 )
 
 P = ParamSpec("P")
@@ -131,6 +135,7 @@ class AsyncClient(_Calls):
         *,
         id: str | None = None,
         activated: bool = True,
+        subject: str | None = None,
     ) -> Decided:
         """Choose an action; the decision is durable before this returns.
 
@@ -139,13 +144,15 @@ class AsyncClient(_Calls):
             actions: the actions, in the order of the rows; needed if the bandit has features.
             id: your own decision id. The same id again returns the same decision.
             activated: False if the window starts only with :meth:`activate`.
+            subject: whom the decision is for, such as a user: :meth:`observe` can report rewards
+                of subjects. It is stored as given: treat it as personal data, or send a hash.
 
         Raises:
             InvalidInput: the service, or this method, refused what was given.
             ServiceUnavailable: no attempt was answered; fall back to a default of your own.
             ServiceError: the service answered with another problem.
         """
-        request = decision_request(rows, actions, id, activated, self._slot)
+        request = decision_request(rows, actions, id, activated, self._slot, subject)
         again = sent_again(request)
         answer = await self._call("POST", "decisions", request, Decided, again=again)
         # It is for the next id: the same decision always gives the same answer.
@@ -185,15 +192,19 @@ class AsyncClient(_Calls):
 
     async def observe(
         self,
-        id: str,
-        value: float,
+        id: str | None = None,
+        value: float | None = None,
         *,
         at: Moment | None = None,
         part: str = "",
         revision: int = 0,
         token: str | None = None,
+        subject: str | None = None,
+        event_id: str | None = None,
     ) -> Receipt:
-        """Report the reward of a decision, or one part of it; safe to repeat.
+        """Report the reward of a decision, or one part of it; or a reward of a subject.
+
+        It is safe to repeat.
 
         The receipt is ``accepted``: the reward is durable. What it came to is in :meth:`entry`,
         once the learner has read it.
@@ -206,7 +217,14 @@ class AsyncClient(_Calls):
             revision: of this part: a higher one replaces it.
             token: that came with the decision, if there is no key; it alone allows neither a
                 time, nor a part or revision.
+            subject: whose reward it is, instead of the id of a decision; with ``event_id``.
+            event_id: names the outcome of the subject, such as an order number: it counts once.
         """
+        if subject is not None:
+            check_alone(subject, id, part, revision)
+            (receipt,) = await self.observe_subjects([(subject, value, event_id, at)])
+            return receipt
+        id, value = check_id(id), as_reward(value)
         body = reward_body(value, at, part, revision, token)
         return await self._report("PUT", f"{_place(id)}/reward", body)
 
@@ -221,6 +239,18 @@ class AsyncClient(_Calls):
         for some in batches(named_rewards(rewards)):
             await self._call("POST", "rewards/batch", RewardsBody(some), ManyAccepted)
             receipts += [Receipt(one.id, "accepted") for one in some]
+        return receipts
+
+    async def observe_subjects(self, rewards: Iterable[tuple[Any, ...]]) -> list[Receipt]:
+        """Report many rewards of subjects, in bodies of at most 1,000.
+
+        Args:
+            rewards: (subject, value, event_id) or (subject, value, event_id, at) of each.
+        """
+        receipts: list[Receipt] = []
+        for some in batches(subject_rewards(rewards)):
+            await self._call("POST", "rewards", SubjectRewardsBody(some), ManyAccepted)
+            receipts += [Receipt(reward.event_id, "accepted") for reward in some]
         return receipts
 
     async def activate(self, id: str, *, at: Moment | None = None) -> Receipt:
@@ -367,6 +397,7 @@ class Client(_Calls):
     decide_many = _blocking(AsyncClient.decide_many)
     observe = _blocking(AsyncClient.observe)
     observe_many = _blocking(AsyncClient.observe_many)
+    observe_subjects = _blocking(AsyncClient.observe_subjects)
     activate = _blocking(AsyncClient.activate)
     void = _blocking(AsyncClient.void)
     pause = _blocking(AsyncClient.pause)

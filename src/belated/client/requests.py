@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from belated.core.ids import check_id, new_id
+from belated.core.ids import check_id, new_id, slot_of_subject
 from belated.core.inputs import as_numbers, as_reward, as_rows
 from belated.core.rewards import check_part
 from belated.core.times import Moment, as_datetime, as_microseconds
@@ -25,6 +25,7 @@ from belated.wire.messages import (
     DecisionRequest,
     NamedReward,
     RewardBody,
+    SubjectRewardBody,
 )
 
 T = TypeVar("T")
@@ -41,8 +42,14 @@ def decision_request(
     id: str | None,
     activated: bool,
     slot: int | None = None,
+    subject: str | None = None,
 ) -> DecisionRequest:
-    """Return a decision request, with a new id of that slot if the caller gives none."""
+    """Return a decision request, with a new id of that slot if the caller gives none.
+
+    The id of a decision for a subject has the slot of the subject.
+    """
+    if subject is not None:
+        slot = slot_of_subject(check_id(subject, "the subject"))
     if type(activated) is not bool:
         raise InvalidInput(f"activated is {activated!r}: True or False was expected", activated)
     common: dict[str, Any] = {
@@ -50,6 +57,7 @@ def decision_request(
         "id": new_id(system_clock(), slot) if id is None else check_id(id),
         "first_attempt": id is None,
         "activated": activated,
+        "subject": subject,
     }
     if rows is None or isinstance(rows, Mapping):
         return DecisionRequest(context=None if rows is None else dict(rows), **common)
@@ -101,6 +109,22 @@ def named_rewards(rewards: Any) -> list[NamedReward]:
             moment = event_time(at)
             found.append(NamedReward(as_reward(value), moment, part, revision, id=check_id(id)))
     return found
+
+
+def subject_rewards(rewards: Iterable[tuple[Any, ...]]) -> list[SubjectRewardBody]:
+    """Return rewards of subjects; an error names the one that is wrong."""
+    bodies = []
+    for n, (subject, value, event_id, *at) in enumerate(rewards):
+        with named(f"rewards[{n}]"):
+            bodies.append(
+                SubjectRewardBody(
+                    check_id(subject, "the subject"),
+                    as_reward(value),
+                    check_id(event_id, "the event_id"),
+                    event_time(*at or (None,)),
+                )
+            )
+    return bodies
 
 
 def event_time(at: Moment | None) -> datetime:

@@ -307,6 +307,13 @@ def reported_outcome(
     return SubjectReward(subject, at, value, event_id, reporter)
 
 
+def check_alone(subject: str, id: object, part: str, revision: int) -> None:
+    """Refuse a reward of a subject that names a decision, a part or a revision, too."""
+    if id is not None or part or revision:
+        message = f"a reward of the subject {subject!r} has an id, a part or a revision as well"
+        raise InvalidInput(f"{message}: pass subject, value, at and event_id", subject)
+
+
 def check_part(part: Any, revision: Any) -> None:
     """Refuse what cannot name a part of a reward, or a revision of it."""
     if not isinstance(part, str) or part:

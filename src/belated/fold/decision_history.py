@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from belated.core.events import Decision, DecisionEvent, Record, Settled
-from belated.core.ids import key_of, partition_of, time_of
+from collections.abc import Iterable
+
+from belated.core.events import (
+    Decision,
+    DecisionEvent,
+    Record,
+    Settled,
+    SubjectDecision,
+    SubjectReward,
+)
+from belated.core.ids import key_of, partition_of, subject_id, time_of
 from belated.core.rewards import Rewards
 from belated.fold.ledger import Ledger, NullListener
 from belated.fold.rules import DecisionStatus, State
@@ -52,14 +61,23 @@ class DecisionHistory:
         self.request: bytes | None = None
         self._key = key_of(id)
         self._rewards = rewards
-        self._ledger = Ledger(
-            rewards,
-            NullListener(),
-            min_reward=min_reward,
-            max_reward=max_reward,
-            retention=retention,
-        )
-        self._ledger.undone = undone
+
+        def new_ledger() -> Ledger:
+            ledger = Ledger(
+                rewards,
+                NullListener(),
+                min_reward=min_reward,
+                max_reward=max_reward,
+                retention=retention,
+            )
+            ledger.undone = undone
+            return ledger
+
+        self._new_ledger = new_ledger
+        self._ledger = new_ledger()
+        #: The subject it was made for; None without one.
+        self.subject: str | None = None
+        self._is_credited = False
         #: Whether it was erased: then nothing of it is told.
         self.erased = undone is not None and undone.erases(id)
         #: Whether records of it may be gone, for old ones were trimmed: it may be known otherwise.
@@ -81,12 +99,37 @@ class DecisionHistory:
             return
         self._entry = self._ledger.entry(self.id) or self._entry
 
+    def credit(self, subject: str, records: Iterable[Record]) -> None:
+        """Add the rewards of its subject that are credited to it.
+
+        Args:
+            subject: that it was made for.
+            records: all of the subject and its decisions, and those that settle, in order.
+        """
+        self.subject = subject
+        ledger, outcomes, credits = self._new_ledger(), list[Record](), set[str]()
+        entry = None
+        for record in records:
+            ledger.fold(record)
+            if isinstance(record.event, SubjectReward):
+                outcomes.append(record)
+            if (known := ledger.entry(self.id)) is not None:
+                entry, credits = known, ledger.credits_of(self.id)
+        if credits and not self.erased:
+            self._entry, self._is_credited = entry, True
+            self.records += [
+                (record, "credited")
+                for record in outcomes
+                if isinstance(record.event, SubjectReward) and record.event.event_id in credits
+            ]
+            self.records.sort(key=lambda told: told[0].position)
+
     @property
     def state(self) -> str:
         """Its state; ``unmatched`` before the decision is known, ``unknown`` without any record."""
         if self.erased:
             return "erased"
-        if self._entry is None or self.forgotten:
+        if self._entry is None or (self.forgotten and not self._is_credited):
             # One that was forgotten is still counted, and no other is in this ledger.
             states = [state.name.lower() for state in State if self._ledger.counts[state]]
             return states[0] if states else "unmatched" if self.records else "unknown"
@@ -126,6 +169,8 @@ class DecisionHistory:
 
 #: Events of one decision that are read, beside the decision: whoever sends more slows nobody down.
 MOST = 1_000
+#: Records that are read at a time to find the subject of a decision.
+AT_ONCE = 8
 
 
 def read_history(
@@ -165,6 +210,9 @@ def read_history(
         history.take(record)
     if history.entry is not None:
         position = history.entry.position
+        subject = _subject_of(journal, partition, position, id)
+        if subject is not None:
+            history.credit(subject, _records_of_subject(journal, subject, records))
         history.request = journal.requests(partition, [position]).get(position)
     # Nothing is told of a decision before it is made; the base that knows is too large to read.
     made = time_of(id) if history.decision is None else history.decision.at_us
@@ -172,3 +220,25 @@ def read_history(
     was_trimmed = trimmed.position > 0 and (made is None or made <= trimmed.stamp)
     history.incomplete = was_trimmed or len(told) > MOST
     return history
+
+
+def _subject_of(journal: Journal, partition: int, position: int, id: str) -> str | None:
+    """Return the subject of a decision: it is recorded behind the decisions of the same call."""
+    while records := journal.read(partition, position, AT_ONCE):
+        for record in records:
+            event = record.event
+            if not isinstance(event, Decision | SubjectDecision):
+                return None
+            if isinstance(event, SubjectDecision) and event.decision == id:
+                return event.subject
+        position = records[-1].position
+    return None
+
+
+def _records_of_subject(journal: Journal, subject: str, others: Iterable[Record]) -> list[Record]:
+    """Return all records of a subject and its decisions, together with others, in order."""
+    records = {record.position: record for record in others}
+    told = journal.records_of([subject_id(subject)], MOST)
+    ids = [one.event.decision for one in told if isinstance(one.event, SubjectDecision)]
+    records |= {record.position: record for record in (*told, *journal.records_of(ids, MOST))}
+    return [records[position] for position in sorted(records)]

@@ -647,6 +647,10 @@ class Ledger:
             reported=[*facts.parts.values(), *facts.credits.values()],
         )
 
+    def credits_of(self, id: str) -> set[str]:
+        """Return which outcomes of its subject are credited to a remembered decision."""
+        return set(self._facts_of(self.find(id)).credits)
+
     def meaning(self, reward: Reward) -> str:
         """What a reward would be to what is known, but for the time: that is the journal's."""
         number = self.find(reward.id)

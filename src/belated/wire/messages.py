@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from belated.core.events import Decision, DecisionEvent, Record, Reward, kind_of
+from belated.core.events import Decision, DecisionEvent, Record, Reward, SubjectReward, kind_of
 from belated.core.inputs import MAX_ENTRY, MAX_REWARD
 from belated.core.results import Result
 from belated.core.times import MAX_MICROSECONDS, MIN_MICROSECONDS, as_datetime
@@ -42,6 +42,18 @@ Id = Annotated[
     str,
     msgspec.Meta(
         min_length=1, max_length=128, description="names a decision", extra_json_schema=_NO_NUL
+    ),
+]
+Subject = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1, max_length=128, description="names a user", extra_json_schema=_NO_NUL
+    ),
+]
+EventId = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1, max_length=128, description="names an outcome", extra_json_schema=_NO_NUL
     ),
 ]
 Name = Annotated[str, msgspec.Meta(max_length=128, description="names an action")]
@@ -87,6 +99,7 @@ class DecisionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
         first_attempt: true if the id is a new UUID that was never sent before: it is then not
             looked up, which is quicker. A retry must not say so.
         activated: false if the outcome clock starts only with an activation.
+        subject: whom the decision is for, such as a user; stored as given.
     """
 
     rows: Rows | Packed | None = None
@@ -96,6 +109,7 @@ class DecisionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
     id: Id | None = None
     first_attempt: bool = False
     activated: bool = True
+    subject: Subject | None = None
 
 
 class DecisionRequests(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -133,6 +147,30 @@ class RewardsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Many rewards at once."""
 
     rewards: Annotated[list[NamedReward], msgspec.Meta(min_length=1, max_length=MAX_BATCH)]
+
+
+class SubjectRewardBody(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """A reward of a subject, credited to the latest decision made for it by then.
+
+    Attributes:
+        subject: as its decisions name it.
+        value: the reward.
+        event_id: names the outcome, such as an order number: it counts once.
+        at: when it happened; now if it is not given.
+    """
+
+    subject: Subject
+    value: Value
+    event_id: EventId
+    at: EventTime | None = None
+
+
+class SubjectRewardsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Rewards of subjects."""
+
+    rewards: Annotated[list[SubjectRewardBody], msgspec.Meta(min_length=1, max_length=MAX_BATCH)]
 
 
 class ModeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -264,12 +302,12 @@ class Happened(msgspec.Struct, frozen=True, omit_defaults=True):
     """A record of a decision.
 
     Attributes:
-        kind: decision, activation, reward or void.
+        kind: decision, activation, reward, void or subject_reward.
         recorded: when the journal took it.
         at: when it happened, by the clock of the reporter.
         status: what it was when it came: decided, rewarded, duplicate, revised, late, …
         value: of a reward.
-        part: of a reward.
+        part: of a reward; of a reward of the subject, the id of its event.
         revision: of a reward.
     """
 
@@ -285,11 +323,13 @@ class Happened(msgspec.Struct, frozen=True, omit_defaults=True):
     def of(cls, record: Record, status: str) -> Happened:
         """Return a record as it is sent."""
         event = record.event
-        assert isinstance(event, DecisionEvent)
+        assert isinstance(event, DecisionEvent | SubjectReward)
         kind, recorded = kind_of(event), as_datetime(record.recorded)
         if isinstance(event, Reward):
             value = event.value if math.isfinite(event.value) else None
             return cls(kind, recorded, event.at, status, value, event.part, event.revision)
+        if isinstance(event, SubjectReward):
+            return cls(kind, recorded, event.at, status, event.value, event.event_id)
         return cls(kind, recorded, event.at, status)
 
 
@@ -329,6 +369,7 @@ class DecisionDetails(Answer, frozen=True):
         due: when its window ends.
         records: all of them, in their order.
         request: what it was chosen from, if that was kept.
+        subject: whom it was made for.
     """
 
     id: str
@@ -342,6 +383,7 @@ class DecisionDetails(Answer, frozen=True):
     due: datetime | None = None
     records: list[Happened] = []
     request: Offered | None = None
+    subject: str | None = None
 
     @classmethod
     def of(cls, history: DecisionHistory) -> DecisionDetails:
@@ -367,6 +409,7 @@ class DecisionDetails(Answer, frozen=True):
             due=None if entry is None else entry.due,
             records=[Happened.of(*record) for record in history.records],
             request=None if kept is None else Offered(**KeptRequest.read(kept, event).to_dict()),
+            subject=history.subject,
         )
 
 

@@ -62,6 +62,7 @@ from belated.wire.messages import (
     Problem,
     Ready,
     RewardsBody,
+    SubjectRewardsBody,
 )
 
 #: Seconds between two log lines about a store that refuses.
@@ -225,7 +226,7 @@ class Service:
         assert self.authorizer is not None
         if isinstance(body, DecisionRequests):
             self.authorizer.charge(key, len(body.requests) - 1)
-        elif isinstance(body, RewardsBody):
+        elif isinstance(body, RewardsBody | SubjectRewardsBody):
             self.authorizer.charge(key, len(body.rewards) - 1)
 
     def _check_tokens(self, exchange: Exchange, body: Any) -> None:

@@ -18,14 +18,14 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from belated.core.events import Activation, Decision, Reward, Void
+from belated.core.events import Activation, Decision, Reward, SubjectReward, Void
 from belated.core.ids import check_id
 from belated.core.inputs import as_rows
-from belated.core.rewards import reported_reward
+from belated.core.rewards import reported_outcome, reported_reward
 from belated.core.times import MIN_MICROSECONDS, as_datetime, as_microseconds
 from belated.decider import ParsedRequest
 from belated.decider.actions import ActionState
-from belated.decider.requests import offered
+from belated.decider.requests import in_context, offered
 from belated.exceptions import InvalidInput
 from belated.features import action_names
 from belated.fold.contexts import pack_context
@@ -55,6 +55,8 @@ from belated.wire.messages import (
     ReportPage,
     RewardBody,
     RewardsBody,
+    SubjectRewardBody,
+    SubjectRewardsBody,
     Switch,
 )
 
@@ -211,9 +213,13 @@ def parse_request(request: DecisionRequest, definition: Definition) -> tuple[Par
     names = None if actions is None else action_names(actions, count)
     holdout = definition.holdout
     unit = None if holdout is None else holdout.unit_of(request.context)
+    subject = request.subject
+    if subject is None and definition.subject is not None:
+        subject = in_context(request.context, definition.subject)
     parsed = ParsedRequest(
-        count, names, request.id, request.first_attempt, request.activated, context, unit
-    )
+        count, names, request.id, request.first_attempt, request.activated, context, unit,
+        subject=subject,
+    )  # fmt: skip
     return parsed, rows
 
 
@@ -266,6 +272,26 @@ def parse_rewards(
     ]
 
 
+def parse_subject_rewards(
+    rewards: Sequence[SubjectRewardBody], bandit: ServedBandit, reporter: str
+) -> list[SubjectReward]:
+    """Return rewards of subjects as they are reported; the arguments of :func:`parse_rewards`."""
+    now = bandit.now()
+    min_reward, max_reward = bandit.reward_range
+    return [
+        reported_outcome(
+            reward.subject,
+            reward.value,
+            now if reward.at is None else event_time(reward.at, now),
+            reward.event_id,
+            min_reward=min_reward,
+            max_reward=max_reward,
+            reporter=reporter,
+        )
+        for reward in rewards
+    ]
+
+
 def event_time(at: datetime | int, now: int) -> int:
     """Return the time of an event as reported, in microseconds since 1970.
 
@@ -283,8 +309,15 @@ def event_time(at: datetime | int, now: int) -> int:
     return moment
 
 
-def rewards_in(id: str, body: RewardBody | RewardsBody) -> list[tuple[str, RewardBody]]:
-    """Return the rewards that a request reports, each with its decision id."""
+def rewards_in(
+    id: str, body: RewardBody | RewardsBody | SubjectRewardsBody
+) -> list[tuple[str, RewardBody]]:
+    """Return the rewards that a request reports, each with its decision id.
+
+    Those of subjects have none, and never a token.
+    """
+    if isinstance(body, SubjectRewardsBody):
+        return [("", RewardBody(one.value)) for one in body.rewards]
     if isinstance(body, RewardsBody):
         return [(one.id, one) for one in body.rewards]
     return [(id, body)]
@@ -368,6 +401,11 @@ def _many_decided(call: Exchange, made: Sequence[Decision]) -> ManyDecided:
 
 def _reward(call: Exchange, body: RewardBody | RewardsBody) -> None:
     rewards = parse_rewards(rewards_in(call.id, body), call.bandit, call.key_name)
+    call.bandit.append_rewards(rewards, call.finish)
+
+
+def _reward_subjects(call: Exchange, body: SubjectRewardsBody) -> None:
+    rewards = parse_subject_rewards(body.rewards, call.bandit, call.key_name)
     call.bandit.append_rewards(rewards, call.finish)
 
 
@@ -474,6 +512,11 @@ BANDIT_ROUTES = (
     Route(
         "POST", "/v1/{bandit}/rewards/batch", _reward, "Report many rewards",
         ManyAccepted, 202, RewardsBody, scope="reward", name="reward_many",
+        render=lambda call, positions: ManyAccepted(len(positions)),
+    ),
+    Route(
+        "POST", "/v1/{bandit}/rewards", _reward_subjects, "Report rewards of subjects",
+        ManyAccepted, 202, SubjectRewardsBody, scope="reward",
         render=lambda call, positions: ManyAccepted(len(positions)),
     ),
     Route(

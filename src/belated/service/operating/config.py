@@ -278,6 +278,7 @@ def _definition(
     keep = table.take("keep_requests", check_keep, _AUTO)
     contexts = table.take("contexts", _switch, True)
     holdout = _holdout(table.table("holdout")) if "holdout" in table.names else None
+    subject = table.take("subject", _text, None)
     learners = table.take("learners", _one_of(LearnerCount), _ONE)
     catalogue = table.take("catalogue", _text, None)
     table.finish()
@@ -308,7 +309,7 @@ def _definition(
         tokens=tokens, token_lifetime=lasts, baseline=baseline, keep_requests=keep,
         contexts=contexts,
         holdout=table.checked("holdout", lambda: check_holdout(holdout, features)),
-        learners=learners,
+        subject=subject, learners=learners,
     )  # fmt: skip
 
 

@@ -38,6 +38,7 @@ class Definition:
         contexts: whether each decision is stored with its context, so that features can change. It
             can be personal data.
         holdout: a share of decisions that a baseline makes, to see what the policy earns beyond it.
+        subject: the field of contexts that names the subject; None if only requests name it.
         learners: "one" learns all partitions, and others stand by; "many" share the partitions.
     """
 
@@ -53,6 +54,7 @@ class Definition:
     keep_requests: Keep = "auto"
     contexts: bool = True
     holdout: Holdout | None = None
+    subject: str | None = None
     learners: LearnerCount = "one"
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -15,6 +15,7 @@ from belated.core.ids import key_of, slot_of, time_of
 from belated.core.inputs import Row, as_rows
 from belated.decider import Decider, Made, ParsedRequest
 from belated.decider.decider import AT_ONCE
+from belated.decider.requests import with_subjects
 from belated.journals import UniqueLog
 from belated.service.runtime import Runtime
 from belated.service.serving.group_commit import ENOUGH, Append, Done, GroupCommit, call_all
@@ -126,7 +127,7 @@ class RequestBatcher:
         parts, room, rows = [], ENOUGH, AT_ONCE / self.decider.policy.row_width
         while self._waiting and room > 0 and rows > 0:
             batch = self._waiting.popleft()
-            end = len(batch.events)
+            end = len(batch.made)
             while end < len(batch.requests) and room > 0 and rows > 0:
                 rows -= batch.requests[end].n_rows
                 room -= 1
@@ -148,8 +149,8 @@ class RequestBatcher:
         requests: list[ParsedRequest] = []
         rows: list[Rows] = []
         for batch, end in parts:
-            requests += batch.requests[len(batch.events) : end]
-            rows += batch.rows[len(batch.events) : end]
+            requests += batch.requests[len(batch.made) : end]
+            rows += batch.rows[len(batch.made) : end]
         table = table_of(rows, self.decider.policy.row_width)
         now = self._clock()
         self.decider.slot = self.slots.at(now)
@@ -160,45 +161,48 @@ class RequestBatcher:
 class _Batch(Append):
     """The requests of one caller, which are decided all or none."""
 
-    events: list[Decision]
     kept: dict[int, bytes]
     named: list[str]
     requests: Sequence[ParsedRequest]
     rows: Sequence[Rows]
     decider: Decider
+    made: list[Decision] = field(default_factory=list)
     refused: bool = False
 
     @property
     def is_chosen(self) -> bool:
         """Whether all its decisions are made."""
-        return len(self.events) == len(self.requests)
+        return len(self.made) == len(self.requests)
 
     def add(self, made: Made, start: int, end: int) -> int:
         """Add decisions, those of `made` from `start` on; returns where those of others begin."""
-        first = len(self.events)
+        first = len(self.made)
         stop = start + end - first
-        self.events += made.decisions[start:stop]
+        self.made += made.decisions[start:stop]
+        self.events = self.made
+        if self.is_chosen:
+            self.events = with_subjects(self.made, self.requests)
         if kept := made.requests:
             self.kept |= {n - start + first: kept[n] for n in range(start, stop) if n in kept}
         return stop
 
     def durable(self, positions: Sequence[int], standing: Mapping[str, Decision]) -> None:
-        made = self.events
+        made = decisions = self.made
         if standing:
-            self.events = [standing.get(event.id, event) for event in made]
-            pairs = list(zip(made, self.events, strict=True))
+            decisions = [standing.get(event.id, event) for event in made]
+            pairs = list(zip(made, decisions, strict=True))
             made = [event for event, stands in pairs if stands == event]
             for event, stands in pairs:
                 if stands != event:
                     self.decider.discard(event)
         unapplied = self.decider.unapplied
-        for event, position in zip(self.events, positions, strict=True):
+        for event, position in zip(decisions, positions, strict=False):  # then of their subjects
             unapplied.mark_durable(event.id, position)
         self.counted(made)
-        self.done(self.events)
+        self.done(decisions)
 
     def failed(self, error: Exception) -> None:
-        for event in self.events:
+        for event in self.made:
             self.decider.discard(event)
         self.done(error)
 

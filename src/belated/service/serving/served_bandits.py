@@ -19,8 +19,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from belated.core.events import Decision, Event, Mark, ModeChanged, Reward
-from belated.core.ids import check_id
+from belated.core.events import (
+    Decision,
+    Event,
+    Mark,
+    ModeChanged,
+    Reward,
+    SubjectReward,
+)
+from belated.core.ids import check_id, subject_id
 from belated.core.tuning import USUAL, Tuning
 from belated.decider import (
     MODES,
@@ -37,7 +44,7 @@ from belated.decider.actions import (
     action_change,
     states_at,
 )
-from belated.decider.requests import declared
+from belated.decider.requests import check_subject, declared
 from belated.exceptions import (
     BanditOff,
     CorruptJournal,
@@ -228,6 +235,9 @@ class ServedBandit:
         if self.decider.mode == "off":
             raise BanditOff()
         start = self._runtime.monotonic()
+        for request in requests:
+            if request.subject is not None:
+                check_subject(request.subject, request.id, self._journal.partitions)
         ids = [one.id for one in requests if one.id is not None]
         if ids:
             self._run(self._decide_named(requests, rows, ids, start), done)
@@ -304,7 +314,9 @@ class ServedBandit:
 
     # --- rewards, activations, voids -------------------------------------------------------------
 
-    def append_rewards(self, rewards: Sequence[Reward], done: Done[Sequence[int]]) -> None:
+    def append_rewards(
+        self, rewards: Sequence[Reward | SubjectReward], done: Done[Sequence[int]]
+    ) -> None:
         """Append rewards: one commit for all.
 
         Rewards of known decisions are always accepted. Others wait for their decision, and are
@@ -619,6 +631,8 @@ class UnmatchedRoom:
         else:
             return
         message = f"no decision has the id {unknown[0]!r}, and {waiting} (limit {limit:,})"
+        if unknown[0].startswith(subject_id("")):
+            message = f"{waiting} (limit {limit:,}), and rewards of subjects may not be credited"
         remedy = "send the ids of decisions, after their decisions"
         raise RateLimited(f"{message}: {remedy}", RETRY_SECONDS)
 
