@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from belated.core.events import Activation, Decision, Mark, ModeChanged, Reward, Void
-from belated.core.ids import check_id, key_of, partition_of
+from belated.core.ids import check_id, key_of, partition_of, slot_of_subject
 from belated.core.inputs import Row, check_made
 from belated.core.results import html_table
 from belated.core.rewards import (
@@ -30,7 +30,14 @@ from belated.core.rewards import (
     reported_reward,
     retention_us,
 )
-from belated.core.times import Duration, Moment, as_datetime, as_microseconds
+from belated.core.times import (
+    Duration,
+    Moment,
+    as_datetime,
+    as_duration,
+    as_microseconds,
+    duration_us,
+)
 from belated.core.tuning import USUAL, Tuning
 from belated.decider import (
     MODES,
@@ -42,7 +49,7 @@ from belated.decider import (
     Mode,
     ParsedRequest,
 )
-from belated.decider.actions import ActionState, action_change, states_at
+from belated.decider.actions import ActionState, action_change, is_offered, states_at
 from belated.decider.batches import OneReward, naming, split_requests, split_rewards
 from belated.decider.holdouts import check_holdout
 from belated.decider.requests import (
@@ -272,6 +279,7 @@ class Bandit:
         id: str | None = None,
         activated: bool = True,
         subject: str | None = None,
+        sticky: Duration | None = None,
     ) -> Decision:
         """Choose an action; the choice is durable before this returns.
 
@@ -283,6 +291,8 @@ class Bandit:
             activated: False if the window starts only with :meth:`activate`.
             subject: whom the decision is for, such as a user: :meth:`observe` can report rewards
                 of subjects. It is stored as given: treat it as personal data, or pass a hash.
+            sticky: return the latest decision for the subject, as it was made, until this time has
+                passed since, its action is paused or not on offer, or it was voided.
 
         Raises:
             BanditOff: the bandit's mode is ``off``.
@@ -298,6 +308,11 @@ class Bandit:
                 if known is not None:
                     return self._again(known, rows, actions)
             now = self._clock()
+            subject = self._subject_in(rows, subject, id)
+            if sticky is not None:
+                current = self._current(subject, sticky, actions, now)
+                if current is not None:
+                    return current
             request, table = self._parse(rows, actions, id, activated, subject)
             (event,), kept = self._choose([request], table, now)
             if id is None and request.subject is None:
@@ -355,7 +370,8 @@ class Bandit:
                     if known is not None:
                         answers[place] = self._again(known, rows, offered)
                         continue
-                    request, table = self._parse(rows, offered, id, activated, None)
+                    subject = self._subject_in(rows, None, id)
+                    request, table = self._parse(rows, offered, id, activated, subject)
                 except InvalidInput as error:
                     raise naming(f"requests[{place}]", error) from None
                 parsed.append(request)
@@ -404,10 +420,6 @@ class Bandit:
         subject: str | None,
     ) -> tuple[ParsedRequest, Row]:
         self._follower.intact = True  # whatever the caller's features raise
-        if subject is None and self._subject is not None:
-            subject = in_context(rows, self._subject)
-        if subject is not None:
-            subject = check_subject(subject, id, self.journal.partitions)
         parsed = parse_request(
             rows,
             actions,
@@ -421,6 +433,32 @@ class Bandit:
         )
         self._follower.intact = False
         return parsed
+
+    def _subject_in(self, rows: Any, subject: str | None, id: str | None) -> str | None:
+        """Return the subject of a request, given or in its context; None without one."""
+        if subject is None and self._subject is not None:
+            subject = in_context(rows, self._subject)
+        return None if subject is None else check_subject(subject, id, self.journal.partitions)
+
+    def _current(
+        self, subject: str | None, sticky: Duration, actions: Actions | None, now: int
+    ) -> Decision | None:
+        """Return the decision that a subject keeps; None if a new one is to be made."""
+        span = duration_us(as_duration(sticky, "sticky"))
+        if subject is None:
+            message = f"sticky is {sticky!r}, and there is no subject"
+            raise InvalidInput(f"{message}: pass subject=, or leave out sticky", sticky)
+        self._follower.look()  # another process may have decided
+        home = slot_of_subject(subject) % self.journal.partitions
+        at, position = self._fold.ledgers[home].current(subject) or (0, 0)
+        is_over = at + span <= now or position <= self.journal.start(home).position
+        if is_over or self._fold.mode == "off":
+            return None
+        decision = self.journal.read(home, position - 1, 1)[0].event
+        assert isinstance(decision, Decision)
+        names = offered(actions, self.features)
+        is_kept = is_offered(decision.action, names, self._fold.actions, now)
+        return decision if is_kept else None
 
     def _choose(self, requests: Sequence[ParsedRequest], table: Row, now: int) -> Made:
         decider = self._decider

@@ -27,6 +27,7 @@ from belated.core.events import (
 from belated.core.ids import key_of
 from belated.core.inputs import Matrix, Row, Vector
 from belated.core.rewards import ConversionsOnly, retention_us
+from belated.core.times import duration_us
 from belated.fold.fold import Fold, same_sums
 from belated.fold.learner import Learner
 from belated.fold.requests import KeptRequest
@@ -363,6 +364,18 @@ def check_one_answer(world: World, name: str, answer: Any) -> None:
     data = encode(decision)
     if world.answered.setdefault(name, data) != data:
         raise Disagreement(f"X: {decision} was answered, and before it another")
+
+
+def check_sticky(request: DecisionRequest, decision: Decision, now: int) -> None:
+    """X: a sticky decision is returned within its time only.
+
+    Args:
+        request: for a decision.
+        decision: that was returned.
+        now: by the clock of the decider, when the request came.
+    """
+    if request.sticky is not None and decision.at_us + duration_us(request.sticky) <= now:
+        raise Disagreement(f"X: {decision} was returned after {request.sticky}")
 
 
 def check_stamps(world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import partial
 
 from belated.core.events import (
@@ -156,9 +157,10 @@ class SubjectClient(Client):
             name = f"subject-decision-{number}" if world.settings.partitions == 1 else None
             name = name if rng.random() < 0.3 else None
             activated = rng.random() < 0.7
-            self._send(
-                DecisionRequest(name, 1, activated, subject), partial(self._decided_for, subject)
-            )
+            sticky = timedelta(microseconds=world.settings.span // 10)
+            kept = None if name is not None or rng.random() < 0.5 else sticky
+            request = DecisionRequest(name, 1, activated, subject, kept)
+            self._send(request, partial(self._decided_for, subject))
         if rng.random() < 0.5:
             self._reward(subject, self._now())
 
@@ -185,7 +187,7 @@ class SubjectClient(Client):
         """Append a decision that was made earlier."""
         world, store = self._world, self._world.store
         id = world.settings.tuning.new_id(at, slot_of_subject(subject))
-        x = rows_of(id, world.settings.policy.dim)[0]
+        x = rows_of(subject, world.settings.policy.dim)[0]
         decision = Decision(id, at, 0, 0, x, 0.5, 0.5, 0)
         if store.reachable and not store.is_busy:
             world.sent.append(decision)

@@ -36,6 +36,7 @@ from tests.simulator.checks import (
     check_requests,
     check_same,
     check_stamps,
+    check_sticky,
     replayed,
 )
 from tests.simulator.clients import (
@@ -226,12 +227,18 @@ class Decider(Process):
 
     def _answer(self, bandit: Bandit, what: Request) -> Answer:
         if isinstance(what, DecisionRequest):
-            rows = rows_of(what.name or self.name, bandit.policy.dim)
+            rows, now = what.rows(self.name, bandit.policy.dim), self._clock()
             if what.count > 1:
                 return bandit.decide_many([rows] * what.count, activated=what.activated)
-            return [
-                bandit.decide(rows, id=what.name, activated=what.activated, subject=what.subject)
-            ]
+            decision = bandit.decide(
+                rows,
+                id=what.name,
+                activated=what.activated,
+                subject=what.subject,
+                sticky=what.sticky,
+            )
+            check_sticky(what, decision, now)
+            return [decision]
         try:
             if isinstance(what, Reward):
                 return bandit.observe(

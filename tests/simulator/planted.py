@@ -18,6 +18,7 @@ import pytest
 from numpy.typing import NDArray
 
 from belated.core.events import (
+    Decision,
     Event,
     Record,
     Reward,
@@ -30,7 +31,7 @@ from belated.core.rewards import Rewards
 from belated.decider import Decider, decider
 from belated.decider.decider import UnappliedDecisions
 from belated.exceptions import JournalError
-from belated.fold import ledger, rules, subjects, trimming, unmatched
+from belated.fold import decision_history, ledger, rules, subjects, trimming, unmatched
 from belated.fold.adapter import LearnerAdapter
 from belated.fold.columns import PageFolder
 from belated.fold.fold import Fold, Page
@@ -49,7 +50,7 @@ from belated.model.kernels import pages
 from belated.model.statistics import FrozenSums, RunningSums
 from belated.service.learning.learning_service import LearningService
 from belated.service.learning.shared_learner import PartitionWorker
-from belated.service.serving import group_commit, request_batcher
+from belated.service.serving import group_commit, request_batcher, served_bandits
 from belated.service.serving.group_commit import Append, GroupCommit
 from belated.service.serving.request_batcher import RequestBatcher
 from belated.service.serving.served_bandits import ServedBandit
@@ -578,6 +579,21 @@ def erased_subject_credited(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Undone, "status_of", blind)
 
 
+def sticky_beyond_its_time(patch: pytest.MonkeyPatch) -> None:
+    """A subject keeps its first decision for good."""
+    current, read = Ledger.current, decision_history.read_current
+
+    def late(self: Ledger, subject: str) -> tuple[int, int] | None:
+        found = current(self, subject)
+        return None if found is None else (1 << 62, found[1])
+
+    def early(journal: Journal, subject: str, since: int) -> Decision | None:
+        return read(journal, subject, 0)
+
+    patch.setattr(Ledger, "current", late)
+    patch.setattr(served_bandits, "read_current", early)
+
+
 def dormant_decision_credited(patch: pytest.MonkeyPatch) -> None:
     """A decision that never took effect, or was voided, is credited."""
     patch.setattr(Ledger, "_is_live", lambda self, i: True)
@@ -623,6 +639,7 @@ PLANTS: list[Plant] = [
     credited_again_after_a_restart,
     credited_by_arrival,
     erased_subject_credited,
+    sticky_beyond_its_time,
     dormant_decision_credited,
 ]
 #: These are planted in runs whose learners share partitions.

@@ -21,6 +21,7 @@ from belated.core.events import (
 )
 from belated.core.ids import key_of, partition_of
 from belated.core.rewards import reported_outcome, reported_reward, retention_us
+from belated.core.times import duration_us
 from belated.decider import MODES, ParsedRequest, check_same
 from belated.decider.actions import Change
 from belated.exceptions import (
@@ -50,6 +51,7 @@ from tests.simulator.checks import (
     check_one_answer,
     check_oracle,
     check_pages,
+    check_sticky,
     empty_fold,
     replayed,
 )
@@ -415,11 +417,22 @@ class DeciderServer(Server):
     def _submit(self, what: Request, respond: Callable[[Any], None]) -> None:
         bandit = self.bandit
         if isinstance(what, DecisionRequest):
-            rows = rows_of(what.name or self.name, bandit.definition.policy.dim)
+            rows = what.rows(self.name, bandit.definition.policy.dim)
             request = ParsedRequest(
                 len(rows), None, what.name, activated=what.activated, subject=what.subject
             )
             data = rows.astype(np.float32).tobytes()
+            if what.sticky is not None:
+                now = self.host.clock()
+
+                def check(answer: Any) -> None:
+                    if not isinstance(answer, Exception):
+                        check_sticky(what, answer[0], now)
+                        answer = list(answer)
+                    respond(answer)
+
+                bandit.decide_sticky(request, data, duration_us(what.sticky), check)
+                return
             bandit.decide([request] * what.count, [data] * what.count, respond)
         elif isinstance(what, Reward):
             min_reward, max_reward = bandit.reward_range
@@ -462,7 +475,7 @@ class DeciderServer(Server):
             return
         if len(answer) != what.count:
             raise Disagreement(f"X: {what.count} decisions were asked for, {len(answer)} answered")
-        rows = rows_of(what.name or self.name, self.world.settings.policy.dim)
+        rows = what.rows(self.name, self.world.settings.policy.dim)
         for decision in answer:
             check_same(decision, rows)
             if what.name is not None and decision.id != what.name:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from hashlib import blake2b
 from heapq import heappop, heappush
 from random import Random
@@ -85,6 +86,11 @@ class DecisionRequest:
     count: int = 1
     activated: bool = True
     subject: str | None = None
+    sticky: timedelta | None = None
+
+    def rows(self, who: str, dim: int) -> Row:
+        """Return the rows that are offered: the same for a name or a subject, whoever answers."""
+        return rows_of(self.name or self.subject or who, dim)
 
 
 DecisionEvent = Activation | Reward | SubjectReward | Void

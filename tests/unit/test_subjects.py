@@ -11,7 +11,7 @@ import pytest
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
 from belated.core.events import Decision, Event, Reward, SubjectDecision, SubjectReward, Void
 from belated.core.ids import key_of, new_id, partition_of, slot_of_subject
-from belated.exceptions import InvalidInput
+from belated.exceptions import BanditOff, InvalidInput
 from belated.journals import MemoryJournal, SQLiteJournal
 from belated.testing import ManualClock
 
@@ -186,6 +186,48 @@ def test_a_reward_names_a_decision_or_a_subject() -> None:
         bandit.observe("order-1", 1.0, subject="user-17", event_id="order-1")
     with pytest.raises(InvalidInput, match="the event_id is None"):
         bandit.observe(subject="user-17", value=1.0)
+
+
+def test_a_sticky_decision_is_returned_until_its_time_has_passed() -> None:
+    """The same one, whoever else is decided for; from then on a new one."""
+    bandit, clock = opened()
+    first = bandit.decide(ROWS, subject="user-17", sticky="1h")
+    clock.now += HOUR - 1
+    assert bandit.decide(ROWS, subject="user-18", sticky="1h") != first
+    assert bandit.decide(ROWS, subject="user-17", sticky="1h") == first
+    assert bandit.decision_counts["pending"] == 2
+    clock.now += 1
+    assert bandit.decide(ROWS, subject="user-17", sticky="1h") != first
+
+
+def test_a_sticky_decision_ends_with_its_action() -> None:
+    """If it is voided, its action is paused or not on offer, another one is made."""
+    bandit, _ = opened()
+    first = bandit.decide(ROWS, ["red", "blue"], subject="user-17", sticky="1h")
+    bandit.void(first)
+    second = bandit.decide(ROWS, ["red", "blue"], subject="user-17", sticky="1h")
+    assert second.id != first.id
+    bandit.pause(second.action)
+    third = bandit.decide(ROWS, ["red", "blue"], subject="user-17", sticky="1h")
+    assert third.action != second.action
+    fourth = bandit.decide(ROWS, ["green", "gray"], subject="user-17", sticky="1h")
+    assert fourth.action in ("green", "gray")
+
+
+def test_only_a_subject_has_sticky_decisions() -> None:
+    """A duration without a subject is a mistake."""
+    bandit, _ = opened()
+    with pytest.raises(InvalidInput, match="there is no subject: pass subject="):
+        bandit.decide(ROWS, sticky="1h")
+
+
+def test_a_sticky_decision_of_a_bandit_that_is_off() -> None:
+    """It decides nothing, not again either."""
+    bandit, _ = opened()
+    bandit.decide(ROWS, subject="user-17", sticky="1h")
+    bandit.change_mode("off")
+    with pytest.raises(BanditOff):
+        bandit.decide(ROWS, subject="user-17", sticky="1h")
 
 
 def _moment(at: int) -> str:

@@ -24,7 +24,7 @@ from belated.client.requests import (
 from belated.core.ids import check_id
 from belated.core.inputs import as_reward
 from belated.core.rewards import check_alone
-from belated.core.times import Moment
+from belated.core.times import Duration, Moment
 from belated.decider.actions import ActionState, Change
 from belated.exceptions import ServiceError
 from belated.features import Actions
@@ -136,6 +136,7 @@ class AsyncClient(_Calls):
         id: str | None = None,
         activated: bool = True,
         subject: str | None = None,
+        sticky: Duration | None = None,
     ) -> Decided:
         """Choose an action; the decision is durable before this returns.
 
@@ -146,13 +147,15 @@ class AsyncClient(_Calls):
             activated: False if the window starts only with :meth:`activate`.
             subject: whom the decision is for, such as a user: :meth:`observe` can report rewards
                 of subjects. It is stored as given: treat it as personal data, or send a hash.
+            sticky: return the latest decision for the subject, as it was made, until this time has
+                passed since, its action is paused or not on offer, or it was voided.
 
         Raises:
             InvalidInput: the service, or this method, refused what was given.
             ServiceUnavailable: no attempt was answered; fall back to a default of your own.
             ServiceError: the service answered with another problem.
         """
-        request = decision_request(rows, actions, id, activated, self._slot, subject)
+        request = decision_request(rows, actions, id, activated, self._slot, subject, sticky)
         again = sent_again(request)
         answer = await self._call("POST", "decisions", request, Decided, again=again)
         # It is for the next id: the same decision always gives the same answer.
@@ -222,8 +225,9 @@ class AsyncClient(_Calls):
         """
         if subject is not None:
             check_alone(subject, id, part, revision)
-            (receipt,) = await self.observe_subjects([(subject, value, event_id, at)])
-            return receipt
+            reports = SubjectRewardsBody(subject_rewards([(subject, value, event_id, at)]))
+            await self._call("POST", "rewards", reports, ManyAccepted)
+            return Receipt(reports.rewards[0].event_id, "accepted")
         id, value = check_id(id), as_reward(value)
         body = reward_body(value, at, part, revision, token)
         return await self._report("PUT", f"{_place(id)}/reward", body)

@@ -13,7 +13,15 @@ import msgspec
 from belated.core.ids import check_id, new_id, slot_of_subject
 from belated.core.inputs import as_numbers, as_reward, as_rows
 from belated.core.rewards import check_part
-from belated.core.times import Moment, as_datetime, as_microseconds
+from belated.core.times import (
+    Duration,
+    Moment,
+    as_datetime,
+    as_duration,
+    as_microseconds,
+    duration_us,
+    format_duration,
+)
 from belated.decider.batches import named, split_requests, split_rewards
 from belated.exceptions import InvalidInput
 from belated.features import Actions, as_actions
@@ -43,6 +51,7 @@ def decision_request(
     activated: bool,
     slot: int | None = None,
     subject: str | None = None,
+    sticky: Duration | None = None,
 ) -> DecisionRequest:
     """Return a decision request, with a new id of that slot if the caller gives none.
 
@@ -58,6 +67,7 @@ def decision_request(
         "first_attempt": id is None,
         "activated": activated,
         "subject": subject,
+        "sticky": None if sticky is None else _written(sticky),
     }
     if rows is None or isinstance(rows, Mapping):
         return DecisionRequest(context=None if rows is None else dict(rows), **common)
@@ -156,6 +166,10 @@ def batches(values: Iterable[T]) -> Iterator[list[T]]:
 def quoted(text: str) -> str:
     """A part of a path; "." and ".." would otherwise mean another place."""
     return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="")
+
+
+def _written(span: Duration) -> str:
+    return format_duration(duration_us(as_duration(span, "sticky")))
 
 
 def _named_actions(actions: Actions) -> list[int | str] | dict[str, Any]:

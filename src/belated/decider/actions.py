@@ -79,6 +79,22 @@ def only_open(
     return narrowed, table if len(lines) == len(table) else table[np.array(lines)]
 
 
+def is_offered(
+    action: int | str, names: Collection[int | str] | None, changes: Changes, now: int
+) -> bool:
+    """Whether an action is among those offered and open, so that a decision for it can be repeated.
+
+    Args:
+        action: that was chosen.
+        names: of the actions on offer; None: any.
+        changes: the last change of each action.
+        now: the time, in microseconds since 1970.
+    """
+    change = changes.get(str(action))
+    is_open = change is None or state_at(change, now) == "open"
+    return is_open and (names is None or action in names)
+
+
 class ActionState(msgspec.Struct, Result, frozen=True):
     """The state of an action.
 

@@ -11,6 +11,7 @@ from belated.core.events import (
     Settled,
     SubjectDecision,
     SubjectReward,
+    Void,
 )
 from belated.core.ids import key_of, partition_of, subject_id, time_of
 from belated.core.rewards import Rewards
@@ -242,3 +243,28 @@ def _records_of_subject(journal: Journal, subject: str, others: Iterable[Record]
     ids = [one.event.decision for one in told if isinstance(one.event, SubjectDecision)]
     records |= {record.position: record for record in (*told, *journal.records_of(ids, MOST))}
     return [records[position] for position in sorted(records)]
+
+
+def read_current(journal: Journal, subject: str, since: int) -> Decision | None:
+    """Return the latest decision of a subject that was not voided; None if it was made earlier.
+
+    Args:
+        journal: where the records are.
+        subject: that decisions were made for.
+        since: in microseconds since 1970; one that was made at this time is too old.
+    """
+    key = subject_id(subject)
+    undone = Undone.of(journal.undone(partition_of(key_of(key), journal.partitions))) or Undone()
+    if undone.erases(key):
+        return None
+    made = [
+        record.event.decision
+        for record in journal.records_of([key])
+        if isinstance(record.event, SubjectDecision)
+        and record.event.at_us > since
+        and not undone.erases(record.event.decision)
+    ]
+    told = [record.event for record in journal.records_of(made)] if made else []
+    voided = {event.id for event in told if isinstance(event, Void)}
+    decisions = [event for event in told if isinstance(event, Decision) and event.id not in voided]
+    return max(decisions, key=lambda one: (one.at_us, key_of(one.id)), default=None)

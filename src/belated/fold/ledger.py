@@ -38,7 +38,7 @@ from belated.core.events import (
     Trimmed,
     Void,
 )
-from belated.core.ids import key_of
+from belated.core.ids import key_of, subject_id
 from belated.core.rewards import Rewards
 from belated.core.tuning import USUAL, Tuning
 from belated.exceptions import HistoryUndone
@@ -650,6 +650,22 @@ class Ledger:
     def credits_of(self, id: str) -> set[str]:
         """Return which outcomes of its subject are credited to a remembered decision."""
         return set(self._facts_of(self.find(id)).credits)
+
+    def current(self, subject: str) -> tuple[int, int] | None:
+        """Return when the latest decision of a subject that was not voided was made, and where.
+
+        The second number is its position; None if there is no such decision.
+        """
+        history = self._subjects.histories.get(key_of(subject_id(subject)))
+        table = self._table
+        lines = [number - table.base for number in history.decisions] if history else []
+        latest = [
+            (table.at[i], table.high[i], table.low[i], table.position[i])
+            for i in lines
+            if table.state[i] != State.VOIDED
+        ]
+        at, _, _, position = max(latest, default=(0, 0, 0, 0))
+        return (at, position) if position else None
 
     def meaning(self, reward: Reward) -> str:
         """What a reward would be to what is known, but for the time: that is the journal's."""

@@ -100,6 +100,8 @@ class DecisionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
             looked up, which is quicker. A retry must not say so.
         activated: false if the outcome clock starts only with an activation.
         subject: whom the decision is for, such as a user; stored as given.
+        sticky: a duration such as 1d: within it, the subject gets its latest decision again. Not
+            in a batch.
     """
 
     rows: Rows | Packed | None = None
@@ -110,6 +112,7 @@ class DecisionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
     first_attempt: bool = False
     activated: bool = True
     subject: Subject | None = None
+    sticky: Annotated[str, msgspec.Meta(min_length=2, max_length=32)] | None = None
 
 
 class DecisionRequests(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -228,6 +231,7 @@ class Decided(Answer, frozen=True):
         token: that may be sent with the reward in place of a key, where the bandit makes them.
         slot: that the next id should have if the client makes it, so that decisions that are
             committed together fill one partition; only where there are several.
+        repeated: true if it was made earlier, and is returned again because it is sticky.
     """
 
     id: str
@@ -239,9 +243,16 @@ class Decided(Answer, frozen=True):
     at: datetime
     token: str | None = None
     slot: int | None = None
+    repeated: bool = False
 
     @classmethod
-    def of(cls, event: Decision, token: str | None = None, slot: int | None = None) -> Decided:
+    def of(
+        cls,
+        event: Decision,
+        token: str | None = None,
+        slot: int | None = None,
+        repeated: bool = False,
+    ) -> Decided:
         """Return the response for a decision."""
         return cls(
             event.id,
@@ -253,6 +264,7 @@ class Decided(Answer, frozen=True):
             event.at,
             token,
             slot,
+            repeated,
         )
 
 

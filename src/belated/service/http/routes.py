@@ -22,7 +22,13 @@ from belated.core.events import Activation, Decision, Reward, SubjectReward, Voi
 from belated.core.ids import check_id
 from belated.core.inputs import as_rows
 from belated.core.rewards import reported_outcome, reported_reward
-from belated.core.times import MIN_MICROSECONDS, as_datetime, as_microseconds
+from belated.core.times import (
+    MIN_MICROSECONDS,
+    as_datetime,
+    as_duration,
+    as_microseconds,
+    duration_us,
+)
 from belated.decider import ParsedRequest
 from belated.decider.actions import ActionState
 from belated.decider.requests import in_context, offered
@@ -33,7 +39,7 @@ from belated.service.access.tokens import RewardTokens
 from belated.service.http.problems import ProblemError
 from belated.service.serving.definition import Definition
 from belated.service.serving.request_batcher import Rows
-from belated.service.serving.served_bandits import ServedBandit
+from belated.service.serving.served_bandits import Repeated, ServedBandit
 from belated.wire.keys import Key, KeyScope
 from belated.wire.messages import (
     MAX_ACTIONS,
@@ -364,16 +370,21 @@ def _packed(given: list[list[float]], dim: int) -> bytes:
 
 def _decide(call: Exchange, body: DecisionRequest) -> None:
     request, rows = parse_request(body, call.bandit.definition)
-    call.bandit.decide([request], [rows], call.finish)
+    if body.sticky is None:
+        call.bandit.decide([request], [rows], call.finish)
+    else:
+        span = duration_us(as_duration(body.sticky, "sticky"))
+        call.bandit.decide_sticky(request, rows, span, call.finish)
 
 
-def _decided(call: Exchange, made: Sequence[Decision]) -> Decided:
-    (decision,) = made
-    return _rendered(call.tokens, decision, call.bandit.slot)
+def _decided(call: Exchange, made: Sequence[Decision] | Repeated) -> Decided:
+    (decision, *_) = made
+    token = None if call.tokens is None else call.tokens.of(decision)
+    return Decided.of(decision, token, call.bandit.slot, isinstance(made, Repeated))
 
 
-def _rendered(tokens: RewardTokens | None, decision: Decision, slot: int | None = None) -> Decided:
-    return Decided.of(decision, None if tokens is None else tokens.of(decision), slot)
+def _rendered(tokens: RewardTokens | None, decision: Decision) -> Decided:
+    return Decided.of(decision, None if tokens is None else tokens.of(decision))
 
 
 def _decide_many(call: Exchange, body: DecisionRequests) -> None:
@@ -385,7 +396,10 @@ def _parsed(
 ) -> Iterator[tuple[ParsedRequest, Rows]]:
     """Parse one request after the other; rows beyond `HELD_BYTES` are made when they are used."""
     held = 0
-    for one in requests:
+    for n, one in enumerate(requests):
+        if one.sticky is not None:
+            message = f"requests[{n}].sticky is {one.sticky!r}: batches have no sticky decisions"
+            raise InvalidInput(f"{message}; ask for this one alone", one.sticky)
         request, rows = parse_request(one, definition)
         held += len(rows)
         yield request, rows if held <= HELD_BYTES else partial(_rows, one, definition)

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from belated.decider.actions import (
     ActionState,
     Changes,
     action_change,
+    is_offered,
     states_at,
 )
 from belated.decider.requests import check_subject, declared
@@ -56,7 +57,7 @@ from belated.exceptions import (
     RateLimited,
     UnsupportedFormat,
 )
-from belated.fold.decision_history import DecisionHistory, read_history
+from belated.fold.decision_history import DecisionHistory, read_current, read_history
 from belated.fold.published import PublishedModel
 from belated.journals import Journal, SpoolJournal, SpoolStatus, Store, UniqueLog
 from belated.journals.log import CountsDuplicates, finds_by_id
@@ -111,6 +112,12 @@ class RequestStats:
     seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))  # of answers to decide
     failures: Counter[str] = field(default_factory=Counter)  # by what failed
     last_error: str = ""
+
+
+class Repeated(NamedTuple):
+    """A decision that was made earlier, and is returned again."""
+
+    decision: Decision
 
 
 class ServedBandit:
@@ -182,6 +189,8 @@ class ServedBandit:
         self._room = UnmatchedRoom()
         self._fallback_log_due = -math.inf
         self._tasks: set[Future[Any]] = set()
+        #: By subject, done when the last request for a sticky decision was answered.
+        self._deciding: dict[str, Future[None]] = {}
         #: When the model was made, in microseconds since 1970; None before the first one.
         self.model_at: int | None = None
         #: Whether the newest model is for other features, as in the course of a rolling deployment.
@@ -243,6 +252,53 @@ class ServedBandit:
             self._run(self._decide_named(requests, rows, ids, start), done)
         else:
             self._batcher.decide(requests, rows, partial(self._answered, start), done)
+
+    def decide_sticky(
+        self,
+        request: ParsedRequest,
+        rows: Rows,
+        span: int,
+        done: Done[list[Decision] | Repeated],
+    ) -> None:
+        """Return the current decision of a subject, or decide.
+
+        Requests for one subject take turns here, so that two at once get one decision. At another
+        decider process, one at the same moment may be decided separately.
+
+        Args:
+            request: with a subject.
+            rows: float32 numbers row after row.
+            span: for how long a decision is current, in microseconds.
+            done: is called with the decision, or with the error.
+        """
+        if request.subject is None:
+            message = "sticky is for the decisions of a subject: send the subject, too"
+            raise InvalidInput(message, None)
+        if self.decider.mode == "off":
+            raise BanditOff()
+        self._run(self._decide_sticky(request, rows, span, request.subject), done)
+
+    async def _decide_sticky(
+        self, request: ParsedRequest, rows: Rows, span: int, subject: str
+    ) -> list[Decision] | Repeated:
+        before = self._deciding.get(subject)
+        turn = self._deciding[subject] = self._loop.create_future()
+        try:
+            if before is not None:
+                await before
+            now = self._runtime.clock()
+            current = await self._read(partial(read_current, subject=subject, since=now - span))
+            if current is not None:
+                names = range(request.n_rows) if request.actions is None else request.actions
+                if is_offered(current.action, names, self.decider.actions, now):
+                    return Repeated(current)
+            deciding: Future[list[Decision]] = self._loop.create_future()
+            self.decide([request], [rows], partial(resolve, deciding))
+            return await deciding
+        finally:
+            turn.set_result(None)
+            if self._deciding[subject] is turn:
+                del self._deciding[subject]
 
     def _run(self, work: Coroutine[Any, Any, T], done: Done[T]) -> None:
         """Run a coroutine as a task, and call `done` with its result."""

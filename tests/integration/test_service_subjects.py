@@ -1,0 +1,111 @@
+"""Decisions for subjects, and their rewards, over HTTP."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from belated import Bernoulli, DelayedUCB, Explicit, PerArm
+from belated.client import Client
+from belated.core.ids import key_of, partition_of, slot_of_subject
+from belated.exceptions import InvalidInput
+from belated.fold.fold import Fold
+from belated.journals import Store
+from belated.service import Definition, Service
+from tests.integration.serving import served
+
+FEATURES = PerArm(["red", "blue"], context=["visits"])
+CONTEXT = {"visits": 0.5}
+
+
+def definition(name: str, partitions: int = 2) -> Definition:
+    """A bandit whose contexts may name the subject."""
+    return Definition(
+        name,
+        DelayedUCB(FEATURES.dim, Bernoulli()),
+        Explicit("1d", reduce="sum"),
+        FEATURES,
+        partitions=partitions,
+        subject="user",
+    )
+
+
+def test_rewards_of_subjects(store: Store, bandit: str) -> None:
+    """One by one and in batches; repeated ones count once, in a replay as in what is told."""
+    name = bandit.replace(" ", "-")
+    offers = definition(name)
+    with (
+        served(Service([offers], store)) as serving,
+        Client(serving.url, bandit=name) as client,
+    ):
+        decisions = [client.decide(CONTEXT, subject=f"user-{n % 4}") for n in range(8)]
+        for _ in range(2):
+            receipt = client.observe(subject="user-3", value=1.0, event_id="order-1")
+            assert (receipt.id, receipt.status) == ("order-1", "accepted")
+        receipts = client.observe_subjects(
+            [(f"user-{n}", 1.0, f"order-{n}", decisions[n].at) for n in range(4)]
+        )
+        assert [receipt.id for receipt in receipts] == [f"order-{n}" for n in range(4)]
+        client.observe(subject="user-9", value=1.0, event_id="order-9")
+        details = client.entry(decisions[7].id)
+        assert (details.state, details.value, details.subject) == ("rewarded", 1.0, "user-3")
+        told = [(one.kind, one.status, one.part) for one in details.records]
+        assert told[-1] == ("subject_reward", "credited", "order-1")
+        assert client.entry(decisions[3].id).value == 1.0
+        assert client.entry(decisions[4].id).state == "pending"
+    fold = Fold(offers.policy, offers.rewards, partitions=2)
+    with store.journal(name) as journal:
+        fold.begin(journal)
+        fold.catch_up(journal)
+    assert fold.counts["rewarded"] == 5
+    assert fold.counters["credited"] == 5
+    assert fold.unmatched == {"": 1}
+    assert [fold.entry(one.id).value for one in decisions[:4]] == [1.0] * 4  # type: ignore[union-attr]
+
+
+def test_sticky_decisions(store: Store, bandit: str) -> None:
+    """Two requests at once get one decision; a voided one is not returned again."""
+    name = bandit.replace(" ", "-")
+    with (
+        served(Service([definition(name)], store)) as serving,
+        Client(serving.url, bandit=name) as client,
+        ThreadPoolExecutor(8) as threads,
+    ):
+        asked = [
+            threads.submit(client.decide, CONTEXT, subject="user-17", sticky="1d") for _ in range(8)
+        ]
+        decisions = [one.result() for one in asked]
+        assert len({decision.id for decision in decisions}) == 1
+        assert sorted(decision.repeated for decision in decisions) == [False] + [True] * 7
+        client.void(decisions[0].id)
+        again = client.decide(CONTEXT, subject="user-17", sticky="1d")
+        assert again.id != decisions[0].id
+        client.pause(again.action)
+
+
+def test_what_is_refused(store: Store, bandit: str) -> None:
+    """A sticky decision without a subject, or in a batch; an id of another partition."""
+    name = bandit.replace(" ", "-")
+    with (
+        served(Service([definition(name)], store)) as serving,
+        Client(serving.url, bandit=name) as client,
+        httpx.Client(base_url=f"{serving.url}/v1/{name}") as http,
+    ):
+        with pytest.raises(InvalidInput, match="send the subject, too"):
+            client.decide(CONTEXT, sticky="1d")
+        home = slot_of_subject("user-17") % 2
+        names = [f"order-{n}" for n in range(20)]
+        other = next(one for one in names if partition_of(key_of(one), 2) != home)
+        with pytest.raises(InvalidInput, match="another partition"):
+            client.decide(CONTEXT, id=other, subject="user-17")
+        request = {"context": CONTEXT | {"user": "user-17"}, "sticky": "1d"}
+        assert not http.post("/decisions", json=request).json().get("repeated", False)
+        assert http.post("/decisions", json=request).json()["repeated"]
+        answer = http.post("/decisions/batch", json={"requests": [request]})
+        assert answer.status_code in (400, 422)
+        assert "requests[0].sticky" in answer.text
+        answer = http.post("/rewards", json={"rewards": [{"subject": "user-17", "value": 1.0}]})
+        assert answer.status_code in (400, 422)
+        assert "event_id" in answer.text
