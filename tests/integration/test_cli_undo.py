@@ -319,6 +319,58 @@ def test_of_what_was_erased_no_byte_is_left(
     again.close()
 
 
+def test_of_an_erased_subject_no_byte_is_left(
+    store: Store,
+    address: str,
+    named: str,
+    bandit: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Neither its name nor the ids of its decisions; and it is never credited again."""
+    settings: dict[str, Any] = {"policy": DelayedUCB(2, Bernoulli()), "rewards": Explicit()}
+    made = Bandit(**settings, journal=store.journal(bandit))
+    subject, other = "person-4711", "person-4712"
+    ids = [made.decide(ROWS, id="visit-4711", subject=subject).id]
+    ids.append(made.decide(ROWS, subject=subject).id)
+    made.decide(ROWS, subject=other)
+    for name in (subject, other):
+        made.observe(subject=name, value=1.0, event_id=f"sale-of-{name}")
+    made.observe(ids[0], 0.0)
+    made.save()
+    traces = [subject.encode(), b"visit-4711", ids[1][16:].encode()]
+
+    def found(traces: list[bytes]) -> list[bytes]:
+        if address.startswith("sqlite"):
+            folder = Path(address.removeprefix("sqlite:///")).parent
+            return [trace for trace in traces if holds(folder, trace)]
+        server: PostgresServer = request.getfixturevalue("postgres")
+        for table in TABLES:
+            server.execute(f"VACUUM FULL belated.{table}")
+        server.execute("CHECKPOINT")
+        return [trace for trace in traces if holds(server.tables, trace)]
+
+    assert found(traces) == traces
+    assert main(["journal", "erase", named, "--subject", "nobody", "--reason", "asked"]) != 0
+    assert "no record of the subject 'nobody'" in capsys.readouterr().err
+    told = said(capsys, "erase", named, "--subject", subject, "--reason", "asked")
+    assert "erased, with 2 decisions" in told
+    made.sync()
+    assert made.decision_counts["rewarded"] == 1
+    assert made.observe(subject=subject, value=1.0, event_id="sale-again").status == "erased"
+    made.close()
+    assert "7 events of erased" in said(capsys, "erase", named, "--overwrite")
+    assert found(traces) == []
+    assert found([other.encode()]) == [other.encode()]
+    exported = tmp_path / "exported.jsonl"
+    said(capsys, "export", named, "--output", str(exported))
+    assert subject.encode() not in exported.read_bytes()
+    assert verified(capsys, named)["status"] == "ok"
+    with Bandit(**settings, journal=store.journal(bandit)) as again:
+        assert again.decision_counts["rewarded"] == 1
+
+
 def test_the_id_of_an_erased_decision_is_stored_nowhere(
     store: Store,
     address: str,

@@ -85,6 +85,25 @@ def test_sticky_decisions(store: Store, bandit: str) -> None:
         client.pause(again.action)
 
 
+def test_a_subject_is_erased(store: Store, bandit: str) -> None:
+    """Its decisions are gone, and it has no current one any more; that of others stays."""
+    name = bandit.replace(" ", "-")
+    with (
+        served(Service([definition(name)], store)) as serving,
+        Client(serving.url, bandit=name) as client,
+        httpx.Client(base_url=f"{serving.url}/v1/{name}") as http,
+    ):
+        first = client.decide(CONTEXT, subject="user/17", sticky="1d")
+        other = client.decide(CONTEXT, subject="user-18", sticky="1d")
+        client.observe(subject="user/17", value=1.0, event_id="order-1")
+        assert http.delete("/subjects/user%2F17").json() == {"decisions": 1}
+        assert http.delete("/subjects/nobody").json() == {"decisions": 0}
+        assert client.entry(first.id).state == "erased"
+        assert client.entry(other.id).state == "pending"
+        assert not client.decide(CONTEXT, subject="user/17", sticky="1d").repeated
+        assert client.decide(CONTEXT, subject="user-18", sticky="1d").repeated
+
+
 def test_what_is_refused(store: Store, bandit: str) -> None:
     """A sticky decision without a subject, or in a batch; an id of another partition."""
     name = bandit.replace(" ", "-")

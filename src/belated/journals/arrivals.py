@@ -20,10 +20,11 @@ from belated.core.events import (
     Record,
     Retracted,
     Settled,
+    SubjectDecision,
     SubjectEvent,
     Trimmed,
 )
-from belated.core.ids import ERASED_KEY_BYTES, erased_key_of, key_of, partition_of
+from belated.core.ids import ERASED_KEY_BYTES, erased_key_of, key_of, partition_of, subject_id
 from belated.exceptions import InvalidInput
 from belated.journals.log import Appended, Requests, Tail
 
@@ -209,6 +210,23 @@ def erased_key_in(event: Event | Opaque) -> bytes | None:
     if isinstance(event, DecisionEvent | SubjectEvent):
         return erased_key_of(event.id)
     return event.key if isinstance(event, Overwritten) else None
+
+
+def erasure_of_subject(
+    records: Iterable[Record], subject: str, at: int, reason: str, actor: str
+) -> list[Erased]:
+    """Return what erases a subject: all decisions made for it, and all its rewards.
+
+    Args:
+        records: all records of the subject.
+        subject: to be erased.
+        at: when, in microseconds since 1970.
+        reason: why.
+        actor: who does it.
+    """
+    made = [one.event.decision for one in records if isinstance(one.event, SubjectDecision)]
+    keys = map(erased_key_of, [subject_id(subject), *dict.fromkeys(made)])
+    return [Erased(key, at, reason, actor) for key in keys]
 
 
 def to_overwrite(records: Iterable[Record]) -> list[tuple[Record, Overwritten]]:

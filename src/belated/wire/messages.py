@@ -535,6 +535,18 @@ class Switch(msgspec.Struct, frozen=True):
     at: datetime
 
 
+class SubjectErased(msgspec.Struct, frozen=True):
+    """The subject counts as if it had never been.
+
+    ``belated journal erase --overwrite`` then destroys the bytes.
+
+    Attributes:
+        decisions: how many were made for it.
+    """
+
+    decisions: int
+
+
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     """A problem, to be answered as application/problem+json.
 

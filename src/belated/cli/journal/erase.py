@@ -16,11 +16,12 @@ from belated.cli.address import add_address, opened, starts_of
 from belated.cli.options import actor, add_option, add_reason
 from belated.cli.text import several, wrapped
 from belated.core.events import Erased
-from belated.core.ids import check_id, erased_key_of
+from belated.core.ids import check_id, erased_key_of, subject_id
 from belated.exceptions import InvalidInput
-from belated.journals.arrivals import erased_key_in
+from belated.journals.arrivals import erased_key_in, erasure_of_subject
 
 EXAMPLE = """belated journal erase sqlite:///offers.db order-17 --reason "asked for"
+  belated journal erase sqlite:///offers.db --subject user-17 --reason "asked for"
   belated journal erase sqlite:///offers.db --overwrite"""
 
 
@@ -28,6 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     add_address(parser)
     parser.add_argument("ids", metavar="ID", nargs="*", help="decision ids")
+    about = "instead of IDs: erase all decisions made for this subject, and all its rewards"
+    add_option(parser, "--subject", about, metavar="SUBJECT")
     add_reason(parser, required=False)
     about = "instead of IDs: destroy the stored bytes of all decisions that were erased"
     add_option(parser, "--overwrite", about, action="store_true")
@@ -36,12 +39,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     if options.overwrite:
-        if options.ids:
+        if options.ids or options.subject:
             message = "--overwrite is for decisions that were erased before: run it without IDs"
             raise InvalidInput(message, options.ids)
         return _overwrite(options.address)
-    if not options.ids or not options.reason:
-        raise InvalidInput("IDs of decisions and a --reason are needed, or --overwrite", None)
+    if bool(options.ids) == bool(options.subject) or not options.reason:
+        message = "IDs of decisions (or a --subject) and a --reason are needed, or --overwrite"
+        raise InvalidInput(message, None)
+    if options.subject:
+        return _erase_subject(options.address, check_id(options.subject, "the subject"), options)
     ids = list(dict.fromkeys(map(check_id, options.ids)))
     with opened(options.address) as (journal, _):
         starts = starts_of(journal)
@@ -60,6 +66,20 @@ def run(options: argparse.Namespace) -> int:
         now, who = journal.now(), actor()
         journal.append([Erased(erased_key_of(id), now, options.reason, who) for id in ids])
         print(f"{several(len(ids), 'decision')} of {journal.bandit} erased")
+    return 0
+
+
+def _erase_subject(address: str, subject: str, options: argparse.Namespace) -> int:
+    with opened(address) as (journal, _):
+        records = journal.records_of([subject_id(subject)])
+        if not records:
+            message = f"{journal.bandit} has no record of the subject {subject!r}"
+            raise InvalidInput(f"{message}: nothing was erased", subject)
+        now, who = journal.now(), actor()
+        events = erasure_of_subject(records, subject, now, options.reason, who)
+        journal.append(events)
+        made = several(len(events) - 1, "decision")
+        print(f"the subject of {journal.bandit} erased, with {made}")
     return 0
 
 

@@ -61,6 +61,7 @@ from belated.wire.messages import (
     ReportPage,
     RewardBody,
     RewardsBody,
+    SubjectErased,
     SubjectRewardBody,
     SubjectRewardsBody,
     Switch,
@@ -439,6 +440,10 @@ def _story(call: Exchange, _: None) -> None:
     call.bandit.details(call.id, call.finish)
 
 
+def _erase_subject(call: Exchange, _: None) -> None:
+    call.bandit.erase_subject(check_id(call.id, "the subject"), call.key_name, call.finish)
+
+
 def _state(call: Exchange, _: None) -> None:
     call.finish(state_of(call.bandit))
 
@@ -564,6 +569,11 @@ BANDIT_ROUTES = (
         "PUT", "/v1/{bandit}/actions", _change_action, "Pause, resume or retire an action",
         ActionState, 200, ActionBody, scope="admin",
     ),
+    Route(
+        "DELETE", "/v1/{bandit}/subjects/{id}", _erase_subject,
+        "Erase a subject: all its decisions and rewards count as if they had never been",
+        SubjectErased, scope="admin", render=lambda call, count: SubjectErased(count),
+    ),
 )  # fmt: skip
 
 #: By method and the parts of the path after the bandit.
@@ -590,8 +600,8 @@ def find(method: str, parts: list[str]) -> Route:
 
 def _find(method: str, parts: list[str]) -> Route | None:
     found = _TABLE.get((method, *parts))
-    if found is None and len(parts) >= 2 and parts[0] == "decisions":
-        found = _TABLE.get((method, "decisions", "{id}", *parts[2:]))
+    if found is None and len(parts) >= 2 and parts[0] in ("decisions", "subjects"):
+        found = _TABLE.get((method, parts[0], "{id}", *parts[2:]))
     return found
 
 

@@ -60,6 +60,7 @@ from belated.exceptions import (
 from belated.fold.decision_history import DecisionHistory, read_current, read_history
 from belated.fold.published import PublishedModel
 from belated.journals import Journal, SpoolJournal, SpoolStatus, Store, UniqueLog
+from belated.journals.arrivals import erasure_of_subject
 from belated.journals.log import CountsDuplicates, finds_by_id
 from belated.journals.spool.journal import SpooledLog
 from belated.journals.store import BatchLog, StoreSession
@@ -489,6 +490,22 @@ class ServedBandit:
         def append(journal: Journal) -> ModeChanged:
             journal.append([event])
             return event
+
+        self._run(self._read(append), done)
+
+    def erase_subject(self, subject: str, actor: str, done: Done[int]) -> None:
+        """Erase a subject; `done` is called with the number of its decisions.
+
+        Nothing happens to a subject that has no record.
+        """
+
+        def append(journal: Journal) -> int:
+            records = journal.records_of([subject_id(subject)])
+            reason, now = "DELETE of the subject", self._runtime.clock()
+            events = erasure_of_subject(records, subject, now, reason, actor) if records else []
+            if events:
+                journal.append(events)
+            return max(0, len(events) - 1)
 
         self._run(self._read(append), done)
 
