@@ -315,11 +315,11 @@ class Bandit:
                     return current
             request, table = self._parse(rows, actions, id, activated, subject)
             (event,), kept = self._choose([request], table, now)
-            if id is None and request.subject is None:
-                self._follower.append_one(event, now, kept)
+            events = with_subjects([event], [request])
+            if id is None:
+                self._follower.append_one(event, now, kept, *events[1:])
                 return event
-            events, named = with_subjects([event], [request]), () if id is None else (id,)
-            _, standing = self._follower.settle_and_append(events, kept, only=named)
+            _, standing = self._follower.settle_and_append(events, kept, only=(id,))
             other = standing.get(event.id)  # another process was faster
             return event if other is None else self._again(other, rows, actions)
 

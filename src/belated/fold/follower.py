@@ -215,7 +215,9 @@ class Follower:
         self._do_in_passing()
         return standing
 
-    def append_one(self, event: Event, now: int, requests: Requests | None = None) -> str:
+    def append_one(
+        self, event: Event, now: int, requests: Requests | None = None, *others: Event
+    ) -> str:
         """Append one event and fold it; returns what it meant.
 
         A shorter :meth:`settle_and_append` for the usual case: nothing is due, and no other process
@@ -225,6 +227,7 @@ class Follower:
             event: of a decision.
             now: the time, in microseconds since 1970.
             requests: what it was chosen from, under the index 0.
+            *others: appended behind it.
         """
         fold, last = self.fold, self.fold.chains[0].last
         if (
@@ -233,11 +236,12 @@ class Follower:
             or not (self._is_level or self._find_level())
             or (now >= fold.ledgers[0].soonest and fold.ledgers[0].is_due(now))
         ):
-            return self.settle_and_append([event], requests)[0][0]
-        found = self._followed.append_after((event,), last, requests=requests)
+            return self.settle_and_append([event, *others], requests)[0][0]
+        found = self._followed.append_after((event, *others), last, requests=requests)
         if not found.records:
-            return self._fold_appended([event], [0], found.positions, [])[0]
-        status = fold.take(found.records[0])
+            homes = [0] * len(found.positions)
+            return self._fold_appended([event, *others], homes, found.positions, [])[0]
+        status, *_ = map(fold.take, found.records)
         if fold.version >= self._look_at:
             self._do_in_passing()
         return status

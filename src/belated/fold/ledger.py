@@ -399,6 +399,8 @@ class Ledger:
             subject: its key.
         """
         history, table = self._subjects.histories[subject], self._table
+        if not history.rewards:
+            return
         candidates = sorted(
             Candidate(table.at[i], table.high[i], table.low[i], number)
             for number in history.decisions
