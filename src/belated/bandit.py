@@ -57,6 +57,7 @@ from belated.decider.requests import (
     check_subject,
     declared,
     in_context,
+    offered,
     parse_request,
     rows_of,
     with_subjects,

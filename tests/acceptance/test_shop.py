@@ -67,6 +67,11 @@ def test_the_shop_of_the_readme(shop: Shop) -> None:
 
     report_says(shop, decisions=len(orders), rewards=len(sold))
 
+    visitors = visits_and_buys(shop, 6)
+    orders += visitors
+    sold += visitors[3:]
+    shop.learns(sold, orders)
+
     erase(shop, FORGOTTEN)
     orders.remove(FORGOTTEN)
     sold.remove(FORGOTTEN)
@@ -148,6 +153,26 @@ def report_says(shop: Shop, decisions: int, rewards: int) -> None:
     assert page.lower().startswith("<!doctype html>")
     headline = json.loads(shop.run("report", ADDRESS, "--json"))["headline"]
     assert (headline["decisions"], headline["rewards"]) == (decisions, rewards)
+
+
+def visits_and_buys(shop: Shop, count: int) -> list[str]:
+    """Decide twice for each of three visitors, and report a purchase of each, twice.
+
+    Purchases name the visitor, and count for the second decision.
+    """
+    decisions = []
+    for n in range(count):
+        request = {"id": f"visit-{n}", "subject": f"visitor-{n % 3}", **OFFER}
+        status, found = shop.service.ask("POST", "/v1/offers/decisions", request)
+        assert status == 201, found
+        decisions.append(f"visit-{n}")
+    purchases = [
+        {"subject": f"visitor-{n}", "value": 1.0, "event_id": f"purchase-{n}"} for n in range(3)
+    ]
+    for _ in range(2):
+        status, found = shop.service.ask("POST", "/v1/offers/rewards", {"rewards": purchases})
+        assert (status, found) == (202, {"accepted": 3})
+    return decisions
 
 
 def erase(shop: Shop, order: str) -> None:

@@ -116,6 +116,32 @@ def test_the_same_records_come_to_the_same(store: Store, journal: Journal) -> No
     )
 
 
+def test_rewards_of_subjects_come_to_the_same(store: Store, journal: Journal) -> None:
+    """Live, folded from Kafka, and folded from memory."""
+    with Bandit(policy=POLICY, rewards=Explicit("1d"), journal=journal, seed=1) as bandit:
+        decisions = [bandit.decide(np.eye(DIM), subject=f"user-{n % 7}") for n in range(40)]
+        for n in range(30):
+            at = decisions[n].at
+            bandit.observe(subject=f"user-{n % 9}", value=1.0, at=at, event_id=f"order-{n % 20}")
+        bandit.void(decisions[33])
+        digest, counters = bandit.digest, bandit.event_counts
+    assert counters["credited"] > 10
+    assert counters["unmatched"] > 0
+    fold = Fold(POLICY, Explicit("1d"), partitions=PARTITIONS)
+    with store.journal(journal.bandit) as again:
+        fold.begin(again)
+        fold.catch_up(again)
+        memory = MemoryJournal(partitions=PARTITIONS)
+        for record in records_of(again):
+            if not isinstance(record.event, Opaque):
+                memory.append([record.event], recorded=[record.recorded])
+    replay = Fold(POLICY, Explicit("1d"), partitions=PARTITIONS)
+    replay.begin(memory)
+    replay.catch_up(memory)
+    assert fold.digest == replay.digest == digest
+    assert fold.counters == replay.counters == counters
+
+
 def test_learners_that_share_a_bandit_on_kafka_agree_with_a_replay(
     store: Store, bandit: str
 ) -> None:

@@ -16,7 +16,8 @@ class Receipt(msgspec.Struct, Result, frozen=True, gc=False):
 
     * ``rewarded``: the first reward of its decision;
     * ``late``: the same, after the window;
-    * ``revised``: a further part of the reward, or a higher revision of a part.
+    * ``revised``: a further part of the reward, or a higher revision of a part;
+    * ``credited``: a reward of a subject, to one of its decisions.
 
     Not learned from again:
 
@@ -35,14 +36,15 @@ class Receipt(msgspec.Struct, Result, frozen=True, gc=False):
 
     Not known yet:
 
-    * ``unmatched``: the decision is not known yet; the event counts when it comes;
+    * ``unmatched``: the decision is not known yet, or the subject has none to which the reward can
+      be credited; the event counts when it comes;
     * ``accepted``: the journal is unavailable, or this is a client of the service: what it means is
       known when the event was folded.
 
     And ``activated``: the window of the decision starts.
 
     Attributes:
-        id: Decision id.
+        id: Decision id; of a reward of a subject, the id of its event.
         status: One of the above.
 
     >>> Receipt("order-7", "rewarded").to_dict()

@@ -37,6 +37,7 @@ from belated.core.events import (
     Retracted,
     Reward,
     Settled,
+    SubjectReward,
     digest_of,
     encode,
 )
@@ -317,7 +318,7 @@ def _merged(records: Iterable[Record], before: int, after: int) -> Iterator[Reco
         else:
             if isinstance(record.event, Decision | Opaque):
                 time.begun.add(record.partition)
-            elif isinstance(record.event, Reward):
+            elif isinstance(record.event, Reward | SubjectReward):
                 acts.reporters[record.partition].add(record.event.reporter)
             yield record
             continue

@@ -27,6 +27,8 @@ from belated.core.events import (
     Opaque,
     Record,
     Reward,
+    SubjectEvent,
+    SubjectReward,
     encode,
     kind_of,
     read_event,
@@ -132,7 +134,7 @@ def line_of(record: Record, request: bytes | None = None) -> Line:
         fields["x"] = event.x.astype(np.float64).tolist()
         numbers = [event.mean, event.propensity, *event.means, *fields["x"], event.overall or 0.0]
         fields["data"] = None if all(map(math.isfinite, numbers)) else encode(event)
-    elif isinstance(event, Reward) and not math.isfinite(event.value):
+    elif isinstance(event, Reward | SubjectReward) and not math.isfinite(event.value):
         fields["data"] = encode(event)
     return _CLASSES[type(event)](**fields)
 
@@ -163,6 +165,8 @@ def check_values(event: Event | Opaque, dim: int | None, features: bytes) -> Non
     """
     if isinstance(event, DecisionEvent):
         check_id(event.id, "id")
+    elif isinstance(event, SubjectEvent):
+        check_id(event.subject, "subject")
     if not isinstance(event, Decision):
         return
     for name, share in (("propensity", event.propensity), ("overall", event.overall)):
