@@ -283,7 +283,7 @@ class Oracle:
                 if self._subjects.get(id) == subject and _is_live(facts)
             ]
             earlier = [decision for decision in made if decision[0] <= reward.at_us]
-            window = self.rewards.window_us
+            window = self.rewards.attribution_us
             if earlier:
                 at, _, id, recorded = max(earlier)
                 in_time = window is None or reward.at_us - at <= window

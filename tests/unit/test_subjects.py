@@ -87,6 +87,19 @@ def test_a_reward_after_the_window_is_unmatched() -> None:
     assert bandit._fold.unmatched == {"": 2}
 
 
+def test_attribution_may_end_before_the_window() -> None:
+    """Then rewards of a subject are credited for that long only."""
+    bandit = Bandit(
+        policy=DelayedUCB(2, Bernoulli()), rewards=Explicit("1h", attribution="30m"), seed=7
+    )
+    made = bandit.decide(ROWS, subject="user-17").at_us
+    for n, after in enumerate((HOUR // 2, HOUR // 2 + 1)):
+        bandit.observe(
+            subject="user-17", value=1.0, at=_moment(made + after), event_id=f"order-{n}"
+        )
+    assert (bandit.event_counts["credited"], bandit.event_counts["unmatched"]) == (1, 1)
+
+
 def test_the_reward_of_a_voided_decision_goes_to_the_one_before() -> None:
     """And back to none once that is voided, too."""
     bandit, clock = opened()

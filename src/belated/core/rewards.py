@@ -31,6 +31,7 @@ class _Semantics:
     _: KW_ONLY
     reduce: Reduce = "latest"
     bounds: tuple[float, float] | None = None
+    attribution: Duration | None = None
 
     #: What a decision becomes that had no reward when its window ended.
     on_timeout: ClassVar[Literal["censored", "defaulted"]] = "censored"
@@ -38,6 +39,9 @@ class _Semantics:
     def __post_init__(self) -> None:
         if self.window is not None:
             object.__setattr__(self, "window", as_duration(self.window, "window"))
+        if self.attribution is not None:
+            span = as_duration(self.attribution, "attribution")
+            object.__setattr__(self, "attribution", span)
         if self.reduce not in ("latest", "sum", "max"):
             message = f"reduce is {self.reduce!r}: 'latest', 'sum' or 'max' was expected"
             raise InvalidInput(message, self.reduce)
@@ -56,6 +60,23 @@ class _Semantics:
         """The window in microseconds."""
         assert self.window is None or isinstance(self.window, timedelta)  # made so at once
         return None if self.window is None else duration_us(self.window)
+
+    @property
+    def attribution_us(self) -> int | None:
+        """How long after a decision a reward of its subject is credited to it, in microseconds."""
+        span = self.attribution
+        return duration_us(span) if isinstance(span, timedelta) else self.window_us
+
+    def __repr__(self) -> str:
+        # Without what is newer than the first snapshots, unless it is used: they are known by it.
+        newer = {"learn": "on arrival", "attribution": None}
+        named = [
+            (one.name, getattr(self, one.name))
+            for one in fields(self)
+            if one.name not in newer or getattr(self, one.name) != newer[one.name]
+        ]
+        written = ", ".join(f"{name}={value!r}" for name, value in named)
+        return f"{type(self).__name__}({written})"
 
     @property
     def min_reward(self) -> float:
@@ -77,7 +98,7 @@ class _Semantics:
         return 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explicit(_Semantics):
     """Every outcome is reported, bad ones too: a missing reward says nothing.
 
@@ -86,13 +107,15 @@ class Explicit(_Semantics):
             comes later is learned all the same. None: it is waited for, for ever.
         reduce: what several parts of a reward add up to: the "latest", their "sum" or "max".
         bounds: of a reward; others are refused.
+        attribution: how long after a decision a reward of its subject is credited to it; the window
+            if None.
 
     >>> Explicit("7d").on_timeout
     'censored'
     """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DefaultAfter(_Semantics):
     """A reward that is missing when the window ends has a known value.
 
@@ -105,6 +128,8 @@ class DefaultAfter(_Semantics):
         value: of a missing reward.
         reduce: what several parts of a reward add up to: the "latest", their "sum" or "max".
         bounds: of a reward; others are refused.
+        attribution: how long after a decision a reward of its subject is credited to it; the window
+            if None.
         learn: "on arrival" learns a reward when it arrives and the default when the window ends.
             Successes are then learned sooner than failures, and predictions are too high until the
             first windows have ended: several times too high if the window is much longer than
@@ -139,15 +164,8 @@ class DefaultAfter(_Semantics):
         """The value."""
         return self.value
 
-    def __repr__(self) -> str:
-        # As it was before there was ``learn``: what a snapshot was made with is known by it.
-        named = [
-            one.name for one in fields(self) if one.name != "learn" or self.learn == "together"
-        ]
-        return f"DefaultAfter({', '.join(f'{name}={getattr(self, name)!r}' for name in named)})"
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ConversionsOnly(_Semantics):
     """Only conversions are reported: a missing reward means none so far.
 
@@ -160,6 +178,8 @@ class ConversionsOnly(_Semantics):
         window: time within which conversions count; the bandit predicts conversions within it.
         reduce: what several parts of a reward add up to: the "latest", their "sum" or "max".
         bounds: of a reward; others are refused.
+        attribution: how long after a decision a reward of its subject is credited to it; the window
+            if None.
         delivery: "batches" if conversions are reported together, by a nightly job say: then the age
             of a decision counts up to the last delivery. "single" if one by one; "auto" finds out
             from the first delivery on, if it has many.

@@ -187,6 +187,7 @@ class Ledger:
         self._after = learn_after
         self._retention = retention
         self._window = rewards.window_us
+        self._attribution = rewards.attribution_us
         self._dropped = tuning.dropped
         self._least, self._most = min_reward, max_reward
         self._table = changes.table
@@ -434,7 +435,7 @@ class Ledger:
 
     def _decision_for(self, candidates: list[Candidate], reward: ReportedReward) -> int:
         """Return the decision that a reward is credited to; none once its retention has ended."""
-        number = credited(candidates, reward.at_us, self._window)
+        number = credited(candidates, reward.at_us, self._attribution)
         if number >= 0 and self._retention is not None:
             recorded = self._table.recorded[number - self._table.base]
             if reward.recorded_us > recorded + self._retention:

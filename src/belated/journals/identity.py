@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from belated.core.events import Configured
 from belated.core.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards, retention_us
@@ -31,6 +32,7 @@ def settings_of(
 'default': '0.0'}
     """
     window, bounds = rewards.window_us, rewards.bounds
+    attribution = rewards.attribution_us or 0
     names = None if features is None else features.names
     actions = getattr(features, "actions", None)
     found = {
@@ -42,6 +44,7 @@ def settings_of(
         "learn": "together" if getattr(rewards, "learn", None) == "together" else None,
         "delivery": rewards.delivery if isinstance(rewards, ConversionsOnly) else None,
         "bounds": None if bounds is None else f"{bounds[0]!r}, {bounds[1]!r}",
+        "attribution": None if rewards.attribution is None else format_duration(attribution),
         "retention": None if retention is None else format_duration(retention),
         "features": None if features is None else _written(features),
         "names": None if names is None else ", ".join(names),
@@ -62,6 +65,10 @@ def semantics_of(settings: Mapping[str, str]) -> tuple[Rewards, int | None]:
     >>> settings = settings_of("Greedy()", Explicit("7d"), None, None)
     >>> semantics_of(settings)[0] == Explicit("7d")
     True
+    >>> settings = settings_of("Greedy()", Explicit("7d", attribution="1d"), None, None)
+    >>> semantics_of(settings)[0]
+    Explicit(window=datetime.timedelta(days=7), reduce='latest', bounds=None, \
+attribution=datetime.timedelta(days=1))
 
     Raises:
         InvalidInput: they are of another release.
@@ -85,6 +92,8 @@ def semantics_of(settings: Mapping[str, str]) -> tuple[Rewards, int | None]:
             rewards = Explicit(span, reduce=reduce, bounds=limits)  # type: ignore[arg-type]
         else:
             raise ValueError(settings["rewards"])
+        if "attribution" in settings:
+            rewards = replace(rewards, attribution=settings["attribution"])
         kept = None if retention is None else parse_duration(retention)
     except (KeyError, ValueError, TypeError, StopIteration) as error:
         message = f"the journal's settings {dict(settings)!r} cannot be read ({error!r})"
