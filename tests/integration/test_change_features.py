@@ -31,6 +31,7 @@ from belated.cli.main import main
 from belated.core.events import Decision
 from belated.exceptions import InvalidInput, JournalMismatch, NotEvaluable
 from belated.features import Features
+from belated.fold.columns import PageFolder
 from belated.fold.fold import Fold
 from belated.fold.published import PublishedModel
 from belated.fold.trimming import last_to_drop, make_bases, trim
@@ -401,3 +402,22 @@ def test_a_trimmed_journal_refuses_other_features() -> None:
         open_bandit(journal, after)
     again = open_bandit(journal, before)
     assert again.decision_counts["rewarded"] == 1_100
+
+
+@pytest.mark.parametrize("length", [0, 300, 70_000])
+def test_the_kernel_takes_decisions_with_contexts_of_any_size(length: int, tmp_path: Path) -> None:
+    """Of its own features: none of them is left to the rules."""
+    with SQLiteJournal(tmp_path / "features.db", bandit="offers") as journal:
+        bandit = open_bandit(journal, BASE, keep_requests=0)
+        context = drawn(np.random.default_rng(7), BASE) | {"note": "x" * length}
+        first = journal.end(0)
+        bandit.decide_many([context] * 20)
+        fold = bandit._new_fold()
+        fold.begin(journal)
+        fold.take_all(0, journal.read(0, 0, first))
+        kernels = page_kernels(wait=True)
+        if kernels is None:
+            pytest.skip("there is no compiler")
+        page = journal.read_columns(0, first, 100)
+        with fold.learner.bulk():
+            assert PageFolder(fold.ledgers[0], fold.adapters[0], page, kernels).take_plain(0) == 20
