@@ -200,7 +200,7 @@ class Datetime(Encoder):
 
 @dataclass(frozen=True)
 class Vector(Encoder):
-    """A list or an array of numbers, such as an embedding: float32. A missing one (None) is zeros.
+    """A list or an array of numbers, such as an embedding, read as float32; zeros for None.
 
     Args:
         size: how many numbers it has.

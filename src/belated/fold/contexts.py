@@ -220,19 +220,21 @@ class RowEncoder:
             context: as it was stored.
             records: of the actions, by the names they had then.
         """
-        actions = {self._renamed.get(action, action): one for action, one in records.items()}
+        actions = {self._renamed.get(name, name): record for name, record in records.items()}
         known = self._actions is None or self._actions.issuperset(actions)
-        if not known or len(actions) < len(records):  # one of them under two names
+        if not known or len(actions) < len(records):  # an action under its old and its new name
             self.counts["unknown action"] += 1
             return None
         context = _completed(context, self._context)
-        actions = {action: _completed(one, self._record) for action, one in actions.items()}
+        actions = {name: _completed(record, self._record) for name, record in actions.items()}
         try:
             try:
                 rows: Row = self.features.rows(context, actions)
             except InvalidInput:
                 context = _accepted(context, self._context)
-                actions = {action: _accepted(one, self._record) for action, one in actions.items()}
+                actions = {
+                    name: _accepted(record, self._record) for name, record in actions.items()
+                }
                 rows = self.features.rows(context, actions)
         except (ValueError, TypeError, LookupError):  # a transformer raises what it likes
             self.counts["refused"] += 1

@@ -126,7 +126,7 @@ def identify(
 ) -> None:
     """Write into a new journal what its bandit is; refuse one that was made for another.
 
-    Other features are written in place of those there: they encode again what contexts are stored.
+    The identity takes the features of the bandit, which encodes decisions of others again.
 
     Args:
         journal: Journal of the bandit.
