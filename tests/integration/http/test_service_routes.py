@@ -27,7 +27,7 @@ EXAMPLES: dict[str, Any] = {
     "DecisionRequests": {"requests": [{"rows": ROWS.tolist()}, {"rows": ROWS.tolist()}]},
     "RewardBody": {"value": 1.0},
     "ModeBody": {"mode": "learn", "reason": "as it was"},
-    "ActionBody": {"action": "c", "change": "pause", "reason": "sold out"},
+    "ActionBody": {"action": "c", "change": "resume", "reason": "back in stock"},
     "RewardsBody": {"rewards": [{"id": "someone", "value": 0.0}]},
 }
 
