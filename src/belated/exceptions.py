@@ -52,6 +52,7 @@
     ├── ClockWarning                      the clock has jumped ahead; stamps go on as if it had not
     ├── ConvergenceWarning                an estimate is finite, but not the optimum
     ├── FallbackWarning                   the policy failed, and the baseline decided
+    ├── FitWarning                        a fit in the background failed; it is tried again
     ├── HistoryWarning                    the journal lost or changed records; it is read anew
     └── SnapshotWarning                   a damaged snapshot was discarded; the journal is read anew
 """
