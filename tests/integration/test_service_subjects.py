@@ -10,10 +10,11 @@ import pytest
 from belated import Bernoulli, DelayedUCB, Explicit, PerArm
 from belated.client import Client
 from belated.core.ids import key_of, partition_of, slot_of_subject
-from belated.exceptions import InvalidInput
+from belated.exceptions import InvalidInput, ServiceUnavailable
 from belated.fold.fold import Fold
 from belated.journals import Store
 from belated.service import Definition, Service
+from belated.service.serving import served_bandits as module
 from tests.integration.serving import served
 
 FEATURES = PerArm(["red", "blue"], context=["visits"])
@@ -128,3 +129,21 @@ def test_what_is_refused(store: Store, bandit: str) -> None:
         answer = http.post("/rewards", json={"rewards": [{"subject": "user-17", "value": 1.0}]})
         assert answer.status_code in (400, 422)
         assert "event_id" in answer.text
+
+
+def test_rewards_of_unknown_subjects_are_limited(
+    store: Store, bandit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of subjects that were decided for are always accepted."""
+    name = bandit.replace(" ", "-")
+    monkeypatch.setattr(module, "MAX_OF_REPORTER", 10)
+    with (
+        served(Service([definition(name)], store)) as serving,
+        Client(serving.url, bandit=name, retries=0) as client,
+    ):
+        client.decide(CONTEXT, subject="user-17")
+        rewards = [(f"nobody-{n}", 1.0, "order-1") for n in range(30)]
+        with pytest.raises(ServiceUnavailable, match="rewards of subjects may not be credited"):
+            client.observe_subjects(rewards)
+        for n in range(30):
+            client.observe(subject="user-17", value=1.0, event_id=f"order-{n}")

@@ -134,7 +134,8 @@ class Settings:
     def _attributed(self) -> Settings:
         """Credit rewards of subjects for half of the window in some runs."""
         window = self.rewards.window
-        if not isinstance(window, timedelta) or stream(self.seed, "attribution").random() < 0.7:
+        drawn = stream(self.seed, "attribution").random() < 0.3
+        if not self.subjects or not drawn or not isinstance(window, timedelta):
             return self
         half = max(window // 2, timedelta(microseconds=1))
         return replace(self, rewards=replace(self.rewards, attribution=half))

@@ -25,6 +25,7 @@ from belated.core.events import (
     Mark,
     ModeChanged,
     Reward,
+    SubjectDecision,
     SubjectReward,
 )
 from belated.core.ids import check_id, subject_id
@@ -406,7 +407,7 @@ class ServedBandit:
         """Append events after looking up which of their decisions are unknown."""
         distinct = list(dict.fromkeys(ids))
         with suppress(JournalReadUnavailable, NotIndexed):  # unknown: accept them
-            known = await self._known_decisions(distinct)
+            known = {*await self._known_decisions(distinct), *await self._known_subjects(distinct)}
             if unknown := [id for id in distinct if id not in known]:
                 try:
                     self._room.check(reporter, unknown)
@@ -445,6 +446,14 @@ class ServedBandit:
                 if len(found) < len(ids):  # another process may have used the id
                     raise
         return found
+
+    async def _known_subjects(self, ids: Sequence[str]) -> set[str]:
+        """Return those of these ids that are of subjects, and were decided for first."""
+        subjects = [id for id in ids if id.startswith(subject_id(""))]
+        if not subjects:
+            return set()
+        records = await self._read(lambda journal: journal.records_of(subjects, 1))
+        return {one.event.id for one in records if isinstance(one.event, SubjectDecision)}
 
     def _made_here(self, ids: Sequence[str], *, spooled: bool) -> dict[str, Decision]:
         found = {id: self.decider.unapplied.find(id, spooled=spooled) for id in ids}
