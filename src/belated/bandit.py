@@ -6,7 +6,7 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import msgspec
 import numpy as np
 
-from belated.core.events import Activation, Decision, Mark, ModeChanged, Reward, Void
+from belated.core.events import (
+    Activation,
+    Decision,
+    Mark,
+    ModeChanged,
+    Reward,
+    SubjectReward,
+    Void,
+)
 from belated.core.ids import check_id, key_of, partition_of, slot_of_subject
 from belated.core.inputs import Row, check_made
 from belated.core.results import html_table
@@ -50,7 +58,7 @@ from belated.decider import (
     ParsedRequest,
 )
 from belated.decider.actions import ActionState, action_change, is_offered, states_at
-from belated.decider.batches import OneReward, naming, split_requests, split_rewards
+from belated.decider.batches import OneReward, named, naming, split_requests, split_rewards
 from belated.decider.holdouts import check_holdout
 from belated.decider.requests import (
     check_same,
@@ -534,14 +542,7 @@ class Bandit:
             now, fold = self._clock(), self._fold
             if subject is not None:
                 check_alone(subject, id, part, revision)
-                outcome = reported_outcome(
-                    subject,
-                    value,
-                    now if at is None else as_microseconds(at),
-                    event_id,
-                    min_reward=fold.min_reward,
-                    max_reward=fold.max_reward,
-                )
+                outcome = self._outcome(now, subject, value, event_id, at)
                 return Receipt(outcome.event_id, self._follower.append_one(outcome, now))
             event = reported_reward(
                 id,
@@ -613,6 +614,46 @@ class Bandit:
                 Receipt(event.id, status or next(meant))
                 for event, status in zip(events, statuses, strict=True)
             ]
+
+    def observe_subjects(self, rewards: Iterable[tuple[Any, ...]]) -> list[Receipt]:
+        """Report many rewards of subjects with one append; returns a receipt for each.
+
+        Args:
+            rewards: (subject, value, event_id) or (subject, value, event_id, at) of each.
+
+        Raises:
+            InvalidInput: one of them cannot be a reward of this bandit; nothing was appended.
+
+        >>> from belated import Explicit
+        >>> bandit = Bandit.of(["gift", "mail"], rewards=Explicit("7d"))
+        >>> decision = bandit.decide(subject="user-17")
+        >>> rewards = [("user-17", 1.0, "order-1"), ("user-18", 1.0, "order-2")]
+        >>> [receipt.status for receipt in bandit.observe_subjects(rewards)]
+        ['credited', 'unmatched']
+        """
+        with self._lock, self._follower:
+            self._check_open()
+            now, outcomes = self._clock(), list[SubjectReward]()
+            for n, reward in enumerate(rewards):
+                with named(f"rewards[{n}]"):
+                    outcomes.append(self._outcome(now, *reward))
+            statuses = self._follower.settle_and_append(outcomes)[0] if outcomes else []
+            return [
+                Receipt(outcome.event_id, status)
+                for outcome, status in zip(outcomes, statuses, strict=True)
+            ]
+
+    def _outcome(
+        self, now: int, subject: Any, value: Any, event_id: Any, at: Moment | None = None
+    ) -> SubjectReward:
+        return reported_outcome(
+            subject,
+            value,
+            now if at is None else as_microseconds(at),
+            event_id,
+            min_reward=self._fold.min_reward,
+            max_reward=self._fold.max_reward,
+        )
 
     def _reported(self, one: OneReward, now: int) -> Reward:
         return reported_reward(

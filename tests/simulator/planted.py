@@ -664,6 +664,7 @@ FOUND_BY: dict[Plant, int] = {
     activation_ignored: 18,
     kernel_takes_too_much: 69,
     trimmed_log_skipped: 48,
+    erased_subject_credited: 131,
     saved_without_epoch: 6,
 }
 
