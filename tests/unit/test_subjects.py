@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
+from belated.cli.main import main
 from belated.core.events import Decision, Event, Reward, SubjectDecision, SubjectReward, Void
 from belated.core.ids import key_of, new_id, partition_of, slot_of_subject
 from belated.exceptions import BanditOff, InvalidInput
@@ -85,6 +86,31 @@ def test_a_reward_after_the_window_is_unmatched() -> None:
     counts = bandit.event_counts
     assert (counts["credited"], counts["unmatched"]) == (1, 2)
     assert bandit._fold.unmatched == {"": 2}
+
+
+def test_show_and_export_have_the_rewards_of_a_subject(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The history of a decision lists them, and an imported journal comes to the same."""
+    address, copied = (f"sqlite:///{tmp_path}/{name}.db?bandit=offers" for name in ("a", "b"))
+    bandit, _ = opened(SQLiteJournal(tmp_path / "a.db", bandit="offers"))
+    decision = bandit.decide(ROWS, subject="user-17")
+    bandit.observe(subject="user-17", value=1.0, event_id="order-1")
+    digest = bandit.digest
+    bandit.close()
+    assert main(["journal", "show", decision.id, address]) == 0
+    shown = capsys.readouterr().out
+    assert "rewarded with 1.0" in shown
+    assert "order-1" in shown
+    lines = str(tmp_path / "lines.jsonl")
+    assert main(["journal", "export", address, "--output", lines]) == 0
+    assert main(["journal", "import", lines, copied, "--partitions", "4"]) == 0
+    with Bandit(
+        policy=DelayedUCB(2, Bernoulli()),
+        rewards=Explicit("1h", reduce="sum"),
+        journal=copied,
+    ) as again:
+        assert again.digest == digest
 
 
 def test_attribution_may_end_before_the_window() -> None:

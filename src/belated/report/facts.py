@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.advice import Evidence
-from belated.core.events import ActionChanged, Decision, ModeChanged, Record, Reward, Void
+from belated.core.events import (
+    ActionChanged,
+    Decision,
+    ModeChanged,
+    Record,
+    Reward,
+    SubjectReward,
+    Void,
+)
 from belated.core.inputs import Matrix, Vector
 from belated.evaluation import (
     DelayCurve,
@@ -80,9 +88,9 @@ class Watched:
                 self._seen += 1
                 if not self._seen % self._every:
                     self._keep(record, event)
-        elif isinstance(event, Reward):
+        elif isinstance(event, Reward | SubjectReward):
             self.rewards.append(record.recorded)
-            known = status in ("rewarded", "late")
+            known = status in ("rewarded", "late", "credited")
             self.lags.append(record.recorded - event.at_us if known else -1)
             if (kind := CARE.get(status)) is not None:
                 self.care.setdefault(kind, []).append(record.recorded)

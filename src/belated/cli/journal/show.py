@@ -133,6 +133,8 @@ def _record(record: dict[str, Any]) -> str:
             details.append(("part", repr(record["part"])))
         if "revision" in record:
             details.append(("revision", str(record["revision"])))
+    if record["kind"] == "subject_reward":
+        details += [("value", repr(record["value"])), ("event id", record["event_id"])]
     return f"{head}\n{pairs(details, indent='  ')}"
 
 
