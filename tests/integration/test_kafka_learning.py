@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit, Gaussian
+from belated.cli.main import main
 from belated.core.events import Opaque, Record
+from belated.core.ids import subject_id
+from belated.exceptions import NotIndexed
 from belated.fold.fold import Fold, same_sums
 from belated.fold.published import PublishedModel
 from belated.journals import Journal, MemoryJournal, Store, open_store
@@ -140,6 +143,21 @@ def test_rewards_of_subjects_come_to_the_same(store: Store, journal: Journal) ->
     replay.catch_up(memory)
     assert fold.digest == replay.digest == digest
     assert fold.counters == replay.counters == counters
+
+
+def test_a_subject_is_erased(kafka: KafkaCluster, dsn: str, journal: Journal) -> None:
+    """Its records are found by reading its partition; those of another subject count."""
+    with Bandit(policy=POLICY, rewards=Explicit("1d"), journal=journal, seed=1) as bandit:
+        for subject in ("user-1", "user-2"):
+            bandit.decide(np.eye(DIM), subject=subject)
+            bandit.observe(subject=subject, value=1.0, event_id="order-1")
+        shelf = quote(dsn, safe="")
+        address = f"kafka://{kafka.address}?shelf={shelf}&copies=1&bandit={quote(journal.bandit)}"
+        assert main(["journal", "erase", address, "--subject", "user-1", "--reason", "asked"]) == 0
+        bandit.sync()
+        assert bandit.decision_counts["rewarded"] == 1
+        with pytest.raises(NotIndexed, match="by the id 'user-1'"):
+            journal.records_of([subject_id("user-1")])
 
 
 def test_learners_that_share_a_bandit_on_kafka_agree_with_a_replay(

@@ -15,10 +15,15 @@ import argparse
 from belated.cli.address import add_address, opened, starts_of
 from belated.cli.options import actor, add_option, add_reason
 from belated.cli.text import several, wrapped
-from belated.core.events import Erased
-from belated.core.ids import check_id, erased_key_of, subject_id
+from belated.core.events import Erased, Record
+from belated.core.ids import check_id, erased_key_of, slot_of_subject, subject_id
 from belated.exceptions import InvalidInput
+from belated.journals import Journal
 from belated.journals.arrivals import erased_key_in, erasure_of_subject
+from belated.journals.log import finds_by_id
+
+#: Records that are read at a time where none are indexed.
+PAGE = 10_000
 
 EXAMPLE = """belated journal erase sqlite:///offers.db order-17 --reason "asked for"
   belated journal erase sqlite:///offers.db --subject user-17 --reason "asked for"
@@ -71,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _erase_subject(address: str, subject: str, options: argparse.Namespace) -> int:
     with opened(address) as (journal, _):
-        records = journal.records_of([subject_id(subject)])
+        records = _records_of(journal, subject)
         if not records:
             message = f"{journal.bandit} has no record of the subject {subject!r}"
             raise InvalidInput(f"{message}: nothing was erased", subject)
@@ -81,6 +86,19 @@ def _erase_subject(address: str, subject: str, options: argparse.Namespace) -> i
         made = several(len(events) - 1, "decision")
         print(f"the subject of {journal.bandit} erased, with {made}")
     return 0
+
+
+def _records_of(journal: Journal, subject: str) -> list[Record]:
+    """Return all records of a subject; where none are indexed, by reading its partition."""
+    if finds_by_id(journal):
+        return journal.records_of([subject_id(subject)])
+    home = slot_of_subject(subject) % journal.partitions
+    records: list[Record] = []
+    after = journal.start(home).position
+    while page := journal.read(home, after, PAGE):
+        records += [one for one in page if getattr(one.event, "subject", None) == subject]
+        after = page[-1].position
+    return records
 
 
 def _overwrite(address: str) -> int:

@@ -19,7 +19,7 @@ from belated.core.events import (
     encode,
     read_event,
 )
-from belated.core.ids import check_id, check_partitions
+from belated.core.ids import check_id, check_partitions, subject_id
 from belated.exceptions import (
     CorruptEvent,
     CorruptJournal,
@@ -191,7 +191,8 @@ class KafkaJournal(CellShelf, NamedJournal):
     def _refuse_ids(self, ids: Collection[str]) -> None:
         self._check_open()
         for id in ids:
-            raise NotIndexed(f"{self._place} finds nothing by the id {id!r}: {_ASK_OWNER}")
+            name = id.removeprefix(subject_id(""))
+            raise NotIndexed(f"{self._place} finds nothing by the id {name!r}: {_ASK_OWNER}")
 
     # --- old records -----------------------------------------------------------------------------
 
