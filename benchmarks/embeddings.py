@@ -129,8 +129,10 @@ def main() -> None:
         played = globals()[arguments.one](arguments.sizes[0], arguments.rounds)
         json.dump(played, sys.stdout)
         return
-    columns = ("decide", "decide p99", "observe", "observe p99", "observe p99 wall")
-    columns += ("observe max wall", "threads", "MB", "regret")
+    columns = [
+        *("decide", "decide p99", "observe", "observe p99", "observe p99 wall"),
+        *("observe max wall", "threads", "MB", "regret"),
+    ]
     print(f"| size | library | {' | '.join(columns)} |")
     print(f"|---|---|{'--:|' * len(columns)}")
     libraries = {"belated": sys.executable}

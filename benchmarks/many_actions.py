@@ -19,6 +19,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -92,10 +93,8 @@ def choosing(count: int, dim: int, rewards: int, slices: int) -> None:
             for x in rows[:rewards]:
                 model.add_pending(x, 0.25)
                 model.learn(x, float(rng.random() < 0.3))
-            variants["BLAS"] = lambda model=model: product(rows, model.theta, model.decided)
-            variants[f"{type(policy).__name__}, {name}"] = lambda policy=policy, model=model: (
-                policy.choose(model, held, rng)
-            )
+            variants["BLAS"] = partial(product, rows, model.theta, model.decided)
+            variants[f"{type(policy).__name__}, {name}"] = partial(policy.choose, model, held, rng)
     report(f"choose, K={count}, d={dim}, {rewards} rewards", milliseconds(variants, slices), TARGET)
 
 
@@ -116,9 +115,8 @@ def making_rows(slices: int) -> None:
     """(b)."""
     features, context, offers = world(1_000, WIDE)
     bare = Shared(context=features.context, action=features.action)
-    mixed = Shared(
-        context=features.context, action={**features.action, "kind": Category(["a", "b"])}
-    )
+    numbers = {f"f{n}": Number(-2, 2) for n in range(WIDE)}
+    mixed = Shared(context=features.context, action={**numbers, "kind": Category(["a", "b"])})
     kinds = {name: {**record, "kind": "a"} for name, record in offers.items()}
     names = list(offers)
     variants: dict[str, Callable[[], Any]] = {
@@ -149,9 +147,7 @@ def deciding(count: int, fields: int, slices: int) -> None:
     }
     for name, (by, given, actions) in made.items():
         bandit = Bandit(policy=policy, rewards=Explicit("7d"), features=by, seed=0)
-        variants[name] = lambda bandit=bandit, given=given, actions=actions: bandit.decide(
-            given, actions
-        )
+        variants[name] = partial(bandit.decide, given, actions)
     title = f"Bandit.decide, {fields} × {fields} fields, K={count}, d={features.dim}"
     report(title, milliseconds(variants, slices))
 
