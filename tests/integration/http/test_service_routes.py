@@ -29,6 +29,7 @@ EXAMPLES: dict[str, Any] = {
     "ModeBody": {"mode": "learn", "reason": "as it was"},
     "ActionBody": {"action": "c", "change": "resume", "reason": "back in stock"},
     "RewardsBody": {"rewards": [{"id": "someone", "value": 0.0}]},
+    "SubjectRewardsBody": {"rewards": [{"subject": "user", "value": 0.0, "event_id": "order"}]},
 }
 
 
@@ -45,7 +46,7 @@ def test_every_documented_route_answers_as_documented(http: httpx.Client) -> Non
             if body is not None:
                 name = body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
                 content = EXAMPLES[name]
-            place = path.format(bandit="rows", id="documented")
+            place = path.format(bandit="rows", id="documented", subject="user")
             response = http.request(method.upper(), place, json=content)
             assert str(response.status_code) in operation["responses"], response.text
             assert response.is_success, response.text

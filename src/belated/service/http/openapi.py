@@ -13,7 +13,7 @@ from belated import __version__
 from belated.service.http.routes import Route
 from belated.wire import messages
 from belated.wire.keys import SCOPES
-from belated.wire.messages import Id, ManyDecided, Problem
+from belated.wire.messages import Id, ManyDecided, Problem, Subject, SubjectRewardsBody
 
 _REF = "#/components/schemas/{name}"
 #: By status, the name of a problem in the document, and what it means.
@@ -42,10 +42,15 @@ _ATTRIBUTE = re.compile(r"^    (\w+): (.+\n?(?:     .*\n?)*)", re.MULTILINE)
 _PARAMETERS = {
     "bandit": "The name of the bandit.",
     "id": "Of the decision; what is not a letter, a digit or one of -._~ is percent-encoded.",
+    "subject": "As its decisions name it, percent-encoded in the same way.",
     "at": "When it happened; now if it is not given.",
 }
 #: Parameters of a path.
-_PARTS = {"bandit": {"type": "string", "minLength": 1}, "id": msgspec.json.schema(Id)}
+_PARTS = {
+    "bandit": {"type": "string", "minLength": 1},
+    "id": msgspec.json.schema(Id),
+    "subject": msgspec.json.schema(Subject),
+}
 
 
 def describe(routes: Sequence[Route], *, keys: bool, tokens: bool) -> dict[str, Any]:
@@ -107,7 +112,7 @@ def _refusals(route: Route, keys: bool) -> set[int]:
     """Return the statuses of the problems that a route can answer with."""
     found: set[int] = set()
     if "{bandit}" in route.path:
-        takes = route.body is not None or "{id}" in route.path
+        takes = route.body is not None or "{id}" in route.path or "{subject}" in route.path
         found |= _PROBLEMS.keys() - _OF_KEYS - (set() if takes else {422})
     if route.status == 202:  # an event that may wait for an unknown decision
         found.add(429)
@@ -119,7 +124,8 @@ def _refusals(route: Route, keys: bool) -> set[int]:
 def _security(route: Route, tokens: bool) -> list[dict[str, list[str]]]:
     if route.scope is None:
         return []
-    instead: list[dict[str, list[str]]] = [{}] if tokens and route.scope == "reward" else []
+    by_token = tokens and route.scope == "reward" and route.body is not SubjectRewardsBody
+    instead: list[dict[str, list[str]]] = [{}] if by_token else []
     return [{"key": [route.scope]}, *instead]  # a token in the body will do
 
 

@@ -570,7 +570,7 @@ BANDIT_ROUTES = (
         ActionState, 200, ActionBody, scope="admin",
     ),
     Route(
-        "DELETE", "/v1/{bandit}/subjects/{id}", _erase_subject,
+        "DELETE", "/v1/{bandit}/subjects/{subject}", _erase_subject,
         "Erase a subject: all its decisions and rewards count as if they had never been",
         SubjectErased, scope="admin", render=lambda call, count: SubjectErased(count),
     ),
@@ -578,6 +578,8 @@ BANDIT_ROUTES = (
 
 #: By method and the parts of the path after the bandit.
 _TABLE = {(route.method, *route.path.split("/")[3:]): route for route in BANDIT_ROUTES}
+#: What a part of a path names, by the part before it.
+_NAMED = {"decisions": "{id}", "subjects": "{subject}"}
 _METHODS = sorted({route.method for route in BANDIT_ROUTES})
 
 
@@ -600,8 +602,8 @@ def find(method: str, parts: list[str]) -> Route:
 
 def _find(method: str, parts: list[str]) -> Route | None:
     found = _TABLE.get((method, *parts))
-    if found is None and len(parts) >= 2 and parts[0] in ("decisions", "subjects"):
-        found = _TABLE.get((method, parts[0], "{id}", *parts[2:]))
+    if found is None and len(parts) >= 2 and parts[0] in _NAMED:
+        found = _TABLE.get((method, parts[0], _NAMED[parts[0]], *parts[2:]))
     return found
 
 
