@@ -20,7 +20,11 @@ UNSAYABLE = re.compile(
             r"an id occurs twice in this request",
             r"which is more than a day ahead of now",
             r"which is before the year 2000",
-            r"the (id|part) .* has \d+ bytes or more",  # a schema counts characters
+            r"the (id|part|subject|event_id) .* has \d+ bytes or more",  # it counts characters
+            r"sticky is .*: (7d, 12h, 30m or 45s|a duration above 0) was expected",
+            r"sticky is for the decisions of a subject: send the subject, too",
+            r"sticky is .*: batches have no sticky decisions",
+            r"the id .* is of another partition than the subject",
             r"the action .* is offered twice",  # 1 and 1.0 are one number, and then two texts
             r"Expected `int.*`, got `float`",  # for a schema 1.0 is a whole number
             r"context age × action price of action .* at most 1e\+08 in size",

@@ -29,7 +29,7 @@ def for_rows(document: dict[str, Any], bandit: str, switched: str, dim: int) -> 
     offer["dim"] = {"enum": [dim, None]}
     offer["context"] = _NOTHING
     schemas["DecisionRequest"]["required"] = ["rows"]
-    for name in ("RewardBody", "NamedReward"):
+    for name in ("RewardBody", "NamedReward", "SubjectRewardBody"):
         schemas[name]["properties"]["value"] = {"type": "number", "minimum": 0, "maximum": 1}
     return _of_bandits(document, bandit, switched)
 

@@ -96,6 +96,7 @@ SAID = {
     "this learner leads",
     "mode changed",
     "actions changed",
+    "records were undone: they are folded anew",
     "Invalid HTTP request received.",
 } | {f"advice: {name}" for name in WARNINGS}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from belated.exceptions import HistoryUndone
 from belated.fold.fold import Fold
 from belated.journals import Store
 from belated.service import Definition, LearningService
@@ -23,13 +24,19 @@ def folds_of(app: Service) -> dict[str, Fold]:
 def check_ledger(live: Fold, definition: Definition, store: Store) -> None:
     """Equal to a fold of the journal from its start, and finite."""
     with store.journal(definition.name) as journal:
-        assert live.catch_up(journal) < 100  # what was told or settled at the very end
+        try:
+            assert live.catch_up(journal) < 100  # what was told or settled at the very end
+        except HistoryUndone:  # a subject was erased there
+            live.clear()
+            live.begin(journal)
+            live.catch_up(journal)
         fresh = Fold(
             definition.policy,
             definition.rewards,
             partitions=journal.partitions,
             retention=definition.retention,
         )
+        fresh.begin(journal)
         fresh.catch_up(journal)
     assert live.digest == fresh.digest
     assert live.counters == fresh.counters
