@@ -35,6 +35,7 @@ BODIES: dict[str, Any] = {
     "ModeBody": {"mode": "learn"},
     "ActionBody": {"action": "a", "change": "pause"},
     "RewardsBody": {"rewards": [{"id": "someone", "value": 0.0}]},
+    "SubjectRewardsBody": {"rewards": [{"subject": "someone", "value": 0.0, "event_id": "e1"}]},
 }
 
 
@@ -62,7 +63,7 @@ def ask(
 ) -> httpx.Response:
     """A request that is right in all but, maybe, its key."""
     body = None if route.body is None else BODIES[route.body.__name__]
-    path = route.path.format(bandit=bandit, id="documented")
+    path = route.path.format(bandit=bandit, id="documented", subject="someone")
     return http.request(route.method, path, json=body, headers=headers)
 
 

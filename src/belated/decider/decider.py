@@ -26,7 +26,7 @@ from belated.decider.modes import Mode
 from belated.decider.requests import ParsedRequest
 from belated.decider.scores import Scores, scores_of
 from belated.exceptions import BanditOff, PolicyFailure
-from belated.fold.contexts import name_of
+from belated.fold.contexts import NAME, name_of
 from belated.fold.requests import Keep, keep_request
 from belated.model.blocks import Shape, width_of
 from belated.model.model import Model
@@ -125,6 +125,8 @@ class UnappliedDecisions:
         # The two may come in either order; and of two decisions under one id the first stands.
         if one is not None and one.position <= SPOOLED and one.position < position:
             one.position = position
+            # The journal has the context, which may be large: a retry needs the features' name.
+            one.decision = replace(one.decision, context=one.decision.context[:NAME])
 
     def forget_read(self, positions: Sequence[int]) -> None:
         """Remove what a model has read: all up to its position in each partition."""

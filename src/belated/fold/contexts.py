@@ -308,11 +308,12 @@ def _floats(kind: int, data: memoryview) -> Any:
     return np.frombuffer(data, dtype="<f4")
 
 
-def _float_list(kind: int, data: memoryview) -> Any:
+def float_list(kind: int, data: memoryview) -> Any:
+    """Return a list of floats of a context or a record, from its MessagePack extension."""
     return _floats(kind, data).tolist()
 
 
 _encode = msgspec.msgpack.Encoder(enc_hook=plain).encode
 _as_array = msgspec.msgpack.Decoder(ext_hook=_floats).decode
 _as_arrays = msgspec.msgpack.Decoder(tuple[Any, Any], ext_hook=_floats).decode
-_as_lists = msgspec.msgpack.Decoder(tuple[Any, Any], ext_hook=_float_list).decode
+_as_lists = msgspec.msgpack.Decoder(tuple[Any, Any], ext_hook=float_list).decode

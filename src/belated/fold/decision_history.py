@@ -112,8 +112,11 @@ class DecisionHistory:
         entry = None
         for record in records:
             ledger.fold(record)
-            if isinstance(record.event, SubjectReward):
+            event = record.event
+            if isinstance(event, SubjectReward):
                 outcomes.append(record)
+            elif isinstance(event, SubjectDecision) and ledger.entry(event.decision) is None:
+                self.incomplete = True  # rewards may be credited to it, and its record was trimmed
             if (known := ledger.entry(self.id)) is not None:
                 entry, credits = known, ledger.credits_of(self.id)
         if credits and not self.erased:
@@ -168,7 +171,8 @@ class DecisionHistory:
         return self._ledger.watermark
 
 
-#: Events of one decision that are read, beside the decision: whoever sends more slows nobody down.
+#: Events of one decision that are read, beside the decision, and decisions of one call: whoever
+#: sends more slows nobody down.
 MOST = 1_000
 #: Records that are read at a time to find the subject of a decision.
 AT_ONCE = 8
@@ -219,13 +223,15 @@ def read_history(
     made = time_of(id) if history.decision is None else history.decision.at_us
     trimmed = journal.start(partition)
     was_trimmed = trimmed.position > 0 and (made is None or made <= trimmed.stamp)
-    history.incomplete = was_trimmed or len(told) > MOST
+    history.incomplete |= was_trimmed or len(told) > MOST
     return history
 
 
 def _subject_of(journal: Journal, partition: int, position: int, id: str) -> str | None:
     """Return the subject of a decision: it is recorded behind the decisions of the same call."""
-    while records := journal.read(partition, position, AT_ONCE):
+    read = 0
+    while read < 2 * MOST and (records := journal.read(partition, position, AT_ONCE)):
+        read += len(records)
         for record in records:
             event = record.event
             if not isinstance(event, Decision | SubjectDecision):

@@ -19,7 +19,7 @@ import numpy as np
 from belated.core.events import Decision
 from belated.core.inputs import Row
 from belated.exceptions import CorruptEvent, InvalidInput, UnknownEvent
-from belated.fold.contexts import PackedContext, read_context
+from belated.fold.contexts import PackedContext, float_list, read_context
 
 #: The first byte of every request.
 VERSION = 1
@@ -184,4 +184,4 @@ def check_keep(keep: Any) -> Keep:
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decoder = msgspec.msgpack.Decoder(_Body)
+_decoder = msgspec.msgpack.Decoder(_Body, ext_hook=float_list)

@@ -26,7 +26,7 @@ from belated.journals.log import finds_by_id
 PAGE = 10_000
 
 EXAMPLE = """belated journal erase sqlite:///offers.db order-17 --reason "asked for"
-  belated journal erase sqlite:///offers.db --subject user-17 --reason "asked for"
+  belated journal erase sqlite:///offers.db --subject user-17 --reason "left"
   belated journal erase sqlite:///offers.db --overwrite"""
 
 
