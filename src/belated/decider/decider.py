@@ -126,7 +126,8 @@ class UnappliedDecisions:
         if one is not None and one.position <= SPOOLED and one.position < position:
             one.position = position
             # The journal has the context, which may be large: a retry needs the features' name.
-            one.decision = replace(one.decision, context=one.decision.context[:NAME])
+            if len(one.decision.context) > NAME:
+                one.decision = replace(one.decision, context=one.decision.context[:NAME])
 
     def forget_read(self, positions: Sequence[int]) -> None:
         """Remove what a model has read: all up to its position in each partition."""

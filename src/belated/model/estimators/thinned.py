@@ -37,6 +37,8 @@ from belated.model.families import Bernoulli, Family, Gaussian
 from belated.model.priors import Prior
 from belated.model.statistics import Seen
 
+#: The decrement of Newton's method that a polished estimate ends with.
+EXACT = 1e-14
 #: Conversions up to which each calls for a fit.
 FIRST = 30
 #: Nothing counts for less, where a conversion was seen nevertheless.
@@ -226,7 +228,9 @@ class _ThinnedLaplace(Laplace):
     def _newton(
         self, data: Seen, family: Family, dispersion: float, tolerance: float, polish: bool
     ) -> Newton:
-        return _ThinnedNewton(data, family, dispersion, self.max_iterations, tolerance, polish)
+        # Its second derivative is held above zero, so the last steps may shrink by a factor only.
+        exact = EXACT if polish else tolerance
+        return _ThinnedNewton(data, family, dispersion, self.max_iterations, exact, polish)
 
 
 def _weighted(
