@@ -49,7 +49,7 @@ def about_pages(response: httpx.Response) -> dict[str, str]:
 
 def preflight(asking: Asking, route: Route, origin: str) -> httpx.Response:
     """What a browser asks before it sends a request."""
-    path = route.path.format(bandit=NAME, id="a1")
+    path = route.path.format(bandit=NAME, id="a1", subject="user")
     asked = {
         "origin": origin,
         "access-control-request-method": route.method,
@@ -106,7 +106,7 @@ def test_another_page_does_nothing(asking: Asking, route: Route, origin: str, ki
 
     The Host is that of the page where its name was made to lead here.
     """
-    path = route.path.format(bandit="", id="a1").removeprefix("/v1/")
+    path = route.path.format(bandit="", id="a1", subject="user").removeprefix("/v1/")
     body = OFFER if route.scope == "decide" else {"value": 1}
     detail = asking.refused(
         lambda: asking.send(

@@ -103,7 +103,7 @@ def test_a_token_alone_opens_no_other_route(guarded: Serving, key: Made) -> None
         for route in (*BANDIT_ROUTES, *SERVICE_ROUTES):
             if route.scope in (None, "reward"):
                 continue
-            path = route.path.format(bandit="enforce tokens", id="a")
+            path = route.path.format(bandit="enforce tokens", id="a", subject="user")
             for headers in ({"authorization": f"Bearer {token}"}, {}):
                 answer = http.request(route.method, path, json={"token": token}, headers=headers)
                 assert answer.status_code == 401, path
