@@ -168,9 +168,9 @@ def _fields(what: str, before: Any, after: Any) -> Iterator[str]:
     if isinstance(before, RandomFeatures) != isinstance(after, RandomFeatures):
         yield "random waves removed" if isinstance(before, RandomFeatures) else "random waves added"
     old, new = _by_name(before), _by_name(after)
-    for name in new.keys() - old.keys():
+    for name in (name for name in new if name not in old):
         yield f"{what} added: {name} {new[name]}"
-    for name in old.keys() - new.keys():
+    for name in (name for name in old if name not in new):
         yield f"{what} removed: {name}"
     for name in (name for name in new if name in old and old[name] != new[name]):
         yield f"{what} changed: {name} {old[name]} -> {new[name]}"
