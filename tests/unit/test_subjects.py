@@ -13,6 +13,7 @@ from belated.cli.main import main
 from belated.core.events import Decision, Event, Reward, SubjectDecision, SubjectReward, Void
 from belated.core.ids import key_of, new_id, partition_of, slot_of_subject
 from belated.exceptions import BanditOff, InvalidInput
+from belated.fold.decision_history import read_current
 from belated.journals import MemoryJournal, SQLiteJournal
 from belated.testing import ManualClock
 
@@ -237,6 +238,19 @@ def test_a_sticky_decision_is_returned_until_its_time_has_passed() -> None:
     assert bandit.decision_counts["pending"] == 2
     clock.now += 1
     assert bandit.decide(ROWS, subject="user-17", sticky="1h") != first
+
+
+def test_a_sticky_decision_goes_by_the_decision_that_stands_under_its_id() -> None:
+    """A second decision under the same id leaves a record of the subject with a later time."""
+    journal = MemoryJournal()
+    row = np.array(ROWS[0], dtype=np.float32)
+    for at in (10, 10 + 2 * HOUR):
+        decision = Decision("order-1", at, "red", 0, row, 0.25, 0.5, 0)
+        journal.append([decision, SubjectDecision("user-17", at, "order-1")])
+    assert read_current(journal, "user-17", since=HOUR) is None
+    current = read_current(journal, "user-17", since=5)
+    assert current is not None
+    assert current.at_us == 10
 
 
 def test_a_sticky_decision_ends_with_its_action() -> None:

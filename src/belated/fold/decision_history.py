@@ -272,5 +272,7 @@ def read_current(journal: Journal, subject: str, since: int) -> Decision | None:
     ]
     told = [record.event for record in journal.records_of(made)] if made else []
     voided = {event.id for event in told if isinstance(event, Void)}
-    decisions = [event for event in told if isinstance(event, Decision) and event.id not in voided]
-    return max(decisions, key=lambda one: (one.at_us, key_of(one.id)), default=None)
+    # An id that was used twice may have a record of the subject with the time of the second use.
+    first = {event.id: event for event in reversed(told) if isinstance(event, Decision)}
+    current = [one for one in first.values() if one.id not in voided and one.at_us > since]
+    return max(current, key=lambda one: (one.at_us, key_of(one.id)), default=None)
