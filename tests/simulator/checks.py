@@ -372,7 +372,7 @@ def check_sticky(request: DecisionRequest, decision: Decision, now: int) -> None
     Args:
         request: for a decision.
         decision: that was returned.
-        now: by the clock of the decider, when the request came.
+        now: by the clock of the decider, while it was asked.
     """
     if request.sticky is not None and decision.at_us + duration_us(request.sticky) <= now:
         raise Disagreement(f"X: {decision} was returned after {request.sticky}")
