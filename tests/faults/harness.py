@@ -28,7 +28,7 @@ from belated.fold.rules import DecisionStatus
 from belated.journals import PostgresJournal
 from belated.journals.arrivals import route
 from tests.faults import writers
-from tests.simulator.checks import check_oracle
+from tests.simulator.checks import check_oracle, expected_of
 from tests.waiting import eventually
 
 
@@ -169,7 +169,8 @@ def assert_nothing_lost(crowd: Crowd) -> str:
         # Snapshot and tail, all records from the beginning, and the rules as they are written.
         replayed = writers.replayed(records, bandit.journal.partitions)
         _check_same(bandit, replayed)
-        check_oracle(replayed._fold, by_partition(records, bandit.journal.partitions))
+        by_partitions = by_partition(records, bandit.journal.partitions)
+        check_oracle(replayed._fold, expected_of(replayed._fold, by_partitions))
         assert bandit.estimate.n == bandit.decision_counts["rewarded"]
         stories = {id: replayed.entry(id) for id in {id for _, id, *_ in told}}
         assert sum(bandit.decision_counts.values()) == _check_decisions(stories, told, records)

@@ -19,7 +19,7 @@ from tests.faults.service_load import Load, value_of
 from tests.integration.postgres_server import PostgresServer
 from tests.integration.processes import Process, later
 from tests.ports import free_port
-from tests.simulator.checks import check_counts, check_oracle, check_same
+from tests.simulator.checks import check_counts, check_oracle, check_same, expected_of
 
 PARTITIONS = 2
 
@@ -190,7 +190,7 @@ def check_saved(
         replayed.take(record)
     check_counts("the learner", learned)
     check_same("H", "the learner", learned, replayed)
-    check_oracle(learned, records)  # sums to 1e-9
+    check_oracle(learned, expected_of(learned, records))  # sums to 1e-9
     return learned, records
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -155,14 +155,46 @@ def check_halted(world: World, fold: Fold) -> None:
         raise Disagreement(f"H: a fold halted at {fold.positions}, before {ahead}")
 
 
-def check_oracle(fold: Fold, records: Sequence[Sequence[Record]]) -> None:
+class Expected(NamedTuple):
+    """What records come to by the rules as they are written.
+
+    Attributes:
+        oracles: by partition.
+        now: the stamp of the last record.
+    """
+
+    oracles: list[Oracle]
+    now: int
+
+
+def expected_of(fold: Fold, records: Sequence[Sequence[Record]]) -> Expected:
+    """Return what records come to by the rules of a fold.
+
+    Args:
+        fold: that has folded the records, or others like it.
+        records: by partition.
+    """
+    oracles = [
+        Oracle(
+            stream,
+            rewards=fold.rewards,
+            min_reward=fold.min_reward,
+            max_reward=fold.max_reward,
+            retention=fold.retention,
+        )
+        for stream in records
+    ]
+    return Expected(oracles, max((record.recorded for record in chain(*records)), default=0))
+
+
+def check_oracle(fold: Fold, expected: Expected) -> None:
     """L: states, values and sums are those of the rules as they are written.
 
     Args:
         fold: to be checked.
-        records: that it has folded, by partition.
+        expected: of the records that it has folded.
     """
-    oracles = _oracles(fold, records)
+    oracles = expected.oracles
     for oracle, ledger in zip(oracles, fold.ledgers.values(), strict=True):
         pending = {key_of(id) for id in oracle.pending}
         _same("L", "the oracle", "pending", {key for key, _ in ledger.pending()}, pending)
@@ -189,30 +221,16 @@ def check_oracle(fold: Fold, records: Sequence[Sequence[Record]]) -> None:
             raise Disagreement(f"L: the oracle has another {what}: {wanted_sum}, not {found_sum}")
 
 
-def _oracles(fold: Fold, records: Sequence[Sequence[Record]]) -> list[Oracle]:
-    return [
-        Oracle(
-            stream,
-            rewards=fold.rewards,
-            min_reward=fold.min_reward,
-            max_reward=fold.max_reward,
-            retention=fold.retention,
-        )
-        for stream in records
-    ]
-
-
-def check_estimate(who: str, fold: Fold, records: Sequence[Sequence[Record]]) -> None:
+def check_estimate(who: str, fold: Fold, expected: Expected) -> None:
     """L: the estimate and the pending information are those of what the oracle has learned.
 
     Args:
         who: has the fold.
         fold: to be checked.
-        records: that it has folded, by partition.
+        expected: of the records that it has folded.
     """
     policy, learner = fold.policy, fold.learner
-    oracles = _oracles(fold, records)
-    now = max((record.recorded for record in chain(*records)), default=0)
+    oracles, now = expected
     learned = [outcome for oracle in oracles for outcome in oracle.learned]
     entries = [outcome for oracle in oracles for outcome in oracle.entries.values()]
     pending = [outcome for outcome in entries if outcome.state == "pending"]

@@ -28,7 +28,7 @@ from belated.journals import Snapshot
 from belated.journals.arrivals import erased_key_in
 from belated.journals.log import EMPTY, Tail
 from belated.model.families import Bernoulli, Gaussian
-from tests.simulator.checks import check_oracle, empty_fold, replayed
+from tests.simulator.checks import check_oracle, empty_fold, expected_of, replayed
 from tests.simulator.settings import DAY, HOUR, SECOND
 from tests.simulator.store import Transaction
 from tests.simulator.world import (
@@ -305,7 +305,8 @@ class BoundaryWriter:
             store.append(events)
             world.trace_event("the boundary writer", events)
             if isinstance(events[0], Settled):  # the rules hold at this very moment too
-                check_oracle(replayed(world, world.ends), world.records)
+                replay = replayed(world, world.ends)
+                check_oracle(replay, expected_of(replay, world.records))
 
 
 class UndoingOperator:

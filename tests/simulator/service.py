@@ -53,6 +53,7 @@ from tests.simulator.checks import (
     check_pages,
     check_sticky,
     empty_fold,
+    expected_of,
     replayed,
 )
 from tests.simulator.embedded import TROUBLE, Cluster
@@ -712,9 +713,10 @@ class ServiceCluster(Cluster):
             replay = replayed(world, world.ends)
             check_counts(learner.name, fold)
             checks.check_same("L", learner.name, fold, replay)
-            check_oracle(fold, world.records)
-            check_estimate(learner.name, fold, world.records)
-            check_estimate("a replay", replay, world.records)
+            expected = expected_of(replay, world.records)
+            check_oracle(fold, expected)
+            check_estimate(learner.name, fold, expected)
+            check_estimate("a replay", replay, expected)
             self._check_deciders(fold)
             fold.save(service.journal)
             service.lease.close()

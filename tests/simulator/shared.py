@@ -34,6 +34,7 @@ from tests.simulator.checks import (
     Disagreement,
     check_counts,
     check_oracle,
+    expected_of,
     fold_settings,
     replayed,
 )
@@ -383,7 +384,7 @@ class SharedCluster(ServiceCluster):
             for partition, part in worker.service.worker.owned.items():
                 if part.fold.ledgers[partition].digest != replay.ledgers[partition].digest:
                     raise Disagreement(f"H: {worker.name} has other entries in {partition}")
-        check_oracle(replay, world.records)
+        check_oracle(replay, expected_of(replay, world.records))
         self._check_deciders(replay)
         world.trace_event("all", f"agree on {replay.digest}")
         return replay
