@@ -224,7 +224,7 @@ class Writer:
         if not isinstance(what, DecisionRequest):
             self._write([what] * rng.choice([1, 1, 1, 2]), reply)
         elif what.name is not None and rng.random() < 0.3:
-            x = rows_of(what.name, world.settings.policy.dim)[1]
+            x = what.rows(self._name, world.settings.policy.dim)[1]
             rival = Decision(what.name, self._clock(), 1, 1, x, 0.5, 0.5, 0, what.activated)
             world.sent.append(rival)
             self._write([rival])

@@ -89,8 +89,8 @@ class DecisionRequest:
     sticky: timedelta | None = None
 
     def rows(self, who: str, dim: int) -> Row:
-        """Return the rows that are offered: the same for a name or a subject, whoever answers."""
-        return rows_of(self.name or self.subject or who, dim)
+        """Return the rows that are offered: the same for a subject or a name, whoever answers."""
+        return rows_of(self.subject or self.name or who, dim)
 
 
 DecisionEvent = Activation | Reward | SubjectReward | Void
