@@ -141,6 +141,21 @@ def test_the_reward_of_a_voided_decision_goes_to_the_one_before() -> None:
     assert bandit.event_counts["unmatched"] == 1
 
 
+def test_a_decision_whose_reward_moves_to_another_is_settled() -> None:
+    """Even if the end of its window was no longer waited for."""
+    bandit, clock = opened()
+    decision = bandit.decide(ROWS, subject="user-17")
+    clock.now += 10
+    bandit.observe(subject="user-17", value=1.0, event_id="order-1")
+    clock.now += HOUR
+    assert bandit.settle() == 0
+    at = decision.at_us + 5
+    late = Decision(new_id(at, slot_of_subject("user-17")), at, 0, 0, decision.x, 0.5, 1.0, 0)
+    bandit.journal.append([late, SubjectDecision("user-17", at, late.id)])
+    bandit.sync()
+    assert [bandit.entry(id).state for id in (decision.id, late.id)] == ["censored", "rewarded"]
+
+
 def test_the_order_of_arrival_does_not_matter() -> None:
     """Decisions with their subject, outcomes and a void in any order come to the same."""
     clock = ManualClock()

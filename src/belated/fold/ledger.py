@@ -507,6 +507,10 @@ class Ledger:
         if now != NOTHING:
             flags |= EXPECTED
         table.flags[i] = flags
+        # Its reward may have been credited to another decision, so that it waits again.
+        if number < self._first_open and self._is_open(i):
+            self._first_open = number
+            self.expect(table.recorded[i])
         if was == now:
             if now == OBSERVED and before != value:
                 changes.revise(number, value, self._recorded)
