@@ -62,7 +62,7 @@ class SQLiteForger:
         values = []
         for one in rows:
             place = file.place_of(self._number, one.partition, one.position)
-            mark = sqlite.mark_of(read_event(one.event), self._secret)
+            mark = sqlite.mark_of(read_event(one.event), sqlite.keyed_hash(self._secret))
             check = sqlite.check_of(place, one.recorded, mark, one.event)
             values.append((place, one.recorded, mark, check, digest_of(one.event), one.event))
         with self._connection as connection:

@@ -142,7 +142,7 @@ def test_chosen_ids_share_no_mark(path: Path) -> None:
 
 def test_ids_that_share_a_mark_are_found_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By chance two ids of one look-up may have the same."""
-    monkeypatch.setattr("belated.journals.sqlite.log.mark_of_key", lambda key, secret: 2)
+    monkeypatch.setattr("belated.journals.sqlite.log.mark_of_key", lambda key, keyed: 2)
     with SQLiteJournal(path, bandit="offers") as journal:
         rewards = [Reward(id, 5, 1.0) for id in ("a", "b", "c")]
         journal.append(rewards)
