@@ -15,7 +15,7 @@ from belated.exceptions import CommitTooLarge, InvalidInput, JournalClosed, Jour
 from belated.journals import MemoryJournal
 from belated.journals.log import Appended, Requests
 from belated.journals.store import Batch
-from belated.service.runtime import ThreadRuntime
+from belated.service.runtime import Step, ThreadRuntime, Worker
 from belated.service.serving import group_commit
 from belated.service.serving.group_commit import GroupCommit, resolve
 from tests.waiting import eventually
@@ -125,6 +125,58 @@ def test_whoever_asks_again_at_once_is_in_the_next_commit() -> None:
         journal.gate.release(10)
         await asyncio.gather(early, *late)
         assert journal.sizes == [1, 3, 2]
+        commits.close()
+
+    asyncio.run(story())
+
+
+class Counting(ThreadRuntime):
+    """Counts the calls of a worker's step."""
+
+    calls = 0
+
+    def start_worker(self, name: str, step: Step) -> Worker:
+        """Start a thread."""
+
+        def counted() -> float | None:
+            self.calls += 1
+            return step()
+
+        return super().start_worker(name, counted)
+
+
+def test_the_worker_rests_while_the_only_caller_is_answered() -> None:
+    """Each call of it would take Python's lock from the thread that answers."""
+
+    async def story() -> None:
+        runtime = Counting()
+        commits = GroupCommit(Together(), asyncio.get_running_loop(), runtime)
+        while not runtime.calls:
+            await asyncio.sleep(0.001)
+        for n in range(3):
+            await appended(commits, MemoryJournal(), events(n, 1), [])
+            await asyncio.sleep(0.01)
+        assert runtime.calls == 1 + 3
+        commits.close()
+
+    asyncio.run(story())
+
+
+def test_the_caller_is_answered_before_its_events_are_counted() -> None:
+    """Metrics can wait, the caller does not."""
+
+    async def story() -> None:
+        commits = GroupCommit(Together(), asyncio.get_running_loop(), ThreadRuntime())
+        calls: list[str] = []
+        commits.append(
+            MemoryJournal(),
+            events(0, 1),
+            lambda count: calls.append(f"{count} counted"),
+            lambda positions: calls.append(f"{positions} answered"),
+        )
+        while len(calls) < 2:
+            await asyncio.sleep(0.001)
+        assert calls == ["[1] answered", "1 counted"]
         commits.close()
 
     asyncio.run(story())

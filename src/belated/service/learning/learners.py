@@ -16,6 +16,7 @@ from belated.fold.fold import Fold
 from belated.fold.partitioned import PartitionFold, check_mergeable
 from belated.journals import Store, StoreSession
 from belated.journals.coordination import leaders
+from belated.service.learning.leader import PUBLISH
 from belated.service.learning.learning_service import LearningService
 from belated.service.learning.lease import SECONDS, LeaseRenewal, new_holder
 from belated.service.learning.shared_learner import SharedLearner
@@ -24,10 +25,10 @@ from belated.service.serving.definition import Definition
 
 #: Seconds between two polls of the journals: while records come, and at most.
 IDLE, MAX_IDLE = 0.005, 0.1
-#: Seconds between two polls while records trickle in; a turn that folded this many records is
-#: followed by the next one at once. A poll costs as much as folding ten records, and models are
-#: published less often than this.
-PACE, MANY = 0.02, 500
+#: Seconds between two polls while records trickle in: as often as models are published. A poll
+#: costs as much as folding ten records. A turn that folded this many records is followed by the
+#: next one at once.
+PACE, MANY = PUBLISH, 500
 #: Seconds to rest: where others share the work, while another leads, while the journal is
 #: unavailable, and after an error that a retry will hardly mend.
 SHARED, STAND_BY, AWAY, FAILED = 0.02, 0.2, 0.2, 5.0

@@ -42,8 +42,9 @@ class Append:
     Attributes:
         journal: where they go.
         events: of one caller.
-        counted: is called with their number once they are durable.
-        done: is then called with the position of each, as of :meth:`Log.append`; or with the error.
+        done: is called with the position of each once they are durable, as of :meth:`Log.append`;
+            or with the error.
+        counted: is then called with their number.
         kept: what decisions among them were chosen from, by their place.
         named: ids among them that callers chose: each may have one decision.
     """
@@ -57,8 +58,10 @@ class Append:
 
     def durable(self, positions: Sequence[int], standing: Mapping[str, Decision]) -> None:
         """The events are durable, or others stand in their place: as of :class:`Appended`."""
-        self.counted(len(positions))
-        self.done(positions)
+        try:
+            self.done(positions)  # the caller is waiting
+        finally:
+            self.counted(len(positions))
 
     def failed(self, error: Exception) -> None:
         """The append failed, or its outcome is unknown."""
@@ -137,7 +140,7 @@ class GroupCommit:
     @property
     def _is_gathering(self) -> bool:
         """Whether the next commit waits for those who are being answered."""
-        return self._answering and len(self._waiting) < ENOUGH
+        return self._answering and len(self._waiting) < ENOUGH and not self._closing
 
     def close(self) -> None:
         """Commit all that waits; further events are refused."""
@@ -149,7 +152,7 @@ class GroupCommit:
 
     def _step(self) -> float | None:
         with self._lock:
-            if self._is_gathering and not self._closing:
+            if self._is_gathering:
                 return None
             if self._waiting and not self._closing:
                 early = self._since + self.wait - self._monotonic()
@@ -159,7 +162,7 @@ class GroupCommit:
         if not taken:
             return None
         self._commit(taken)
-        return 0.0
+        return 0.0 if self._waiting else None
 
     def _take(self) -> list[Append]:
         """Return the first that fit into one commit, and at least one."""
@@ -208,7 +211,8 @@ class GroupCommit:
             self.loop.call_soon(self._gather, len(self._waiting), turns - 1)
         else:
             self._answering = False
-            self._worker.wake()
+            if self._waiting:
+                self._worker.wake()
 
     def _append(self, batches: list[Batch]) -> list[Appended | Exception]:
         try:

@@ -74,7 +74,7 @@ class RequestBatcher:
         Args:
             requests: of one caller.
             rows: of each, float32 numbers row after row.
-            counted: is then called with the decisions that were made here.
+            counted: is called at last with the decisions that were made here.
             done: is called with all of them, or with the error.
         """
         self._schedule()
@@ -195,11 +195,13 @@ class _Batch(Append):
             for event, stands in pairs:
                 if stands != event:
                     self.decider.discard(event)
-        unapplied = self.decider.unapplied
-        for event, position in zip(decisions, positions, strict=False):  # then of their subjects
-            unapplied.mark_durable(event.id, position)
-        self.counted(made)
-        self.done(decisions)
+        try:
+            self.done(decisions)  # the caller is waiting
+        finally:
+            unapplied = self.decider.unapplied
+            for event, position in zip(decisions, positions, strict=False):  # then of subjects
+                unapplied.mark_durable(event.id, position)
+            self.counted(made)
 
     def failed(self, error: Exception) -> None:
         for event in self.made:
