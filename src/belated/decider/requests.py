@@ -150,11 +150,11 @@ def with_subjects(decisions: Sequence[Decision], requests: Iterable[ParsedReques
     """Return decisions as they are appended: with the subjects that they were made for."""
     return [
         *decisions,
-        *(
+        *[
             SubjectDecision(request.subject, decision.at_us, decision.id)
             for decision, request in zip(decisions, requests, strict=True)
             if request.subject is not None
-        ),
+        ],
     ]
 
 

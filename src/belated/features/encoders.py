@@ -20,7 +20,7 @@ from belated.core.inputs import MAX_ENTRY, as_dim, as_float, as_positive
 from belated.core.times import as_datetime, as_microseconds
 from belated.exceptions import InvalidInput
 from belated.features.columns import Columns, flat_array, hint
-from belated.features.records import MAX_TEXT, is_missing, shown
+from belated.features.records import MAPPINGS, MAX_TEXT, is_missing, shown
 
 #: What is counted when a value is encoded, besides the values that are as expected.
 MISSING, UNKNOWN, CLIPPED, REFUSED = "missing", "unknown", "clipped", "refused"
@@ -109,11 +109,11 @@ class Number(Encoder):
 
     def encode(self, value: Any, seen: Counter[str] = _UNCOUNTED) -> list[float]:
         """Return the scaled number."""
-        if is_missing(value):
-            seen[MISSING] += 1
-            return [0.0]
-        number = as_float(value)
+        number = value if type(value) is float else as_float(value)
         if number != number:
+            if is_missing(value):
+                seen[MISSING] += 1
+                return [0.0]
             raise InvalidInput(f"{shown(value)}: a number was expected, or None", value)
         if not self.low <= number <= self.high:
             seen[CLIPPED] += 1
@@ -526,7 +526,7 @@ class EncodedColumns:
     def numbers(self, record: Any, who: str) -> NDArray[Any]:
         """Return the numbers of one record."""
         given = {} if record is None else record
-        if not isinstance(given, Mapping):
+        if not isinstance(given, MAPPINGS):
             expected = f"a mapping with the names {', '.join(self._fields)} was expected"
             raise InvalidInput(f"{who} is {shown(given)}: {expected}", given)
         self._encoded += 1

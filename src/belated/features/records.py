@@ -23,6 +23,8 @@ MAX_ID = (1 << 63) - 1
 #: Maximum length of a text in a record, in characters.
 MAX_TEXT = 10_000
 
+#: The common type first: asking an abstract class takes longer.
+MAPPINGS = (dict, Mapping)
 _TEXT = frozenset({str})
 _LISTS = (list, tuple, dict)  # the usual ones first: asking an abstract class takes longer
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)

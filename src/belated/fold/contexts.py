@@ -22,7 +22,7 @@ from belated.exceptions import CorruptEvent, InvalidInput, JournalMismatch
 from belated.features import Features, PerArm, RandomFeatures, Shared
 from belated.features.catalogue import Catalogue
 from belated.features.columns import flat_array
-from belated.features.records import as_actions, is_missing, is_number, plain
+from belated.features.records import MAPPINGS, as_actions, is_missing, is_number, plain
 
 #: Bytes that name features.
 NAME = 16
@@ -30,6 +30,8 @@ NAME = 16
 _PAIR, _NIL = b"\x92", b"\xc0"
 #: The MessagePack extension type of float32 numbers.
 _FLOATS = 1
+#: Types of values that are packed as they are; others may be lists of floats.
+_SCALARS = frozenset({bool, int, float, str, type(None)})
 
 
 class PackedContext(NamedTuple):
@@ -92,7 +94,7 @@ def pack_context(
     """
     try:
         records = None
-        if isinstance(actions, Mapping):
+        if isinstance(actions, MAPPINGS):
             records = [_packed(record) for record in actions.values()]
         packed = _packed(context)
         if not isinstance(features, Shared) or features.encoded is None:
@@ -103,8 +105,8 @@ def pack_context(
 
 
 def _packed(record: Any) -> bytes:
-    if isinstance(record, Mapping):
-        if any(isinstance(value, list | tuple | np.ndarray) for value in record.values()):
+    if isinstance(record, MAPPINGS):
+        if not _SCALARS.issuperset(map(type, record.values())):
             record = {name: _compact(value) for name, value in record.items()}
     else:
         record = _compact(record)

@@ -192,6 +192,8 @@ class Ledger:
         self._least, self._most = min_reward, max_reward
         self._table = changes.table
         self._index = Index(self._table)
+        # The last id that was found, and its number.
+        self._found: tuple[str | None, int] = None, -1
         self._facts: dict[int, Facts] = {}  # of decisions that need more than their line
         self._unmatched = UnmatchedEvents()
         self._subjects = SubjectIndex()
@@ -581,6 +583,7 @@ class Ledger:
     def _forget_one(self, number: int) -> None:
         self._forgotten_digest += self._digest_of(number)
         self._index.remove(number)
+        self._found = None, -1
         self._table.touch(number - self._table.base)
         self._table.flags[number - self._table.base] |= FORGOTTEN
         self._facts.pop(number, None)
@@ -633,7 +636,12 @@ class Ledger:
 
     def find(self, id: str) -> int:
         """The number of a remembered decision; -1 if there is none."""
-        return self._index.find(key_of(id))
+        found, number = self._found  # what is reported is looked up before it is folded
+        if id != found:
+            number = self._index.find(key_of(id))
+            if number >= 0:
+                self._found = id, number
+        return number
 
     def entry(self, id: str) -> DecisionStatus | None:
         """What a remembered decision has come to."""

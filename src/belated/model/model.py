@@ -153,12 +153,15 @@ class Model:
     def score(self, rows: Any) -> tuple[Vector, Vector]:
         """Linear predictors and standard deviations of rows, pending decisions counted."""
         table = self._table(rows)
-        means, deviations = np.empty(len(table)), np.empty(len(table))
-        for piece, numbers, blocks in self._pieces(table):
+        found = []
+        for numbers, blocks in self._pieces(table):
             if not finite(numbers.ravel()):
                 raise not_finite(rows)
-            means[piece], deviations[piece] = self._kernels.score(numbers, blocks, *self.stacked())
-        return means, deviations
+            found.append(self._kernels.score(numbers, blocks, *self.stacked()))
+        if len(found) == 1:
+            return found[0]
+        means, deviations = zip(*found, strict=True)
+        return np.concatenate(means), np.concatenate(deviations)
 
     def argmax_ucb(self, rows: Any, width: float, u: float = 0.0) -> tuple[int, int, float, float]:
         """The row with the greatest xᵀθ̂ + width · sd (Alg. 1, l. 6).
@@ -254,9 +257,10 @@ class Model:
     def predict(self, x: Any) -> tuple[float, float]:
         """The mean and the weight of one row."""
         numbers, theta = self._part(x, self.theta)
-        if not finite(numbers):
+        eta = float(numbers @ theta)
+        if not math.isfinite(eta):
             raise not_finite(x)
-        mean, slope = self.family.mean_and_slope(float(numbers @ theta))
+        mean, slope = self.family.mean_and_slope(eta)
         return mean, min(slope / self.dispersion, MAX_WEIGHT)
 
     def weight_at(self, mean: float) -> float:
@@ -392,15 +396,15 @@ class Model:
             numbers, blocks = table, np.zeros(len(table), dtype=np.int64)
         else:
             blocks, numbers = split(table)
-            self._check_blocks(int(blocks.min()), int(blocks.max()))
+            if blocks.view(np.uint64).max() >= len(self.theta):  # -1 is the greatest of these
+                self._check_blocks(int(blocks.min()), int(blocks.max()))
         return np.asarray(numbers, np.float64, order="C"), blocks
 
-    def _pieces(self, table: Row | Matrix) -> Iterator[tuple[slice, Matrix, Blocks]]:
+    def _pieces(self, table: Row | Matrix) -> Iterator[tuple[Matrix, Blocks]]:
         """Yield some rows at a time: converting many to float64 at once takes longer than BLAS."""
         step = max(1, AT_ONCE // self._width)
         for start in range(0, len(table), step):
-            piece = slice(start, start + step)
-            yield piece, *self._split(table[piece])
+            yield self._split(table[start : start + step])
 
     def _check_blocks(self, least: int, most: int) -> None:
         if least < 0 or most >= len(self.theta):
@@ -409,8 +413,9 @@ class Model:
 
     def stacked(self) -> tuple[Matrix, Matrix]:
         """θ̂ and the root that counts pending decisions, with an axis for blocks."""
-        size = self.theta.shape[-1]
-        return self.theta.reshape(-1, size), self.decided.reshape(-1, size, size)
+        if self.theta.ndim == 2:
+            return self.theta, self.decided
+        return self.theta[None], self.decided[None]
 
     def table(self, rows: Any) -> Matrix:
         """Rows as float64, if every one of them is a row of this model."""

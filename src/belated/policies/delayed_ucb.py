@@ -119,9 +119,9 @@ def greatest_shares(scores: Vector) -> Vector:
     >>> greatest_shares(np.array([1.0, 2.0, 2.0]))
     array([0. , 0.5, 0.5])
     """
-    best = scores.max()
+    best = scores[scores.argmax()]
     tied = scores >= best - TIE * (1.0 + abs(best))
-    return np.asarray(tied / tied.sum(), dtype=np.float64)
+    return np.asarray(tied / np.count_nonzero(tied), dtype=np.float64)
 
 
 def rayleigh_shares(means: Vector, deviations: Vector) -> Vector:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, Literal, Self
 
 import msgspec
@@ -221,13 +223,13 @@ class Policy:
 
     def mixed(self, model: Model, rows: Any, rng: np.random.Generator, shares: Vector) -> Choice:
         """Draw from ``shares``, a probability for each row, mixed with the floor."""
-        shares = (1.0 - self.floor) * shares + self.floor / len(shares)
-        index = int(np.searchsorted(np.cumsum(shares), rng.random() * shares.sum(), side="right"))
-        index = min(index, len(shares) - 1)
-        while shares[index] == 0.0:  # rounding at the very end of the sum
+        each = ((1.0 - self.floor) * shares + self.floor / len(shares)).tolist()
+        sums = list(accumulate(each))
+        index = min(bisect_right(sums, rng.random() * sums[-1]), len(each) - 1)
+        while each[index] == 0.0:  # rounding at the very end of the sum
             index -= 1
         mean, weight = model.predict(rows[index])
-        return Choice(index, float(shares[index]), mean, weight, tuple(shares.tolist()))
+        return Choice(index, each[index], mean, weight, tuple(each))
 
 
 def as_share(value: float, name: str) -> None:

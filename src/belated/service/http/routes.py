@@ -34,6 +34,7 @@ from belated.decider.actions import ActionState
 from belated.decider.requests import in_context, offered
 from belated.exceptions import InvalidInput
 from belated.features import action_names
+from belated.features.records import MAPPINGS
 from belated.fold.contexts import pack_context
 from belated.service.access.tokens import RewardTokens
 from belated.service.http.problems import ProblemError
@@ -233,7 +234,7 @@ def parse_request(request: DecisionRequest, definition: Definition) -> tuple[Par
 def _check_sizes(context: Any, actions: Any, dim: int) -> None:
     """Refuse what would take features too much memory or time, before they begin."""
     count, of_context, of_actions = len(actions), 0, 0
-    if isinstance(context, Mapping):
+    if isinstance(context, MAPPINGS):
         of_context = len(context)
     if isinstance(actions, Mapping):
         of_actions = sum(len(one) for one in actions.values() if isinstance(one, Mapping))
