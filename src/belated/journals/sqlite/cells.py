@@ -69,8 +69,9 @@ class SQLiteCells:
             now = self._clock()  # under the lock of writers: times are in the order of commits
             if connection.execute(_CHANGED, (wanted,)).fetchone():
                 return Outcome(False, now)
+            # Deleted first: what is written next takes their pages.
+            connection.executemany("DELETE FROM cell WHERE name = ?", [(name,) for name in deletes])
             put_cells(connection, puts, now)
-            connection.executemany("DELETE FROM cell WHERE name = ?", [(one,) for one in deletes])
             return Outcome(True, now)
 
         return self._file.write(change, sum(map(len, puts.values())))
