@@ -78,11 +78,11 @@ def _write(found: dict[str, int | None], of: int) -> float:
     lines = [
         "# Mutation testing",
         "",
-        "`nox -s mutation` changes one small thing in the code and runs the tests that reach it"
-        f" (`tests/mutation.py` writes this page). Of {of:,} such mutants {len(found)} were drawn"
-        f" with a fixed seed: **{share:.1%}** fail a test.",
+        "`nox -s mutation` makes one small change in the code at a time (a *mutant*) and runs the "
+        "tests that cover it. `tests/mutation.py` writes this page. Of "
+        f"{of:,} mutants, {len(found)} were drawn with a fixed seed: **{share:.1%}** fail a test.",
         "",
-        "| module | mutants | noticed |",
+        "| module | mutants | detected |",
         "|---|---:|---:|",
     ]
     for module, count in sorted(drawn.items()):
@@ -91,9 +91,9 @@ def _write(found: dict[str, int | None], of: int) -> float:
         "",
         "## Survivors",
         "",
-        "No test notices these. Many say the same in other words, or change a text or a speed. "
-        "Tests were written for other survivors of this sample, so another one would do less well: "
-        "before, the quick tests noticed 67.5% of it.",
+        "No test detects these mutants. Many are equivalent to the original, or change only a "
+        "message or the speed. Tests were written for other survivors of this sample, so another "
+        "sample would do less well: before that, the quick tests detected 67.5% of it.",
         "",
     ]
     for name in sorted(alive):
