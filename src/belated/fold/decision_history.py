@@ -222,7 +222,9 @@ def read_history(
     # Nothing is told of a decision before it is made; the base that knows is too large to read.
     made = time_of(id) if history.decision is None else history.decision.at_us
     trimmed = journal.start(partition)
-    was_trimmed = trimmed.position > 0 and (made is None or made <= trimmed.stamp)
+    # An outcome of its subject may have been reported before, at another time: the first counts.
+    may_lack = history.subject is not None or made is None or made <= trimmed.stamp
+    was_trimmed = trimmed.position > 0 and may_lack
     history.incomplete |= was_trimmed or len(told) > MOST
     return history
 
