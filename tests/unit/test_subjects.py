@@ -269,20 +269,25 @@ def test_a_sticky_decision_goes_by_the_decision_that_stands_under_its_id() -> No
     assert current.at_us == 10
 
 
-def test_a_history_says_that_an_outcome_may_have_been_reported_before_the_trim(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("retention", "own"), [(None, True), (100, True), (10, False)])
+def test_a_history_says_that_an_earlier_reward_may_have_been_trimmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, retention: int | None, own: bool
 ) -> None:
-    """The first report of an outcome counts, and its time says for which decision."""
+    """Under an id of the caller's or for a subject, if a ledger remembers it for so long."""
     row = np.array(ROWS[0], dtype=np.float32)
-    decisions = [Decision(id, 50, "red", 0, row, 0.25, 0.5, 0) for id in ("order-1", "order-2")]
-    with SQLiteJournal(tmp_path / "offers.db", bandit="offers", partitions=1) as journal:
-        journal.append([*decisions, SubjectDecision("user-17", 50, "order-2")])
+    ids = new_id(50), "order-1", new_id(50, slot_of_subject("user-17"))
+    decisions = [Decision(id, 50, "red", 0, row, 0.25, 0.5, 0) for id in ids]
+    path = tmp_path / "offers.db"
+    with SQLiteJournal(path, bandit="offers", partitions=1, clock=lambda: 50) as journal:
+        journal.append([*decisions, SubjectDecision("user-17", 50, ids[2])])
         monkeypatch.setattr(journal, "start", lambda partition: Tail(position=3, stamp=5))
         histories = [
-            read_history(journal, id, Explicit(), min_reward=0.0, max_reward=1.0, retention=None)
-            for id in ("order-1", "order-2")
+            read_history(
+                journal, id, Explicit(), min_reward=0.0, max_reward=1.0, retention=retention
+            )
+            for id in ids
         ]
-    assert [history.incomplete for history in histories] == [False, True]
+    assert [history.incomplete for history in histories] == [False, own, own]
 
 
 def test_a_sticky_decision_ends_with_its_action() -> None:
