@@ -4,8 +4,8 @@
 only names that belated knows can be called, with numbers, texts, lists and further such calls. A
 name alone is a call without arguments.
 
-What is simulated takes dim and family from the problem; in what a bandit is made of, they are
-written. :func:`register` gives a name to a policy of your own.
+What is simulated takes dim and family from the problem; for a bandit, the family is written, and
+``dim`` if it has no features. :func:`register` gives a name to a policy of your own.
 """
 
 from __future__ import annotations
@@ -349,7 +349,7 @@ def timedelta(
 
 WHOLE_POLICIES = Kind[Policy](
     noun="policy",
-    example="DelayedUCB(dim=20, family=Bernoulli())",
+    example="DelayedUCB(family=Bernoulli(), floor=0.02)",
     names=POLICY_NAMES,
     parts=by_name(*_FAMILIES, *_ESTIMATORS),
     given={
@@ -373,10 +373,10 @@ FEATURES = Kind[Features](
 
 
 def as_whole_policy(text: str) -> Policy:
-    """A policy that says itself how wide its rows are, and of which family its rewards.
+    """A policy of a bandit, with its family; features say how wide its rows are, or ``dim``.
 
-    >>> as_whole_policy("DelayedUCB(dim=20, family=Bernoulli())").dim
-    20
+    >>> as_whole_policy("DelayedUCB(family=Gaussian(), floor=0.02)").floor
+    0.02
     """
     return Reader(WHOLE_POLICIES, text).made()
 

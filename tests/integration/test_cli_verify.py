@@ -136,7 +136,7 @@ class TestVerify:
             retention=timedelta(days=9),
             journal=SQLiteJournal(path, bandit="offers"),
         ) as bandit:
-            decision = bandit.decide(np.eye(2))
+            decision = bandit.decide(rows=np.eye(2))
             bandit.observe(decision.id, 3.0)
         settings = ["--window", "24h", "--default", "-1", "--retention", "9d", "--reduce", "sum"]
         settings += ["--bounds", "-2", "5"]

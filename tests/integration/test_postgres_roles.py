@@ -188,5 +188,5 @@ def test_a_program_with_a_bandit_needs_both(server: PostgresServer) -> None:
         connection.execute("CREATE ROLE program LOGIN IN ROLE belated_decider, belated_learner")
     address = server.dsn.replace("belated@", "program@") + "?bandit=held"
     with Bandit(policy=DelayedUCB(2, Bernoulli()), rewards=Explicit(), journal=address) as bandit:
-        assert bandit.observe(bandit.decide(ROWS).id, 1.0).status == "rewarded"
+        assert bandit.observe(bandit.decide(rows=ROWS).id, 1.0).status == "rewarded"
         bandit.save()

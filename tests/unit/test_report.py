@@ -53,7 +53,7 @@ def played(rounds: int = 1_500, hours: float = 0.4, **settings: Any) -> Bandit:
     usual: dict[str, Any] = {
         "policy": DelayedUCB(features.dim, Bernoulli(), floor=0.1),
         "rewards": DefaultAfter("4d"),
-        "holdout": Holdout(0.2),
+        "holdout": Holdout(0.2, "uniform"),
         "features": features,
         "retention": "10d",
     }
@@ -224,7 +224,7 @@ def test_the_field_with_most_unusual_values_is_named() -> None:
 
 def test_nothing_decided_is_said() -> None:
     """Instead of an empty page."""
-    bandit = Bandit(DelayedUCB(2, Bernoulli()), rewards=Explicit())
+    bandit = Bandit(policy=DelayedUCB(2, Bernoulli()), rewards=Explicit())
     with pytest.raises(InvalidInput, match="has no decisions"):
         bandit.report()
 

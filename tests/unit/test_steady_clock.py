@@ -89,12 +89,12 @@ def test_a_jump_for_one_call_holds_nothing_up(
     with Bandit(
         policy=DelayedUCB(2, Bernoulli()), rewards=DefaultAfter(window), journal=journal
     ) as bandit:
-        bandit.decide(np.eye(2))
+        bandit.decide(rows=np.eye(2))
         off = 30 * DAY
         with pytest.warns(ClockWarning, match="30 days"):
-            bandit.decide(np.eye(2))
+            bandit.decide(rows=np.eye(2))
         off = 0
-        bandit.decide(np.eye(2))
+        bandit.decide(rows=np.eye(2))
         assert journal.last_stamp(0) <= really() // 1000
         time.sleep(0.06)
         assert bandit.settle() >= 1

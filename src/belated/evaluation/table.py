@@ -49,6 +49,8 @@ class DecisionTable:
         as_of: the time at which all this is known.
         rewards: what a missing reward means.
         retention: how long a reward counts, in microseconds; None: for ever.
+        baseline: what its holdout shows: the name of an action, ``"first"`` or ``"uniform"``; None
+            if that is not known.
     """
 
     made: Times
@@ -66,6 +68,7 @@ class DecisionTable:
     as_of: int
     rewards: Rewards
     retention: int | None = None
+    baseline: str | None = None
 
     @classmethod
     def of(

@@ -330,6 +330,8 @@ def learner_of(
     coordinating: Store | StoreSession = store
     saving: Store | StoreSession = store
     settings: dict[str, Any] = {"features": definition.features, "lease": lease}
+    if definition.holdout is not None:
+        settings["holdout"] = definition.holdout.baseline
     if sessions is not None:
         reading, coordinating, saving = sessions.reading, sessions.coordinating, sessions.saving
         settings |= {"runtime": sessions.threads, "renewal": sessions.renewal}
