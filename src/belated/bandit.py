@@ -103,6 +103,8 @@ if TYPE_CHECKING:  # imported when it is asked for: who only decides needs nothi
 
 #: Coefficients that a notebook shows: those furthest from zero by their standard deviations.
 TOP = 8
+#: The most actions whose predictions are part of a bandit's ``repr``.
+FEW = 5
 
 
 class Bandit:
@@ -1081,11 +1083,25 @@ class Pending:
 
 def in_a_line(bandit: Bandit) -> str:
     """Return its name and what it has done so far."""
-    counts, mean = bandit.decision_counts, bandit.mean_reward
+    counts = bandit.decision_counts
     total = sum(counts.values())
     made = f"{total:,} decision{'' if total == 1 else 's'}"
-    reward = "" if mean is None else f", mean reward {mean:.4g}"
-    return f"Bandit {bandit.journal.bandit!r}: {made}, {counts['pending']:,} pending{reward}"
+    known = ", ".join(f"{counts[state]:,} {state}" for state in ("pending", "rewarded"))
+    means = "".join(f", {name} {mean:.4g}" for name, mean in predicted(bandit))
+    expected = f"; predicted{means[1:]}" if means else ""
+    return f"Bandit {bandit.journal.bandit!r}: {made}, {known}{expected}"
+
+
+def predicted(bandit: Bandit) -> list[tuple[int | str, float]]:
+    """Return the predicted mean of each action, if there are a few and no context."""
+    features = bandit.features
+    if not isinstance(features, PerArm) or features.block > 1 or features.blocks > FEW:
+        return []
+    with bandit._lock, bandit._follower:
+        model = bandit._fold.model
+        rows = features.rows(None, features.actions)
+        means = [float(model.predict(row)[0]) for row in rows]
+    return list(zip(features.actions, means, strict=True))
 
 
 def as_html(bandit: Bandit) -> str:

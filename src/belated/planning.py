@@ -28,7 +28,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, ndtr, ndtri, stdtrit
 
 from belated.core.inputs import Vector
-from belated.core.results import Result
+from belated.core.results import Result, Shortened
 from belated.core.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards
 from belated.core.times import lasting
 from belated.delays import NEVER, Constant
@@ -154,8 +154,8 @@ class Case:
     lost: float
 
 
-@dataclass(frozen=True)
-class LearningPlan(Result):
+@dataclass(frozen=True, repr=False)
+class LearningPlan(Shortened, Result):
     """What to expect of a bandit.
 
     Attributes:

@@ -180,7 +180,7 @@ def _changed(column: NDArray[np.int64], by: dict[int, int], lines: slice) -> NDA
 EVERY = Interval(-MAX_REWARD, MAX_REWARD)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class JournalTable(DecisionTable):
     """Decisions of a journal, in the order in which it took them.
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.core.inputs import Vector
+from belated.core.results import Shortened
 from belated.core.rewards import Explicit, Rewards
 from belated.core.times import Moment, as_microseconds
 from belated.exceptions import InvalidInput
@@ -28,8 +29,8 @@ NEVER: int = np.iinfo(np.int64).min
 SOURCES = ("policy", "holdout", "baseline", "fallback")
 
 
-@dataclass(frozen=True, eq=False)
-class DecisionTable:
+@dataclass(frozen=True, eq=False, repr=False)
+class DecisionTable(Shortened):
     """Decisions with what has become of them, as columns.
 
     Attributes:
