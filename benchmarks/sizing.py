@@ -59,8 +59,7 @@ from belated.journals import PostgresJournal, SQLiteStore, Store, open_store
 from belated.journals.kafka.commits import pack
 from belated.model import kernels
 from belated.policies import Policy
-from belated.service import Definition
-from belated.service import Service as DecisionService
+from belated.service import Definition, Service as DecisionService
 from belated.service.http.server import Server, collect_rarely
 from belated.service.learning.leader import PUBLISH, SNAPSHOT
 from belated.service.learning.learners import IDLE, SHARED

@@ -94,7 +94,8 @@ from belated.journals.steady_clock import system_clock
 from belated.model.estimators import Estimate
 from belated.model.families import Family
 from belated.model.kernels import Kernels
-from belated.policies import Policy, default_policy
+from belated.policies import Policy
+from belated.policies.delayed_ucb import default_policy
 
 if TYPE_CHECKING:  # imported when it is asked for: who only decides needs nothing of it
     from belated.evaluation import DelayCurve, Dependence, Forecast, Lift, Value

@@ -47,17 +47,7 @@ from belated.model.families import Family
 from belated.policies import Policy
 from belated.simulation.environments import Environment, arms, ball, digits, fixed, fresh, users
 
-__all__ = [
-    "as_delay",
-    "as_environment",
-    "as_features",
-    "as_policy",
-    "as_semantics",
-    "as_whole_policy",
-    "family_in",
-    "load_modules",
-    "register",
-]
+__all__ = ["register"]
 
 
 T = TypeVar("T")

@@ -41,8 +41,6 @@ from belated.policies import DelayedUCB, Policy
 from belated.simulation import simulate
 from belated.simulation.environments import GLM, Environment, draw_theta
 
-__all__ = ["Learning", "LearningPlan", "holdout_times", "plan_learning"]
-
 HOUR, DAY = 3_600.0, 86_400.0
 #: Windows to compare with the planned one, as multiples of it.
 WINDOWS = (0.25, 0.5, 2.0)

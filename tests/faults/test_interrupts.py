@@ -13,7 +13,8 @@ from belated.exceptions import InvalidInput, JournalUnavailable
 from belated.features import Actions
 from belated.fold.learner import Learner
 from belated.fold.weighting import Constant
-from belated.journals import MemoryJournal, Snapshot
+from belated.journals import MemoryJournal
+from belated.journals.snapshots import Snapshot
 from belated.journals.sqlite.store import SQLiteStore
 from belated.service import Definition
 from belated.service.learning import learners as learners_module

@@ -20,7 +20,8 @@ from belated.core.events import Erased, Record, Retracted, Reward
 from belated.core.ids import erased_key_of, new_id
 from belated.exceptions import CorruptEvent, HistoryUndone
 from belated.fold.fold import Fold
-from belated.journals import Journal, Snapshot, Store
+from belated.journals import Journal, Store
+from belated.journals.snapshots import Snapshot
 from tests.command_line import Command
 from tests.integration.postgres_server import PostgresServer
 

@@ -15,7 +15,8 @@ import pytest
 from belated import Bandit, DefaultAfter, DelayedUCB, Gaussian
 from belated.core.events import Opaque, Record, Void
 from belated.fold.table import EntryTable
-from belated.journals import Snapshot, SQLiteJournal
+from belated.journals import SQLiteJournal
+from belated.journals.snapshots import Snapshot
 from tests.integration.damage import meddle_file
 from tests.integration.used_journals import (
     flip,

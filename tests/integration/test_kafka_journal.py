@@ -42,8 +42,9 @@ from belated.exceptions import (
     JournalUnavailable,
     NotIndexed,
 )
-from belated.journals import KafkaJournal, Snapshot
+from belated.journals import KafkaJournal
 from belated.journals.kafka.commits import pack
+from belated.journals.snapshots import Snapshot
 from belated.testing import LogContract, ManualClock
 from tests.integration.kafka_journals import change, open_kafka, raw
 from tests.integration.kafka_server import KafkaCluster

@@ -15,8 +15,9 @@ from belated.cli.main import main
 from belated.core.events import Erased, Overwritten, Trimmed, Void
 from belated.core.ids import erased_key_of
 from belated.exceptions import JournalError
-from belated.journals import Snapshot, open_store
+from belated.journals import open_store
 from belated.journals.postgres.rights import ROLES, Role, rights_of
+from belated.journals.snapshots import Snapshot
 from belated.service.operating.doctor import examine
 from tests.integration.postgres_server import PostgresServer, StartPostgres
 from tests.integration.processes import ROWS, Process, later

@@ -16,7 +16,8 @@ import pytest
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.client import Client
 from belated.exceptions import JournalError, ServiceError
-from belated.journals import KeyStore, Store, open_store
+from belated.journals import Store, open_store
+from belated.journals.keys import KeyStore
 from belated.service import Definition, Service
 from belated.service.http.app import SERVICE_ROUTES
 from belated.service.http.routes import BANDIT_ROUTES, Route

@@ -17,7 +17,8 @@ import pytest
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.client import Client
 from belated.core.events import Void
-from belated.journals import Snapshot, Store, open_store
+from belated.journals import Store, open_store
+from belated.journals.snapshots import Snapshot
 from belated.service import Definition, Service
 from belated.service.learning.lease import SECONDS as LEASE
 from belated.service.serving.spools import SpoolFolder

@@ -11,8 +11,7 @@ import pytest
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.client import Client
 from belated.journals.sqlite.store import SQLiteSession
-from belated.service import Definition, Service
-from belated.service import runtime as module
+from belated.service import Definition, Service, runtime as module
 from belated.service.learning import lease
 from tests.integration.serving import served
 from tests.waiting import eventually

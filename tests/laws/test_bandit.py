@@ -9,8 +9,7 @@ from itertools import count
 from typing import Any
 
 import numpy as np
-from hypothesis import note, settings
-from hypothesis import strategies as st
+from hypothesis import note, settings, strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,

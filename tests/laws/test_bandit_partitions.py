@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from hypothesis import given, note, settings
-from hypothesis import strategies as st
+from hypothesis import given, note, settings, strategies as st
 
 from belated import (
     Bandit,

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from belated import Bandit, Explicit, Number, PerArm, RandomFeatures
-from belated.features import Fields
+from belated.features.encoders import Fields
 
 FIELDS = {"x": Number(-2, 2), "y": Number(-2, 2)}
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Holdout, MemoryJournal, PerArm
-from belated.evaluation import SOURCES, JournalEvaluation, read_journal
+from belated.evaluation import JournalEvaluation, read_journal
+from belated.evaluation.table import SOURCES
 from belated.exceptions import RewardConflict
 from belated.fold.requests import KeptRequest
 from belated.journals.identity import semantics_of

@@ -25,9 +25,10 @@ from belated import (
 from belated.evaluation import read_journal
 from belated.exceptions import InvalidInput
 from belated.fold.rules import State
-from belated.report import Report, learned
+from belated.report import Report
 from belated.report.facts import Calendar
 from belated.report.panels import PANELS, share, specifications
+from belated.report.report import learned
 from belated.report.vega import LIGHT
 
 HOUR = 3_600_000_000

@@ -12,8 +12,7 @@ import pytest
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB
 from belated.core.events import Void
 from belated.exceptions import ClockWarning
-from belated.journals import Journal, MemoryJournal, open_journal
-from belated.journals import steady_clock as module
+from belated.journals import Journal, MemoryJournal, open_journal, steady_clock as module
 from belated.journals.steady_clock import MAX_JUMP, SteadyClock, system_clock
 
 START, DAY = 1_700_000_000_000_000, 86_400_000_000

@@ -24,8 +24,8 @@ from belated.core.times import (
 )
 from belated.decider.batches import named, split_requests, split_rewards
 from belated.exceptions import InvalidInput
-from belated.features import Actions, as_actions
-from belated.features.records import plain
+from belated.features import Actions
+from belated.features.records import as_actions, plain
 from belated.journals.steady_clock import system_clock
 from belated.wire.messages import (
     MAX_BATCH,

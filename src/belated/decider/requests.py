@@ -13,8 +13,8 @@ from belated.core.ids import check_id, key_of, partition_of, slot_of_subject
 from belated.core.inputs import Row, as_rows
 from belated.decider.holdouts import Holdout
 from belated.exceptions import InvalidInput
-from belated.features import Actions, Features, Shared, action_names, as_actions
-from belated.features.records import shown
+from belated.features import Actions, Features, Shared
+from belated.features.records import action_names, as_actions, shown
 from belated.fold.contexts import NAME, PackedContext, RowEncoder, name_of, pack_context
 
 

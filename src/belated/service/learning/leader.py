@@ -23,7 +23,8 @@ from belated.features import Features
 from belated.fold.fold import Fold
 from belated.fold.published import PublishedModel
 from belated.fold.saving import Saving
-from belated.journals import CoordinationStore, Journal
+from belated.journals import Journal
+from belated.journals.coordination import CoordinationStore
 from belated.journals.identity import configure, settings_of
 from belated.service.learning.lease import SECONDS, Lease, LeaseRenewal, new_holder
 from belated.service.runtime import Runtime, ThreadRuntime

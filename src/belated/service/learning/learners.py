@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 from belated.exceptions import BelatedError, JournalError, JournalUnavailable
 from belated.fold.fold import Fold
 from belated.fold.partitioned import PartitionFold, check_mergeable
-from belated.journals import Store, StoreSession
+from belated.journals import Store
 from belated.journals.coordination import leaders
+from belated.journals.store import StoreSession
 from belated.service.learning.leader import PUBLISH
 from belated.service.learning.learning_service import LearningService
 from belated.service.learning.lease import SECONDS, LeaseRenewal, new_holder

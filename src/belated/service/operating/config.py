@@ -30,7 +30,8 @@ from belated.fold.requests import Keep, check_keep
 from belated.fold.weighting import check_learnable
 from belated.journals import Store, open_store
 from belated.journals.coordination import ONLY_KAFKA
-from belated.policies import Policy, default_policy
+from belated.policies import Policy
+from belated.policies.delayed_ucb import default_policy
 from belated.service.access.authorizer import Auth, auth_at
 from belated.service.access.origins import as_origin
 from belated.service.access.tokens import TokenMode, TokenSecrets, check_bounded
