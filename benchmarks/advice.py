@@ -44,7 +44,7 @@ def measured(bandit: Bandit, rows: Any, rounds: int) -> tuple[list[float], float
     with patch.object(follower, "evidence_of", timed):
         start = time.process_time()
         for n in range(rounds):
-            bandit.observe(bandit.decide(rows[n % len(rows)]).id, float(n % 2))
+            bandit.observe(bandit.decide(rows=rows[n % len(rows)]).id, float(n % 2))
         total = time.process_time() - start
     return looks, total - sum(looks)
 

@@ -36,12 +36,12 @@ from belated.model import kernels
 rows = np.random.default_rng(0).normal(size=(10, 20)).astype(np.float32)
 start = time.perf_counter()
 bandit = Bandit(policy=DelayedUCB(20, Bernoulli()), rewards=Explicit(timedelta(days=1)))
-bandit.decide(rows)
+bandit.decide(rows=rows)
 first = time.perf_counter() - start
 taken = []
 while kernels.complete() is kernels.plain():
     before = time.perf_counter()
-    made = bandit.decide(rows)
+    made = bandit.decide(rows=rows)
     taken.append(time.perf_counter() - before)
     bandit.observe(made.id, 1.0)
     time.sleep(0.002)

@@ -79,7 +79,7 @@ def belated(size: str, rounds: int, *, background: bool = True) -> dict[str, flo
     names = [f"action {k}" for k in range(actions)]
     features = PerArm(names, context=width)
     policy, rewards = DelayedUCB(features.dim, Bernoulli()), Explicit()
-    bandit = Bandit(policy, rewards=rewards, features=features, background_fits=background)
+    bandit = Bandit(policy=policy, rewards=rewards, features=features, background_fits=background)
 
     def decide(context: np.ndarray) -> tuple[str, int]:
         decision = bandit.decide(context, names)

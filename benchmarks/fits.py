@@ -40,7 +40,7 @@ def cost(dim: int, family: Family, rounds: int, seed: int) -> tuple[float, int]:
     for _ in range(rounds):
         rows = rng.normal(size=(ARMS, dim))
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        decision = bandit.decide(rows)
+        decision = bandit.decide(rows=rows)
         mean = family.mean_and_slope(float(decision.x @ theta))[0]
         bandit.observe(decision.id, drawn(family, mean, rng))
     return sum(spent) / rounds * 1e6, len(spent)

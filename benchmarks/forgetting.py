@@ -36,7 +36,7 @@ def rounds(half_life: str | None, arms: int, dim: int, late: int, using: kernels
     policy = DelayedUCB(dim, Bernoulli(), half_life=half_life)
     clock = iter(range(1_700_000_000_000_000, 2_000_000_000_000_000, 500_000))
     bandit = Bandit(
-        policy,
+        policy=policy,
         rewards=Explicit(),
         seed=0,
         kernels=using,
@@ -53,7 +53,7 @@ def rounds(half_life: str | None, arms: int, dim: int, late: int, using: kernels
 
     def play(count: int) -> None:
         for n in range(count):
-            decision = bandit.decide(tables[n % 64])
+            decision = bandit.decide(rows=tables[n % 64])
             mean = 1.0 / (1.0 + np.exp(-decision.x @ theta))
             waiting.append((decision.id, float(rng.random() < mean)))
             if len(waiting) > late:

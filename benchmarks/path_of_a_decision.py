@@ -127,7 +127,7 @@ def embedded(configuration: Configuration) -> Recorder:
     with (
         tempfile.TemporaryDirectory() as folder,
         Bandit(
-            definition.policy,
+            policy=definition.policy,
             rewards=definition.rewards,
             features=definition.features,
             journal=f"sqlite:///{folder}/offers.db?bandit=offers",
@@ -135,7 +135,7 @@ def embedded(configuration: Configuration) -> Recorder:
     ):
         sys.setprofile(recorder.hook)
         recorder.repeat(
-            lambda: bandit.decide(configuration.request).id, lambda id: bandit.observe(id, 1.0)
+            lambda: bandit.decide(rows=configuration.request).id, lambda id: bandit.observe(id, 1.0)
         )
         sys.setprofile(None)
     return recorder

@@ -81,7 +81,7 @@ FEATURES = PerArm(
         "country": Category(["AT", "DE"]),
     },
 )
-POLICY = DelayedUCB(FEATURES.dim, Bernoulli(), floor=0.02)
+POLICY = DelayedUCB(floor=0.02)
 WINDOW = "4h"
 #: For stores with a clock of their own, where time cannot be simulated.
 SHORT_WINDOW = "1m"
@@ -96,9 +96,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "explicit": {"rewards": Explicit(WINDOW)},
     "half-life": {
         "rewards": Explicit(WINDOW),
-        "policy": DelayedUCB(FEATURES.dim, Bernoulli(), floor=0.02, half_life="7d"),
+        "policy": DelayedUCB(floor=0.02, half_life="7d"),
     },
-    "holdout": {"rewards": Explicit(WINDOW), "holdout": Holdout(0.1)},
+    "holdout": {"rewards": Explicit(WINDOW), "holdout": Holdout(0.1, "uniform")},
 }
 #: What ``python -m belated serve`` reads.
 CONFIG = """
@@ -111,7 +111,6 @@ learn = true
 
 [bandits.offers]
 features = "{features!r}"
-policy = "DelayedUCB(dim={features.dim}, family=Bernoulli(), floor=0.02)"
 rewards = "ConversionsOnly('{window}')"
 """
 
@@ -255,14 +254,16 @@ def postgres(options: Options) -> Seconds:
 
 def plain_rows(options: Options) -> Seconds:
     rows = np.random.default_rng(0).normal(size=(256, 20, 10)) / 10**0.5
-    bandit = Bandit(DelayedUCB(10, Bernoulli()), rewards=Explicit("7d"), keep_requests=0.0, seed=1)
+    bandit = Bandit(
+        policy=DelayedUCB(10, Bernoulli()), rewards=Explicit("7d"), keep_requests=0.0, seed=1
+    )
     begin = 0.0
     for number in range(2 * options.rounds):
         if number == options.rounds:
             wait_for_kernels()
         if number == options.rounds + options.rounds // 10:
             begin = time.process_time()
-        bandit.observe(bandit.decide(rows[number % 256]).id, float(number % 2))
+        bandit.observe(bandit.decide(rows=rows[number % 256]).id, float(number % 2))
     measured = options.rounds - options.rounds // 10
     return {"plain rows": (time.process_time() - begin) / measured}
 

@@ -73,10 +73,10 @@ def tables_of(dim: int, arms: int) -> Matrix:
 
 def rounds_of(bandit: Bandit, tables: Matrix, late: int = 0) -> Step:
     """Decide, and reward the decision made so many before."""
-    waiting = deque(bandit.decide(tables[n % len(tables)]).id for n in range(late))
+    waiting = deque(bandit.decide(rows=tables[n % len(tables)]).id for n in range(late))
 
     def step(rows: Matrix, y: float) -> None:
-        waiting.append(bandit.decide(rows).id)
+        waiting.append(bandit.decide(rows=rows).id)
         bandit.observe(waiting.popleft(), y)
 
     return step
@@ -129,10 +129,10 @@ def many(slices: int) -> None:
             for number in range(max(1, slices // 4) + 1):
                 spent = []
                 start = time.process_time()
-                made = [one.decide(rows) for rows in requests]
+                made = [one.decide(rows=rows) for rows in requests]
                 spent.append(time.process_time() - start)
                 start = time.process_time()
-                made_at_once = all_.decide_many(requests)
+                made_at_once = all_.decide_many(rows=requests)
                 spent.append(time.process_time() - start)
                 start = time.process_time()
                 for decision in made:
@@ -208,7 +208,7 @@ def durable(name: str, journal: Journal, bare: BareSQLite | BarePostgres, slices
         made = []
         start = time.perf_counter()
         for _ in range(size):
-            decision = bandit.decide(next(tables))
+            decision = bandit.decide(rows=next(tables))
             bandit.observe(decision.id, 1.0)
             made.append(decision)
         middle = time.perf_counter()

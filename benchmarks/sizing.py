@@ -59,8 +59,7 @@ from belated.journals import PostgresJournal, SQLiteStore, Store, open_store
 from belated.journals.kafka.commits import pack
 from belated.model import kernels
 from belated.policies import Policy
-from belated.service import Definition
-from belated.service import Service as DecisionService
+from belated.service import Definition, Service as DecisionService
 from belated.service.http.server import Server, collect_rarely
 from belated.service.learning.leader import PUBLISH, SNAPSHOT
 from belated.service.learning.learners import IDLE, SHARED
@@ -500,9 +499,9 @@ def _embedded(policy: Policy, actions: int, path: Path) -> tuple[float, float]:
     """Seconds by the clock of a decision and of a reward, with a file on disk."""
     rows = np.random.default_rng(0).uniform(-1, 1, (actions, policy.dim))
     with Bandit(policy=policy, rewards=Explicit(), journal=SQLiteStore(path).journal()) as bandit:
-        bandit.decide(rows)
+        bandit.decide(rows=rows)
         start = time.perf_counter()
-        ids = [bandit.decide(rows).id for _ in range(EMBEDDED)]
+        ids = [bandit.decide(rows=rows).id for _ in range(EMBEDDED)]
         decided = time.perf_counter()
         for n, decision_id in enumerate(ids):
             bandit.observe(decision_id, float(n % 2))

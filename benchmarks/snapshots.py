@@ -27,7 +27,8 @@ from belated import Bernoulli, DelayedUCB
 from belated.core.events import Decision, Event, Reward, encode
 from belated.core.ids import new_id
 from belated.fold.fold import Fold
-from belated.journals import MemoryJournal, Snapshot
+from belated.journals import MemoryJournal
+from belated.journals.snapshots import Snapshot
 
 DIM = 20
 BYTES_TARGET, PAUSE_TARGET = 3.0, 0.05

@@ -28,9 +28,10 @@ import numpy as np
 
 from belated.core.events import Decision
 from belated.core.ids import new_id
-from belated.journals import Journal, Snapshot, Store
+from belated.journals import Journal, Store
 from belated.journals.addresses import open_store
 from belated.journals.coordination import Held, renew_leases
+from belated.journals.snapshots import Snapshot
 
 ROW = np.linspace(0, 1, 20, dtype=np.float32)
 #: Pieces of a snapshot, and their size in bytes.

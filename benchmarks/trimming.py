@@ -33,8 +33,7 @@ import psycopg
 sys.path.append(str(Path(__file__).parents[1]))
 
 from belated import Bernoulli, DefaultAfter, DelayedUCB
-from belated.cli.journal.trim import BATCH as DROPPED
-from belated.cli.journal.trim import PAUSE
+from belated.cli.journal.trim import BATCH as DROPPED, PAUSE
 from belated.core.events import Decision, Event, Reward, Settled
 from belated.core.ids import new_id
 from belated.fold.fold import Fold

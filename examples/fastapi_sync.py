@@ -17,7 +17,7 @@ from datetime import timedelta
 
 from fastapi import FastAPI
 
-from belated import Bandit, Bernoulli, ConversionsOnly, Decision, DelayedUCB, PerArm, Receipt
+from belated import Bandit, ConversionsOnly, Decision, PerArm, Receipt
 
 BANNERS = ["books", "music", "toys"]
 FEATURES = PerArm(BANNERS, context=["returning"])
@@ -27,8 +27,7 @@ FEATURES = PerArm(BANNERS, context=["returning"])
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Open the bandit when the shop starts, and close it when it stops."""
     with Bandit(
-        policy=DelayedUCB(dim=FEATURES.dim, family=Bernoulli()),
-        features=FEATURES,
+        FEATURES,
         rewards=ConversionsOnly(timedelta(hours=1)),  # only clicks are reported
         journal=os.environ.get("JOURNAL", "sqlite:///shop.db"),
     ) as bandit:

@@ -99,7 +99,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for week in range(1, arguments.weeks + 1):
             # At home: journal="sqlite:///mails.db?bandit=mails"
-            with Bandit.of(
+            with Bandit(
                 features,
                 rewards=ConversionsOnly(timedelta(days=7)),  # only purchases are reported
                 journal=SQLiteJournal(Path(folder, "mails.db"), bandit="mails", clock=clock),

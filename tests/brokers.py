@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
 from belated.exceptions import JournalError
-from belated.journals import Cells, Claim, CoordinationStore, Store
+from belated.journals import Cells, Store
+from belated.journals.coordination import Claim, CoordinationStore
 from belated.service.learning.lease import DRIFT, PATIENCE
 from belated.service.runtime import Runtime, ThreadRuntime, Worker
 

@@ -57,7 +57,7 @@ def _played() -> belated.Bandit:
         policy=belated.DelayedUCB(2, belated.Bernoulli(), floor=0.2), rewards=belated.Explicit()
     )
     for n in range(40):
-        decision = bandit.decide(np.eye(2))
+        decision = bandit.decide(rows=np.eye(2))
         bandit.observe(decision.id, float(n % 2))
     return bandit
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from belated.journals import Store
-from belated.service import Definition, LearningService
+from belated.service import Definition
 from belated.service.learning.learners import learner_of
+from belated.service.learning.learning_service import LearningService
 from belated.service.learning.shared_learner import SharedLearner
 
 

@@ -17,9 +17,9 @@ from belated.exceptions import (
     SnapshotConflict,
     SnapshotWarning,
 )
-from belated.journals import Journal, Snapshot, snapshots
+from belated.journals import Journal, snapshots
 from belated.journals.cells import Cells, cell_name
-from belated.journals.snapshots import Pieces
+from belated.journals.snapshots import Pieces, Snapshot
 from belated.testing.clocks import ManualClock
 
 

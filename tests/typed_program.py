@@ -28,9 +28,10 @@ from belated import (
 def shop() -> float | None:
     """Decide by a context, observe, and look back."""
     features = PerArm(["blue", "green"], context=["age", "returning"])
-    policy = DelayedUCB(features.dim, Bernoulli(), floor=0.05)
+    policy = DelayedUCB(family=Bernoulli(), floor=0.05)
     rewards = ConversionsOnly(timedelta(days=7))
-    with Bandit(policy=policy, features=features, rewards=rewards, holdout=Holdout(0.1)) as bandit:
+    holdout = Holdout(0.1, "blue")
+    with Bandit(features, rewards=rewards, policy=policy, holdout=holdout) as bandit:
         decision = bandit.decide({"age": 0.3, "returning": 1.0})
         assert_type(decision, Decision)
         assert_type(decision.id, str)
@@ -46,7 +47,7 @@ def shop() -> float | None:
 def rows() -> int:
     """Decide among rows, many at once."""
     bandit = Bandit(policy=DelayedThompson(3, Gaussian()), rewards=Explicit("1d"), seed=1)
-    made = bandit.decide_many([np.eye(3), np.ones((2, 3))])
+    made = bandit.decide_many(rows=[np.eye(3), np.ones((2, 3))])
     assert_type(made, list[Decision])
     bandit.observe_many([(one.id, 0.5) for one in made])
     return len(made)

@@ -148,7 +148,7 @@ def run(situation: Situation, seed: int, rounds: int = ROUNDS) -> Run:
                 _, _, id, reward = heappop(reports)
                 for _ in range(situation.times):
                     bandit.observe(id, reward)
-            decision = bandit.decide(situation.rows(rng))
+            decision = bandit.decide(rows=situation.rows(rng))
             found.actions.append(decision.index)
             reward = float(rng.random() < situation.rates[decision.index])
             if n < situation.reported and (reward or situation.both):

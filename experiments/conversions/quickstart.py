@@ -45,7 +45,8 @@ def run(pace: str, seed: int) -> Rows:
         list(RATES), context={"age": Number(18, 90), "country": Category(["AT", "DE"])}
     )
     own: dict[str, Any] = {} if times is None else {"clock": clock}
-    bandit = Bandit.of(features, rewards=ConversionsOnly("7d"), seed=seed, **own)
+    # No floor: a hundredth of the decisions would be the worse action by chance.
+    bandit = Bandit(features, rewards=ConversionsOnly("7d"), floor=0, seed=seed, **own)
     step, delay = times or (0, 0)
     coming: list[tuple[int, str]] = []
     worse = 0

@@ -1,8 +1,8 @@
 """Conversions that take a ten-millionth of the window, or a third of it: predictions and regret.
 
 Rounds are a second apart and the mean delay is 100 rounds; the window is up to ten million times as
-long. Each run is the shop of ``problems.py`` with fresh rows and the policy of ``Bandit.of``, its
-intercept such that the best action converts at the given rate. Every run is made twice with the
+long. Each run is the shop of ``problems.py`` with fresh rows and the default policy, no floor,
+its intercept such that the best action converts at the given rate. Every run is made twice with the
 same customers and delays: with the delay law learned, and with the law known. Predictions are those
 for the rows chosen last, at the first moment with 30 conversions and three mean delays. Runs are in
 ``scales.csv``, the table is ``scales.md``.

@@ -51,7 +51,7 @@ def run(rewards: Rewards, seed: int) -> dict[int, list[float]]:
     features = PerArm(
         list(OFFERS), context={"age": Number(18, 90), "country": Category(["AT", "DE"])}
     )
-    bandit = Bandit.of(features, rewards=rewards, clock=lambda: now, seed=seed)
+    bandit = Bandit(features, rewards=rewards, floor=0, clock=lambda: now, seed=seed)
     out: list[tuple[int, int, str]] = []
     chosen: Counter[tuple[int, int]] = Counter()
     found: dict[int, list[float]] = {}

@@ -14,8 +14,7 @@ import numpy as np
 from belated import Bernoulli, DelayedUCB, Explicit, delays, environments, simulate
 from belated.core.inputs import Vector
 from belated.delays import NEVER, DelayProcess
-from belated.evaluation import NEVER as NONE
-from belated.evaluation import DecisionTable, delay_depends
+from belated.evaluation import NEVER as NONE, DecisionTable, delay_depends
 
 ROUNDS, ARMS, WIDTH = 2_000, 4, 3
 SECOND = 1_000_000

@@ -78,7 +78,7 @@ def month(wait: Wait, seed: int) -> tuple[bool, float]:
                 _, _, id, reward = heappop(out)
                 bandit.observe(id, reward)
             user = np.append(1.0, rng.normal(0.0, 0.6, size=2))
-            decision = bandit.decide(np.kron(np.eye(ACTIONS), user))
+            decision = bandit.decide(rows=np.kron(np.eye(ACTIONS), user))
             chance = 1.0 / (1.0 + np.exp(-THETA[decision.index] @ user))
             due = now + int(wait(rng, decision.index, user[1:], now))
             heappush(out, (due, n, decision.id, float(rng.random() < chance)))

@@ -10,8 +10,7 @@ from belated import DelayedUCB
 from belated.model.model import Model
 from belated.policies import Policy
 from belated.simulation.environments import Environment
-from experiments.regret.policies import DELAYS as ALL_DELAYS
-from experiments.regret.policies import HORIZON, WORLDS
+from experiments.regret.policies import DELAYS as ALL_DELAYS, HORIZON, WORLDS
 
 __all__ = ["DEFAULT", "DELAYS", "HORIZON", "VARIANTS", "WORLDS"]
 

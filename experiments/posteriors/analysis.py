@@ -16,8 +16,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.figures import COLOURS, GREY, INK, head, save
-from experiments.figures import figure as empty
+from experiments.figures import COLOURS, GREY, INK, figure as empty, head, save
 from experiments.posteriors.cases import CASES
 from experiments.posteriors.quality import ESTIMATORS, NOISE
 from experiments.runs import publish, read

@@ -51,7 +51,7 @@ def said_and_chosen(policy: Policy, decisions: int, seed: int) -> tuple[Matrix, 
     said, chosen = [], []
     for _ in range(decisions // BATCH):
         tables = rng.normal(size=(BATCH, ACTIONS, DIM)) / 2.0
-        made = bandit.decide_many(list(tables))
+        made = bandit.decide_many(rows=list(tables))
         for table, decision in zip(tables, made, strict=True):
             request = bandit.entry(decision.id).request
             assert request is not None

@@ -8,8 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.figures import COLOURS, GREY, PAPER, band, head
-from experiments.figures import figure as empty
+from experiments.figures import COLOURS, GREY, PAPER, band, figure as empty, head
 from experiments.labels import end_labels
 from experiments.panels import logarithmic
 from experiments.rates import fits

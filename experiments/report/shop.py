@@ -69,12 +69,12 @@ class Shop:
         """Play all days; the bandit is left open."""
         features = PerArm(OFFERS, context=CONTEXT)
         self.bandit = Bandit(
-            DelayedThompson(features.dim, Bernoulli(), floor=0.02),
+            policy=DelayedThompson(features.dim, Bernoulli(), floor=0.02),
             rewards=DefaultAfter("7d"),
             journal=self.journal(self.clock),
             features=features,
             retention="14d",
-            holdout=Holdout(self.holdout),
+            holdout=Holdout(self.holdout, "uniform"),
             seed=self.seed,
             clock=self.clock,
         )

@@ -16,8 +16,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments import tables
-from experiments.figures import COLOURS, GREY, band, head, save
-from experiments.figures import figure as empty
+from experiments.figures import COLOURS, GREY, band, figure as empty, head, save
 from experiments.labels import end_labels
 from experiments.panels import logarithmic
 from experiments.runs import publish, read

@@ -16,9 +16,12 @@ from belated.model.model import Model
 from belated.policies import Choice, Policy, Warmup
 from belated.policies.uniform import uniform_choice
 from belated.simulation.environments import Environment
-from experiments.regret.policies import DELAYS as ALL_DELAYS
-from experiments.regret.policies import HORIZON, POLICIES
-from experiments.regret.policies import WORLDS as ALL_WORLDS
+from experiments.regret.policies import (
+    DELAYS as ALL_DELAYS,
+    HORIZON,
+    POLICIES,
+    WORLDS as ALL_WORLDS,
+)
 
 __all__ = ["DEFAULT", "DELAYS", "HORIZON", "LENGTHS", "RULES", "WAITS", "WORLDS"]
 

@@ -20,8 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from belated.theory import least_slope
-from experiments.figures import COLOURS, head, save
-from experiments.figures import figure as empty
+from experiments.figures import COLOURS, figure as empty, head, save
 from experiments.labels import end_labels
 from experiments.quantiles import quantile
 from experiments.runs import publish, read

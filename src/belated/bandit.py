@@ -94,7 +94,8 @@ from belated.journals.steady_clock import system_clock
 from belated.model.estimators import Estimate
 from belated.model.families import Family
 from belated.model.kernels import Kernels
-from belated.policies import Policy, usual_policy
+from belated.policies import Policy
+from belated.policies.delayed_ucb import default_policy
 
 if TYPE_CHECKING:  # imported when it is asked for: who only decides needs nothing of it
     from belated.evaluation import DelayCurve, Dependence, Forecast, Lift, Value
@@ -103,6 +104,8 @@ if TYPE_CHECKING:  # imported when it is asked for: who only decides needs nothi
 
 #: Coefficients that a notebook shows: those furthest from zero by their standard deviations.
 TOP = 8
+#: The most actions whose predictions are part of a bandit's ``repr``.
+FEW = 5
 
 
 class Bandit:
@@ -117,11 +120,17 @@ class Bandit:
     taken effect: retry it with the same id. The next call reads the journal again.
 
     Args:
-        policy: how actions are chosen.
+        features: the names of the actions; or features, which say what is known at a decision too;
+            or None, if callers pass rows of numbers.
         rewards: what a missing reward means. There is no default: only you can know.
+        policy: how actions are chosen; :class:`~belated.DelayedUCB` with ``family`` and ``floor``
+            if None.
+        family: of the rewards; :class:`~belated.Bernoulli` if None: from 0 to 1.
+        floor: the share of decisions that explore, each action being equally likely: .02, or 2 %,
+            if None. Thanks to them :meth:`evaluate` can tell what another policy would earn. 0
+            turns it off.
         journal: where facts are kept, or its address: ``"sqlite:///offers.db?bandit=offers"``,
             ``"postgresql://user@host/name?bandit=offers"``; in memory if None.
-        features: from a context and actions to rows; without them you pass rows.
         retention: how long after a decision its reward is accepted; None: for ever.
         seed: of the choices, or a generator.
         clock: gives microseconds since 1970; the system's if None.
@@ -142,16 +151,12 @@ class Bandit:
         kernels: to use instead of the best available.
         tuning: sizes that only tests change.
 
-    >>> from belated import Bernoulli, ConversionsOnly, DelayedUCB
-    >>> bandit = Bandit(
-    ...     policy=DelayedUCB(dim=2, family=Bernoulli()),
-    ...     rewards=ConversionsOnly("7d"),  # only clicks are reported
-    ...     seed=7,
-    ... )
-    >>> decision = bandit.decide([[1.0, 0.0], [0.0, 1.0]])
+    >>> from belated import ConversionsOnly
+    >>> bandit = Bandit(["blue", "red"], rewards=ConversionsOnly("7d"))  # only clicks are reported
+    >>> decision = bandit.decide()
     >>> bandit.pending.count
     1
-    >>> bandit.observe(decision.id, 1.0).status
+    >>> bandit.observe(decision, 1.0).status
     'rewarded'
     >>> bandit.pending.count
     0
@@ -159,11 +164,13 @@ class Bandit:
 
     def __init__(
         self,
-        policy: Policy,
-        *,
+        features: Features | Sequence[int | str] | None = None,
         rewards: Rewards | None = None,
+        *,
+        policy: Policy | None = None,
+        family: Family | None = None,
+        floor: float | None = None,
         journal: Journal | str | None = None,
-        features: Features | None = None,
         retention: Duration | None = None,
         seed: int | np.random.Generator | None = None,
         clock: Callable[[], int] | None = None,
@@ -176,7 +183,9 @@ class Bandit:
         kernels: Kernels | None = None,
         tuning: Tuning = USUAL,
     ) -> None:
-        policy, rewards = check_policy(policy, rewards, features)
+        features = as_features(features)
+        policy = as_policy(policy, family, floor, features)
+        rewards = check_rewards(rewards, policy)
         self.policy = policy
         self.rewards = rewards
         self.features = features
@@ -207,7 +216,8 @@ class Bandit:
             warn_changed(error, stacklevel=3)
         fold.catch_up(self.journal)
         found = list(fold.positions)
-        settings = settings_of(policy, rewards, self._retention, features)
+        held = None if holdout is None else holdout.baseline
+        settings = settings_of(policy, rewards, self._retention, features, held)
         if configure(self.journal, settings, self._clock()):
             fold.catch_up(self.journal)
         self._lock = threading.RLock()
@@ -215,33 +225,6 @@ class Bandit:
         self._use(fold, baseline)
         self._rng = generator_of(seed, found)
         self._survive_forks()
-
-    @classmethod
-    def of(
-        cls,
-        actions: Sequence[int | str] | Features,
-        *,
-        rewards: Rewards | None = None,
-        family: Family | None = None,
-        **settings: Any,
-    ) -> Self:
-        """A bandit with the usual policy, :class:`~belated.DelayedUCB`.
-
-        Args:
-            actions: the actions, if there is no context; or features.
-            rewards: what a missing reward means.
-            family: of the rewards; :class:`~belated.Bernoulli` if None: from 0 to 1.
-            **settings: the other arguments of :class:`Bandit`.
-
-        >>> from belated import ConversionsOnly
-        >>> bandit = Bandit.of(["blue", "red"], rewards=ConversionsOnly("7d"))
-        >>> decision = bandit.decide()
-        >>> bandit.observe(decision.id, 1.0).status
-        'rewarded'
-        """
-        features = actions if isinstance(actions, Features) else PerArm(actions)
-        policy = usual_policy(features.dim, family)
-        return cls(policy=policy, rewards=rewards, features=features, **settings)
 
     def _new_fold(self, until: int | None = None) -> Fold:
         return Fold(
@@ -282,9 +265,10 @@ class Bandit:
 
     def decide(
         self,
-        rows: Any = None,
+        context: Any = None,
         actions: Actions | None = None,
         *,
+        rows: Any = None,
         id: str | None = None,
         activated: bool = True,
         subject: str | None = None,
@@ -293,9 +277,9 @@ class Bandit:
         """Choose an action; the choice is durable before this returns.
 
         Args:
-            rows: one row per action; or the context, if the bandit has features.
-            actions: the actions, in the order of the rows. If the bandit has features that know
-                all actions (:class:`~belated.PerArm`), None stands for those.
+            context: what is known at this moment: a mapping of fields, or a list of numbers.
+            actions: the actions on offer; all that the features know if None.
+            rows: one row of numbers per action, for a bandit without features.
             id: your own decision id. The same id again returns the same decision.
             activated: False if the window starts only with :meth:`activate`.
             subject: whom the decision is for, such as a user: :meth:`observe` can report rewards
@@ -315,14 +299,14 @@ class Bandit:
                 self._follower.look()  # another process may have used it
                 known = self._known(id)
                 if known is not None:
-                    return self._again(known, rows, actions)
+                    return self._again(known, context, actions, rows)
             now = self._clock()
-            subject = self._subject_in(rows, subject, id)
+            subject = self._subject_in(context, subject, id)
             if sticky is not None:
                 current = self._current(subject, sticky, actions, now)
                 if current is not None:
                     return current
-            request, table = self._parse(rows, actions, id, activated, subject)
+            request, table = self._parse(context, actions, rows, id, activated, subject)
             (event,), kept = self._choose([request], table, now)
             events = with_subjects([event], [request])
             if id is None:
@@ -330,13 +314,14 @@ class Bandit:
                 return event
             _, standing = self._follower.settle_and_append(events, kept, only=(id,))
             other = standing.get(event.id)  # another process was faster
-            return event if other is None else self._again(other, rows, actions)
+            return event if other is None else self._again(other, context, actions, rows)
 
     def decide_many(
         self,
-        requests: Any,
+        contexts: Any = None,
         actions: Actions | None = None,
         *,
+        rows: Any = None,
         ids: Any = None,
         activated: bool = True,
     ) -> list[Decision]:
@@ -345,26 +330,24 @@ class Bandit:
         All requests are checked before anything is decided.
 
         Args:
-            requests: a list of row tables. If the bandit has features: a list of contexts; or a
-                frame of pandas or polars, one context per line; or a list of (context, actions)
-                pairs.
-            actions: the actions of all requests, as in :meth:`decide`.
+            contexts: a list of contexts, or of (context, actions) pairs; or a frame of pandas or
+                polars with one context per line.
+            actions: the actions of all requests, unless they come in pairs.
+            rows: a list of row tables, for a bandit without features.
             ids: your own decision id for each request: a list, or the name of a column of the
                 frame. The same id again returns the same decision.
             activated: False if the windows start only with :meth:`activate`.
 
-        >>> from datetime import timedelta
-        >>> from belated import Bandit, Bernoulli, ConversionsOnly, DelayedUCB, PerArm
+        >>> from belated import ConversionsOnly, PerArm
         >>> features = PerArm(["mail", "call"], context=["visits"])
-        >>> policy = DelayedUCB(features.dim, Bernoulli())
-        >>> week = ConversionsOnly(timedelta(days=7))
-        >>> bandit = Bandit(policy=policy, rewards=week, features=features, seed=7)
+        >>> bandit = Bandit(features, rewards=ConversionsOnly("7d"))
         >>> customers = [{"visits": 0.1}, {"visits": 0.9}]
         >>> decisions = bandit.decide_many(customers, ["mail", "call"], ids=["c1", "c2"])
         >>> [decision.id for decision in decisions]
         ['c1', 'c2']
         """
-        asked = split_requests(requests, actions, ids, features=self.features is not None)
+        asked = split_requests(contexts, actions, rows=rows, ids=ids)
+        name = "contexts" if rows is None else "rows"
         with self._lock, self._follower:
             self._check_open()
             answers: dict[int, Decision] = {}
@@ -373,16 +356,16 @@ class Bandit:
             places = []
             if ids is not None:
                 self._follower.look()  # another process may have used them
-            for place, (rows, offered, id) in enumerate(asked):
+            for place, (context, offered, given, id) in enumerate(asked):
                 try:
                     known = None if id is None else self._known(id)
                     if known is not None:
-                        answers[place] = self._again(known, rows, offered)
+                        answers[place] = self._again(known, context, offered, given)
                         continue
-                    subject = self._subject_in(rows, None, id)
-                    request, table = self._parse(rows, offered, id, activated, subject)
+                    subject = self._subject_in(context, None, id)
+                    request, table = self._parse(context, offered, given, id, activated, subject)
                 except InvalidInput as error:
-                    raise naming(f"requests[{place}]", error) from None
+                    raise naming(f"{name}[{place}]", error) from None
                 parsed.append(request)
                 tables.append(table)
                 places.append(place)
@@ -393,21 +376,23 @@ class Bandit:
                 _, standing = self._follower.settle_and_append(events, kept, only=named)
                 for place, event in zip(places, made, strict=True):
                     other = standing.get(event.id)  # another process was faster
-                    rows, offered, _ = asked[place]
-                    answers[place] = event if other is None else self._again(other, rows, offered)
+                    retried = asked[place][:3]
+                    answers[place] = event if other is None else self._again(other, *retried)
             return [answers[place] for place in range(len(asked))]
 
-    def score(self, rows: Any = None, actions: Actions | None = None) -> Scores:
+    def score(
+        self, context: Any = None, actions: Actions | None = None, *, rows: Any = None
+    ) -> Scores:
         """Return what the bandit would choose now, and why, without deciding.
 
         Args:
-            rows: as in :meth:`decide`.
+            context: as in :meth:`decide`.
             actions: as in :meth:`decide`.
+            rows: as in :meth:`decide`.
 
-        >>> from belated import Bandit, Bernoulli, ConversionsOnly, DelayedUCB
-        >>> week = ConversionsOnly("7d")
-        >>> bandit = Bandit(policy=DelayedUCB(2, Bernoulli()), rewards=week, seed=7)
-        >>> red = bandit.score([[1.0, 0.0], [0.0, 1.0]], ["red", "blue"]).actions[0]
+        >>> from belated import ConversionsOnly
+        >>> bandit = Bandit(["red", "blue"], rewards=ConversionsOnly("7d"))
+        >>> red = bandit.score().actions[0]
         >>> red.action, red.mean, round(red.high, 2)
         ('red', 0.5, 0.88)
         >>> bandit.pending.count
@@ -416,22 +401,24 @@ class Bandit:
         with self._lock, self._follower:
             self._read_new()
             self._obey()
-            request, table = self._parse(rows, actions, None, True, None)
+            request, table = self._parse(context, actions, rows, None, True, None)
             self._decider.actions = self._fold.actions
             return self._decider.score(request, table, now=self._now(), rng=np.random.default_rng())
 
     def _parse(
         self,
-        rows: Any,
+        context: Any,
         actions: Actions | None,
+        rows: Any,
         id: str | None,
         activated: bool,
         subject: str | None,
     ) -> tuple[ParsedRequest, Row]:
         self._follower.intact = True  # whatever the caller's features raise
         parsed = parse_request(
-            rows,
+            context,
             actions,
+            rows=rows,
             dim=self.policy.row_width,
             features=self.features,
             id=id,
@@ -443,10 +430,10 @@ class Bandit:
         self._follower.intact = False
         return parsed
 
-    def _subject_in(self, rows: Any, subject: str | None, id: str | None) -> str | None:
+    def _subject_in(self, context: Any, subject: str | None, id: str | None) -> str | None:
         """Return the subject of a request, given or in its context; None without one."""
         if subject is None and self._subject is not None:
-            subject = in_context(rows, self._subject)
+            subject = in_context(context, self._subject)
         return None if subject is None else check_subject(subject, id, self.journal.partitions)
 
     def _current(
@@ -494,10 +481,10 @@ class Bandit:
         status = self._fold.entry(id)
         return self._decider.unapplied.find(id) if status is None else self._decision(status)
 
-    def _again(self, known: Decision, rows: Any, actions: Actions | None) -> Decision:
+    def _again(self, known: Decision, context: Any, actions: Actions | None, rows: Any) -> Decision:
         """A retry gets the decision that was made; another decision under its id is refused."""
         self._follower.intact = True  # as above
-        table = rows_of(rows, actions, self.policy.row_width, self.features)
+        table = rows_of(context, actions, rows, self.policy.row_width, self.features)
         check_same(known, table, self.features)
         self._follower.intact = False
         return known
@@ -522,7 +509,7 @@ class Bandit:
         window of the rewards; several rewards of a decision count as parts of its reward.
 
         Args:
-            id: decision id, or the decision itself; none with a subject.
+            id: a decision, or its id; none with a subject.
             value: the reward.
             at: when it happened: a datetime with its zone, or ISO 8601; now if None. It decides
                 which part is the latest (``reduce="latest"``). Window and delay go by the time at
@@ -576,9 +563,9 @@ class Bandit:
         Raises:
             InvalidInput: one of them cannot be a reward of this bandit; nothing was appended.
 
-        >>> from belated import Bernoulli, DelayedUCB, Explicit
-        >>> bandit = Bandit(policy=DelayedUCB(dim=2, family=Bernoulli()), rewards=Explicit())
-        >>> first, second = bandit.decide_many([[[1.0, 0.0], [0.0, 1.0]]] * 2)
+        >>> from belated import Explicit
+        >>> bandit = Bandit(["blue", "red"], rewards=Explicit())
+        >>> first, second = bandit.decide_many([None, None])
         >>> receipts = bandit.observe_many([(first.id, 1.0), (second.id, 0.0), (first.id, 0.0)])
         >>> [receipt.status for receipt in receipts]
         ['rewarded', 'rewarded', 'conflict']
@@ -625,7 +612,7 @@ class Bandit:
             InvalidInput: one of them cannot be a reward of this bandit; nothing was appended.
 
         >>> from belated import Explicit
-        >>> bandit = Bandit.of(["gift", "mail"], rewards=Explicit("7d"))
+        >>> bandit = Bandit(["gift", "mail"], rewards=Explicit("7d"))
         >>> decision = bandit.decide(subject="user-17")
         >>> rewards = [("user-17", 1.0, "order-1"), ("user-18", 1.0, "order-2")]
         >>> [receipt.status for receipt in bandit.observe_subjects(rewards)]
@@ -720,7 +707,7 @@ class Bandit:
             until: when the pause ends; None: when the action is resumed.
 
         >>> from belated import ConversionsOnly
-        >>> bandit = Bandit.of(["blue", "red"], rewards=ConversionsOnly("7d"))
+        >>> bandit = Bandit(["blue", "red"], rewards=ConversionsOnly("7d"))
         >>> bandit.pause("red", reason="sold out")
         >>> decision = bandit.decide()
         >>> decision.action, decision.propensity
@@ -1097,11 +1084,25 @@ class Pending:
 
 def in_a_line(bandit: Bandit) -> str:
     """Return its name and what it has done so far."""
-    counts, mean = bandit.decision_counts, bandit.mean_reward
+    counts = bandit.decision_counts
     total = sum(counts.values())
     made = f"{total:,} decision{'' if total == 1 else 's'}"
-    reward = "" if mean is None else f", mean reward {mean:.4g}"
-    return f"Bandit {bandit.journal.bandit!r}: {made}, {counts['pending']:,} pending{reward}"
+    known = ", ".join(f"{counts[state]:,} {state}" for state in ("pending", "rewarded"))
+    means = "".join(f", {name} {mean:.4g}" for name, mean in predicted(bandit))
+    expected = f"; predicted{means[1:]}" if means else ""
+    return f"Bandit {bandit.journal.bandit!r}: {made}, {known}{expected}"
+
+
+def predicted(bandit: Bandit) -> list[tuple[int | str, float]]:
+    """Return the predicted mean of each action, if there are a few and no context."""
+    features = bandit.features
+    if not isinstance(features, PerArm) or features.block > 1 or features.blocks > FEW:
+        return []
+    with bandit._lock, bandit._follower:
+        model = bandit._fold.model
+        rows = features.rows(None, features.actions)
+        means = [float(model.predict(row)[0]) for row in rows]
+    return list(zip(features.actions, means, strict=True))
 
 
 def as_html(bandit: Bandit) -> str:
@@ -1112,19 +1113,46 @@ def as_html(bandit: Bandit) -> str:
     return html_table(in_a_line(bandit), ["coefficient", "mean", "sd", "low", "high"], rows)
 
 
-def check_policy(policy: Any, rewards: Any, features: Features | None) -> tuple[Policy, Rewards]:
-    """Return policy and rewards, if they fit each other and the features."""
-    check_made(policy, "policy", needs="choose", example="DelayedUCB(dim=3, family=Bernoulli())")
-    check_semantics(rewards)
-    if features is not None:
+def as_features(features: Any) -> Features | None:
+    """Return features, or those of a list of actions; None if callers pass rows."""
+    kind = features if isinstance(features, type) else type(features)
+    if issubclass(kind, Policy):
+        message = f"the first argument is a policy, {kind.__name__}: pass it as policy=, after the"
+        raise InvalidInput(f"{message} actions or features, Bandit(['blue', 'red'], ...)", features)
+    if features is None:
+        return None
+    if kind is features or hasattr(features, "rows"):
         check_made(features, "features", needs="rows", example="PerArm(['red', 'blue'])")
-        if features.dim != policy.dim:
-            message = f"features.dim is {features.dim} but policy.dim is {policy.dim}"
-            raise InvalidInput(f"{message}: they must be equal, policy.dim=features.dim", features)
-        policy = policy.in_blocks_of(features)
+        made: Features = features
+        return made
+    return PerArm(features)
+
+
+def as_policy(policy: Any, family: Any, floor: Any, features: Features | None) -> Policy:
+    """Return a policy for the rows that features make, or callers pass."""
+    if policy is None and features is None:
+        message = (
+            "features are missing: pass the names of the actions, Bandit(['blue', 'red'], ...)"
+        )
+        raise InvalidInput(f"{message}; or, if you pass rows, policy=DelayedUCB(dim=3)", features)
+    if policy is None:
+        return default_policy(family, floor).bound_to(features)
+    check_made(policy, "policy", needs="choose", example="DelayedUCB()")
+    for name, value in (("family", family), ("floor", floor)):
+        if value is not None:
+            message = f"policy and {name} are both given: put it into the policy"
+            raise InvalidInput(f"{message}, {type(policy).__name__}({name}={value!r}, ...)", value)
+    bound: Policy = policy.bound_to(features)
+    return bound
+
+
+def check_rewards(rewards: Any, policy: Policy) -> Rewards:
+    """Return what a missing reward means, if the policy can learn from it."""
+    check_semantics(rewards)
     check_default(rewards, policy.family.support)
     check_learnable(policy, rewards)
-    return policy, rewards
+    found: Rewards = rewards
+    return found
 
 
 def opened(journal: Any) -> Journal:

@@ -4,8 +4,8 @@
 only names that belated knows can be called, with numbers, texts, lists and further such calls. A
 name alone is a call without arguments.
 
-What is simulated takes dim and family from the problem; in what a bandit is made of, they are
-written. :func:`register` gives a name to a policy of your own.
+What is simulated takes dim and family from the problem; for a bandit, the family is written, and
+``dim`` if it has no features. :func:`register` gives a name to a policy of your own.
 """
 
 from __future__ import annotations
@@ -47,17 +47,7 @@ from belated.model.families import Family
 from belated.policies import Policy
 from belated.simulation.environments import Environment, arms, ball, digits, fixed, fresh, users
 
-__all__ = [
-    "as_delay",
-    "as_environment",
-    "as_features",
-    "as_policy",
-    "as_semantics",
-    "as_whole_policy",
-    "family_in",
-    "load_modules",
-    "register",
-]
+__all__ = ["register"]
 
 
 T = TypeVar("T")
@@ -349,7 +339,7 @@ def timedelta(
 
 WHOLE_POLICIES = Kind[Policy](
     noun="policy",
-    example="DelayedUCB(dim=20, family=Bernoulli())",
+    example="DelayedUCB(family=Bernoulli(), floor=0.02)",
     names=POLICY_NAMES,
     parts=by_name(*_FAMILIES, *_ESTIMATORS),
     given={
@@ -373,10 +363,10 @@ FEATURES = Kind[Features](
 
 
 def as_whole_policy(text: str) -> Policy:
-    """A policy that says itself how wide its rows are, and of which family its rewards.
+    """A policy of a bandit, with its family; features say how wide its rows are, or ``dim``.
 
-    >>> as_whole_policy("DelayedUCB(dim=20, family=Bernoulli())").dim
-    20
+    >>> as_whole_policy("DelayedUCB(family=Gaussian(), floor=0.02)").floor
+    0.02
     """
     return Reader(WHOLE_POLICIES, text).made()
 

@@ -28,7 +28,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, ndtr, ndtri, stdtrit
 
 from belated.core.inputs import Vector
-from belated.core.results import Result
+from belated.core.results import Result, Shortened
 from belated.core.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards
 from belated.core.times import lasting
 from belated.delays import NEVER, Constant
@@ -40,8 +40,6 @@ from belated.model.families import Bernoulli
 from belated.policies import DelayedUCB, Policy
 from belated.simulation import simulate
 from belated.simulation.environments import GLM, Environment, draw_theta
-
-__all__ = ["Learning", "LearningPlan", "holdout_times", "plan_learning"]
 
 HOUR, DAY = 3_600.0, 86_400.0
 #: Windows to compare with the planned one, as multiples of it.
@@ -154,8 +152,8 @@ class Case:
     lost: float
 
 
-@dataclass(frozen=True)
-class LearningPlan(Result):
+@dataclass(frozen=True, repr=False)
+class LearningPlan(Shortened, Result):
     """What to expect of a bandit.
 
     Attributes:

@@ -94,14 +94,14 @@ class InterruptedBandit:
         self.clock.now += int(rng.integers(MINUTE))
         match n % 15:
             case 0 | 1:
-                self.ids.append(bandit.decide(np.array(self.rows())).id)
+                self.ids.append(bandit.decide(rows=np.array(self.rows())).id)
             case 2 | 3:
                 id = f"order-{rng.integers(1 << 40)}"
                 self.named[id] = self.rows()
-                self.ids.append(bandit.decide(self.named[id], id=id).id)
+                self.ids.append(bandit.decide(rows=self.named[id], id=id).id)
             case 4:
                 tables = [self.rows() for _ in range(int(rng.integers(1, 30)))]
-                self.ids += [made.id for made in bandit.decide_many(tables)]
+                self.ids += [made.id for made in bandit.decide_many(rows=tables)]
             case 5 | 6 | 7:
                 self.observe(self.ids[int(rng.integers(len(self.ids)))])
             case 8:
@@ -115,7 +115,7 @@ class InterruptedBandit:
             case 11:
                 _ = bandit.estimate, bandit.pending.oldest
             case 12:
-                bandit.score(self.rows())
+                bandit.score(rows=self.rows())
             case 13:
                 bandit.change_mode("freeze" if bandit.mode == "learn" else "learn")
             case 14:
@@ -187,8 +187,8 @@ class InterruptedBandit:
         """Who got no answer asks again under the same id: it happens once."""
         journal = self.bandit.journal
         for id, rows in self.named.items():
-            made = self.bandit.decide(rows, id=id)
-            assert made == self.bandit.decide(rows, id=id)
+            made = self.bandit.decide(rows=rows, id=id)
+            assert made == self.bandit.decide(rows=rows, id=id)
             assert [type(one.event) for one in journal.records_of([id])].count(Decision) == 1
         self.named.clear()
         for id, value in self.rewards.items():

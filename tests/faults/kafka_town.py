@@ -21,7 +21,8 @@ from belated.core.events import Decision
 from belated.exceptions import JournalError
 from belated.fold.partitioned import PartitionSums
 from belated.fold.published import PublishedModel
-from belated.journals import Claim, KafkaStore, PostgresJournal, open_store
+from belated.journals import KafkaStore, PostgresJournal, open_store
+from belated.journals.coordination import Claim
 from belated.service import Definition
 from tests.faults.gates import Between, between
 from tests.faults.kafka_generator import DIM, read_acknowledged, truth

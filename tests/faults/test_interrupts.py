@@ -13,7 +13,8 @@ from belated.exceptions import InvalidInput, JournalUnavailable
 from belated.features import Actions
 from belated.fold.learner import Learner
 from belated.fold.weighting import Constant
-from belated.journals import MemoryJournal, Snapshot
+from belated.journals import MemoryJournal
+from belated.journals.snapshots import Snapshot
 from belated.journals.sqlite.store import SQLiteStore
 from belated.service import Definition
 from belated.service.learning import learners as learners_module
@@ -73,7 +74,7 @@ def opened(journal: MemoryJournal, **settings: Any) -> Bandit:
     """A bandit on a journal."""
     dim = settings["features"].dim if settings else 2
     policy = DelayedUCB(dim, Bernoulli())
-    return Bandit(policy, rewards=Explicit(), journal=journal, seed=1, **settings)
+    return Bandit(policy=policy, rewards=Explicit(), journal=journal, seed=1, **settings)
 
 
 def interrupt(bandit: Bandit, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +86,7 @@ def interrupt(bandit: Bandit, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(type(bandit._fold), "take", take)
     with pytest.raises(KeyboardInterrupt):
-        bandit.decide([[1.0, 0.0], [0.0, 1.0]])
+        bandit.decide(rows=[[1.0, 0.0], [0.0, 1.0]])
 
 
 def test_errors_of_a_caller_do_not_rebuild_the_bandit() -> None:
@@ -112,7 +113,7 @@ def test_an_interrupted_bandit_says_nothing_until_it_can_be_rebuilt(
     journal.unavailable = True
     for _ in range(2):
         with pytest.raises(JournalUnavailable):
-            bandit.decide([[1.0, 0.0], [0.0, 1.0]])
+            bandit.decide(rows=[[1.0, 0.0], [0.0, 1.0]])
         with pytest.raises(JournalUnavailable):
             _ = bandit.estimate
     journal.unavailable = False
@@ -146,9 +147,9 @@ def test_a_learner_that_fails_within_a_record_saves_no_snapshot(
     policy = DelayedUCB(2, Bernoulli())
     definition = Definition("offers", policy, Explicit(), partitions=1, learners=kind)
     journal = store.journal("offers")
-    bandit = Bandit(policy, rewards=Explicit(), journal=journal, seed=1)
+    bandit = Bandit(policy=policy, rewards=Explicit(), journal=journal, seed=1)
     for _ in range(5):
-        bandit.decide([[1.0, 0.0], [0.0, 1.0]])
+        bandit.decide(rows=[[1.0, 0.0], [0.0, 1.0]])
     journal.close()  # without a snapshot of the bandit
     add_pending, left = Learner.add_pending, [3]
 
@@ -165,6 +166,8 @@ def test_a_learner_that_fails_within_a_record_saves_no_snapshot(
         learners.start()
         eventually(lambda: learners.failures["offers"] == 1 and left[0] < -1)
         learners.stop()
-    with Bandit(policy, rewards=Explicit(), journal=store.journal("offers"), seed=1) as again:
+    with Bandit(
+        policy=policy, rewards=Explicit(), journal=store.journal("offers"), seed=1
+    ) as again:
         check_replay(again)
         assert again.pending.count == 5

@@ -15,7 +15,8 @@ from belated.core.events import Decision, Settled
 from belated.fold.fold import Fold
 from belated.journals import PostgresJournal
 from belated.journals.steady_clock import system_clock
-from belated.service import Definition, LearningService, Service
+from belated.service import Definition, Service
+from belated.service.learning.learning_service import LearningService
 from tests.faults.town import check_saved
 from tests.integration.postgres_server import PostgresServer
 from tests.integration.serving import served

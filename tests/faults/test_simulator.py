@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from belated.exceptions import OwnerFenced
-from belated.journals import Journal, Snapshot
+from belated.journals import Journal
+from belated.journals.snapshots import Snapshot
 from belated.testing import JournalContract, ManualClock
 from tests.shelf_contract import ShelfContract
 from tests.simulator.__main__ import main

@@ -154,9 +154,9 @@ def write(
         # A name of one's own, one that others use too, one that was used before, or none.
         name = rng.choice([f"{number}-{n}", f"shared-{n}", f"{number}-{rng.randint(1, n)}", None])
         rows = np.eye(DIM) if name is None else rows_of(name)
-        timed("decision", name or "", lambda: bandit.decide(rows, id=name))  # noqa: B023
+        timed("decision", name or "", lambda: bandit.decide(rows=rows, id=name))  # noqa: B023
         if n % 10 == 0:
-            timed("decisions", "", lambda: bandit.decide_many([np.eye(DIM)] * 3))
+            timed("decisions", "", lambda: bandit.decide_many(rows=[np.eye(DIM)] * 3))
         waiting.append(f"{number}-{n + rng.randint(1, 5)}")  # before it is decided, if ever
         rng.shuffle(waiting)
         for _ in range(rng.randint(0, 3)):
@@ -204,7 +204,7 @@ def race(folder: Path, number: int, where: str, partitions: int) -> None:
     answers = _shared_number(folder / ANSWERS)
     while True:
         n = answers[0] // RACERS
-        decision = patiently(lambda: bandit.decide(np.eye(DIM), id=f"race-{n}"))  # noqa: B023
+        decision = patiently(lambda: bandit.decide(rows=np.eye(DIM), id=f"race-{n}"))  # noqa: B023
         log.write("answer", decision.id, decision.action, decision.at_us, decision.propensity)
         answers[0] += 1
         patience = time.monotonic() + 0.05

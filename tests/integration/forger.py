@@ -12,8 +12,7 @@ from belated.core.events import digest_of, read_event
 from belated.journals import SQLiteStore, Store, open_store
 from belated.journals.bandits import find_bandit
 from belated.journals.postgres import log as postgres
-from belated.journals.sqlite import file
-from belated.journals.sqlite import log as sqlite
+from belated.journals.sqlite import file, log as sqlite
 from belated.journals.store import StoredBandit
 
 

@@ -7,8 +7,9 @@ import numpy as np
 from belated.exceptions import HistoryUndone
 from belated.fold.fold import Fold
 from belated.journals import Store
-from belated.service import Definition, LearningService
+from belated.service import Definition
 from belated.service.http.app import Service
+from belated.service.learning.learning_service import LearningService
 
 
 def folds_of(app: Service) -> dict[str, Fold]:

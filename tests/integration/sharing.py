@@ -46,9 +46,9 @@ bandit = Bandit(
 meet("open")
 waiting = []
 for n in range(rounds):
-    made = bandit.decide(rows.normal(size=(4, 3)))
-    many = bandit.decide_many(list(rows.normal(size=(2, 4, 3)))) if n % 10 == 0 else []
-    shared = bandit.decide(np.eye(3), id=f"shared {n}")  # everyone decides this one
+    made = bandit.decide(rows=rows.normal(size=(4, 3)))
+    many = bandit.decide_many(rows=list(rows.normal(size=(2, 4, 3)))) if n % 10 == 0 else []
+    shared = bandit.decide(rows=np.eye(3), id=f"shared {n}")  # everyone decides this one
     waiting += [made.id, *(one.id for one in many), shared.id]
     if n % 3 == 0:  # others report it
         place = folder / f"told {me} {n}.part"
@@ -170,7 +170,7 @@ def assert_opened_where_it_was_left(open_journal: Callable[[], Journal]) -> None
         assert digest in ("", bandit.digest)
         for id in ids:
             assert bandit.observe(id, 1.0).status == "rewarded"
-        ids = [bandit.decide(np.eye(3)).id for _ in range(3)]
+        ids = [bandit.decide(rows=np.eye(3)).id for _ in range(3)]
         digest = bandit.digest
         if n % 2:
             bandit.close()

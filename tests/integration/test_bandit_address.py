@@ -19,7 +19,7 @@ def test_a_bandit_goes_on_where_its_address_leads(address: str, store: Store, ba
     """As with the journal itself."""
     named = f"{address}?bandit={quote(bandit)}"
     with Bandit(policy=UCB, rewards=Explicit(), journal=named) as first:
-        decision = first.decide(np.eye(2))
+        decision = first.decide(rows=np.eye(2))
     with Bandit(policy=UCB, rewards=Explicit(), journal=named) as second:
         assert second.observe(decision.id, 1.0).status == "rewarded"
     with store.journal(bandit) as journal:

@@ -36,7 +36,7 @@ def test_what_the_journal_recognises_is_counted_apart(dsn: str, bandit: str) -> 
         rewards=Explicit(),
         journal=PostgresJournal(dsn, bandit=bandit),
     ) as held:
-        id = held.decide(np.eye(2)).id
+        id = held.decide(rows=np.eye(2)).id
         statuses = [held.void(id, at="2026-01-01T00:00Z").status for _ in range(3)]
         assert statuses == ["voided", "duplicate", "duplicate"]
         assert held.refused_counts == {"duplicate": 2, "conflict": 0}

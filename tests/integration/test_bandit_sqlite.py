@@ -51,7 +51,7 @@ def test_bandits_in_one_file_know_nothing_of_each_other(tmp_path: Path) -> None:
             journal=SQLiteJournal(path, bandit="other", partitions=4),
         ) as other,
     ):
-        one.observe(one.decide(np.eye(3), id="a").id, 1.0)
+        one.observe(one.decide(rows=np.eye(3), id="a").id, 1.0)
         assert other.observe("a", 1.0).status == "unmatched"
         one.save()
         other.save()
@@ -76,7 +76,7 @@ def test_snapshots_of_other_semantics_do_not_mix(tmp_path: Path) -> None:
     both = [opened(Explicit(hour)), opened(DefaultAfter(hour))]
     rng = np.random.default_rng(0)
     for n in range(40):
-        decision = both[n % 2].decide(rng.normal(size=(4, 3)))
+        decision = both[n % 2].decide(rows=rng.normal(size=(4, 3)))
         if n % 3 == 0:
             both[n % 2].observe(decision.id, float(n % 2))
         clock.now += 3_600_000_000 // 3

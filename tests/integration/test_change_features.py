@@ -114,7 +114,7 @@ def ticks() -> Callable[[], int]:
 def open_bandit(journal: Journal, features: Features, **settings: Any) -> Bandit:
     """With a policy that chooses all actions at times."""
     policy = DelayedUCB(features.dim, Bernoulli(), ridge=1.0, floor=0.3)
-    return Bandit(policy, rewards=Explicit(), journal=journal, features=features, **settings)
+    return Bandit(policy=policy, rewards=Explicit(), journal=journal, features=features, **settings)
 
 
 def drawn(rng: np.random.Generator, features: Features) -> dict[str, Any]:
@@ -351,7 +351,7 @@ def test_a_model_for_other_features_is_refused() -> None:
     """Even of one policy, and of one width."""
     before, after = CHANGES["field rescaled"]
     policy = DelayedUCB(before.dim, Bernoulli())
-    ours, theirs = policy.in_blocks_of(before), policy.in_blocks_of(after)
+    ours, theirs = policy.bound_to(before), policy.bound_to(after)
     model = Fold(theirs, Explicit()).export_model(5)
     assert PublishedModel.read(model.write()).model(theirs).n == 0
     with pytest.raises(JournalMismatch, match="learned with other features"):
@@ -365,7 +365,7 @@ def test_a_journal_of_two_features_is_read_by_all_commands(
     rng, made = np.random.default_rng(7), Made()
     address = f"sqlite:///{tmp_path / 'features.db'}?bandit=offers"
     for features in (BASE, CHANGES["action added at the front"].after):
-        bandit = Bandit.of(features, rewards=Explicit(), journal=address, family=Bernoulli())
+        bandit = Bandit(features, rewards=Explicit(), journal=address, family=Bernoulli())
         live(bandit, made, rng)
         assert bandit.report().to_dict()
         bandit.close()
@@ -378,8 +378,8 @@ def test_a_journal_of_two_features_is_read_by_all_commands(
     ):
         assert main(["journal", *command]) == 0, capsys.readouterr()
     with (
-        Bandit.of(BASE, rewards=Explicit(), journal=address) as one,
-        Bandit.of(BASE, rewards=Explicit(), journal=copy) as other,
+        Bandit(BASE, rewards=Explicit(), journal=address) as one,
+        Bandit(BASE, rewards=Explicit(), journal=copy) as other,
     ):
         assert one.digest == other.digest
         np.testing.assert_allclose(one.estimate.theta, other.estimate.theta, rtol=1e-9)

@@ -40,7 +40,7 @@ def use(file: str) -> None:
     """Make some decisions for the bandit that is configured."""
     (definition,) = read_config(file).bandits
     with Bandit(
-        definition.policy,
+        policy=definition.policy,
         rewards=definition.rewards,
         features=definition.features,
         contexts=definition.contexts,

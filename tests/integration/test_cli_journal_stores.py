@@ -29,7 +29,7 @@ def used(store: Store, bandit: str) -> Iterator[Bandit]:
     journal = store.journal(bandit, partitions=2)
     with Bandit(policy=UCB, rewards=SIX_HOURS, journal=journal, seed=1) as made:
         for n in range(30):
-            decision = made.decide(np.eye(2), id=f"order-{n}")
+            decision = made.decide(rows=np.eye(2), id=f"order-{n}")
             if n % 3:
                 made.observe(decision.id, float(n % 2))
             if n == 15:

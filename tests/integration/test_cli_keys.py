@@ -9,7 +9,8 @@ import pytest
 
 from belated.cli.main import main
 from belated.core.events import KeyChanged
-from belated.journals import LiveKey, Store
+from belated.journals import Store
+from belated.journals.keys import LiveKey
 from belated.wire.keys import hash_of, looks_whole
 
 Say = Callable[..., tuple[int, str, str]]

@@ -77,7 +77,7 @@ class TestEntry:
         features = PerArm(["blue", "red"], context=["age"])
         where = f"sqlite:///{path}?bandit=rows"
         with Bandit(policy=policies[0], rewards=Explicit(), journal=where) as bandit:
-            bandit.decide(np.eye(4)[:3], ["blue", "red", 7], id="a")
+            bandit.decide(rows=np.eye(4)[:3], actions=["blue", "red", 7], id="a")
         where = f"sqlite:///{path}?bandit=features"
         with Bandit(
             policy=policies[1], rewards=Explicit(), journal=where, features=features
@@ -87,7 +87,7 @@ class TestEntry:
         with Bandit(
             policy=policies[1], rewards=Explicit(), journal=where, keep_requests=0
         ) as bandit:
-            bandit.decide(np.eye(4), id="a")
+            bandit.decide(rows=np.eye(4), id="a")
         rows, context, none = (
             said(capsys, "show", "a", f"sqlite:///{path}?bandit={name}")
             for name in ("rows", "features", "none")

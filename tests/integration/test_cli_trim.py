@@ -26,7 +26,8 @@ from belated.core.times import as_datetime
 from belated.exceptions import InvalidInput, JournalMismatch
 from belated.fold.fold import Fold, same_sums
 from belated.fold.trimming import make_bases
-from belated.journals import Journal, Snapshot, Store
+from belated.journals import Journal, Store
+from belated.journals.snapshots import Snapshot
 from belated.service.learning.learning_service import LearningService
 from belated.service.learning.refold import PAUSE, Refold
 from tests.command_line import Command

@@ -20,7 +20,8 @@ from belated.core.events import Erased, Record, Retracted, Reward
 from belated.core.ids import erased_key_of, new_id
 from belated.exceptions import CorruptEvent, HistoryUndone
 from belated.fold.fold import Fold
-from belated.journals import Journal, Snapshot, Store
+from belated.journals import Journal, Store
+from belated.journals.snapshots import Snapshot
 from tests.command_line import Command
 from tests.integration.postgres_server import PostgresServer
 
@@ -39,7 +40,7 @@ def used(store: Store, bandit: str) -> Iterator[Bandit]:
         seed=7,
     )
     for n in range(3):
-        made.decide(ROWS, id=f"order-{n}")
+        made.decide(rows=ROWS, id=f"order-{n}")
         made.journal.append([Reward(f"order-{n}", 10**15, 1.0, reporter="crm")])
     made.observe("order-2", 0.0, part="own")
     yield made
@@ -279,7 +280,7 @@ def test_of_what_was_erased_no_byte_is_left(
     made = Bandit(
         policy=DelayedUCB(8, Bernoulli()), rewards=Explicit(), journal=store.journal(bandit)
     )
-    chosen = [made.decide(rows[n], id=f"order-{n}").index for n in range(2)]
+    chosen = [made.decide(rows=rows[n], id=f"order-{n}").index for n in range(2)]
     for n in range(2):
         made.observe(f"order-{n}", 1.0)
     made.save()
@@ -332,9 +333,9 @@ def test_of_an_erased_subject_no_byte_is_left(
     settings: dict[str, Any] = {"policy": DelayedUCB(2, Bernoulli()), "rewards": Explicit()}
     made = Bandit(**settings, journal=store.journal(bandit))
     subject, other = "person-4711", "person-4712"
-    ids = [made.decide(ROWS, id="visit-4711", subject=subject).id]
-    ids.append(made.decide(ROWS, subject=subject).id)
-    made.decide(ROWS, subject=other)
+    ids = [made.decide(rows=ROWS, id="visit-4711", subject=subject).id]
+    ids.append(made.decide(rows=ROWS, subject=subject).id)
+    made.decide(rows=ROWS, subject=other)
     for name in (subject, other):
         made.observe(subject=name, value=1.0, event_id=f"sale-of-{name}")
     made.observe(ids[0], 0.0)
@@ -384,7 +385,7 @@ def test_the_id_of_an_erased_decision_is_stored_nowhere(
     features = PerArm(["mail", "call"], context={"street": Text(hash=1), "seen": Vector(3)})
     embedding = np.array([0.125, 0.75, 0.4711], dtype=np.float32)
     context = {"street": "Secret Lane 4711", "seen": embedding.tolist()}
-    made = Bandit.of(features, rewards=Explicit(), journal=store.journal(bandit))
+    made = Bandit(features, rewards=Explicit(), journal=store.journal(bandit))
     decided, early = made.decide(context).id, new_id(made.journal.now())
     ids = [decided, early, made.decide(context, id="customer-4711").id]
     for id in ids:
@@ -431,7 +432,7 @@ def test_the_id_of_an_erased_decision_is_stored_nowhere(
     for id in ids:
         assert main(["journal", "show", id, named, "--json"]) == 1
         assert json.loads(capsys.readouterr().out)["state"] == "erased"
-    with Bandit.of(features, rewards=Explicit(), journal=store.journal(bandit)) as again:
+    with Bandit(features, rewards=Explicit(), journal=store.journal(bandit)) as again:
         assert [again.observe(id, 1.0).status for id in ids] == ["erased"] * 3
         assert again.estimate.n == 0
 

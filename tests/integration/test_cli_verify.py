@@ -15,7 +15,8 @@ import pytest
 from belated import Bandit, DefaultAfter, DelayedUCB, Gaussian
 from belated.core.events import Opaque, Record, Void
 from belated.fold.table import EntryTable
-from belated.journals import Snapshot, SQLiteJournal
+from belated.journals import SQLiteJournal
+from belated.journals.snapshots import Snapshot
 from tests.integration.damage import meddle_file
 from tests.integration.used_journals import (
     flip,
@@ -136,7 +137,7 @@ class TestVerify:
             retention=timedelta(days=9),
             journal=SQLiteJournal(path, bandit="offers"),
         ) as bandit:
-            decision = bandit.decide(np.eye(2))
+            decision = bandit.decide(rows=np.eye(2))
             bandit.observe(decision.id, 3.0)
         settings = ["--window", "24h", "--default", "-1", "--retention", "9d", "--reduce", "sum"]
         settings += ["--bounds", "-2", "5"]

@@ -27,7 +27,10 @@ SLOW_TO_READ = """window.at_once = fetch; window.fetch = async (path, options) =
     return at_once(path, options);
 }; 0"""
 OFFERS = Definition(
-    "offers", DelayedUCB(2, Bernoulli(), floor=0.2), DefaultAfter("1h"), holdout=Holdout(0.2)
+    "offers",
+    DelayedUCB(2, Bernoulli(), floor=0.2),
+    DefaultAfter("1h"),
+    holdout=Holdout(0.2, "uniform"),
 )
 
 
@@ -45,7 +48,7 @@ def serving(store: Store) -> Iterator[Serving]:
         eventually(lambda: _status(found, key.header) == 200)
         with Client(found.url, bandit="offers", key=key.key) as client:
             for n in range(60):
-                client.decide([[1.0, 0.0], [0.0, 1.0]], [HOSTILE, "plain"], id=f"d{n}")
+                client.decide(rows=[[1.0, 0.0], [0.0, 1.0]], actions=[HOSTILE, "plain"], id=f"d{n}")
                 if n % 2 == 0:
                     client.observe(f"d{n}", 1.0)
         yield found

@@ -60,7 +60,7 @@ def test_what_fades_is_the_same_however_it_is_read(
     with opened(store, bandit) as live:
         live.sync()
         live.settle()
-        decided = live.decide(np.eye(2))
+        decided = live.decide(rows=np.eye(2))
         live.observe(decided.id, 1.0)
         theta, known, digest = live.estimate.theta, counted(live), live.digest
         live.save()

@@ -61,10 +61,10 @@ def test_a_service_makes_none(no_more_decoders: None, tmp_path: Path) -> None:
     for rewards in (1, 2):  # the second time with a snapshot and a model
         app = Service([OFFERS], store, learn=True, spools=folder)
         with served(app) as serving, Client(serving.url, bandit="offers") as client:
-            decision = client.decide(np.eye(2))
+            decision = client.decide(rows=np.eye(2))
             client.observe_many([(decision.id, 1.0)])
             client.activate(decision.id, at=1_700_000_000_000_000)
-            client.decide_many([np.eye(2)])
+            client.decide_many(rows=[np.eye(2)])
             assert client.entry(decision.id).state == "rewarded"
             eventually(lambda: client.state().observations == rewards)  # noqa: B023 - it is awaited here
     with store.journal("offers") as journal:
@@ -97,7 +97,7 @@ policy, count = DelayedUCB(2, Bernoulli()), 8
 journals = [MemoryJournal() for _ in range(count)]
 for journal in journals:
     bandit = Bandit(policy=policy, rewards=Explicit(), journal=journal, kernels=kernels.plain())
-    bandit.decide([[1.0, 0.0], [0.0, 1.0]])
+    bandit.decide(rows=[[1.0, 0.0], [0.0, 1.0]])
     bandit.save()
 folds = [Fold(policy, Explicit(), partitions=1, kernels=kernels.plain()) for _ in journals]
 model = folds[0].export_model(5).write()

@@ -35,7 +35,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     policy = DelayedUCB(features.dim, Bernoulli(), floor=0.4)
     rng = np.random.default_rng(0)
     with Bandit(
-        policy,
+        policy=policy,
         rewards=DefaultAfter("2d"),
         journal=journal,
         features=features,
@@ -70,7 +70,9 @@ def test_actions_offered_by_name_need_their_catalogue(
     features = Shared(action=["price"], catalogue=offers)
     policy = DelayedUCB(features.dim, Bernoulli(), floor=0.8)
     journal = SQLiteJournal(tmp_path / "offers.db", bandit="offers")
-    with Bandit(policy, rewards=Explicit(), journal=journal, features=features, seed=1) as bandit:
+    with Bandit(
+        policy=policy, rewards=Explicit(), journal=journal, features=features, seed=1
+    ) as bandit:
         for n in range(100):
             bandit.observe(bandit.decide({}).id, float(n % 2))
     file = tmp_path / "offers.json"

@@ -73,8 +73,8 @@ def test_it_serves_a_bandit_over_http(tmp_path: Path) -> None:
         Client(serving.url, bandit="offers") as client,
     ):
         for n in range(5):
-            decision = client.decide([[1.0, 0.0], [0.0, 1.0]], id=f"order {n}")
-            assert client.decide([[1.0, 0.0], [0.0, 1.0]], id=f"order {n}") == decision
+            decision = client.decide(rows=[[1.0, 0.0], [0.0, 1.0]], id=f"order {n}")
+            assert client.decide(rows=[[1.0, 0.0], [0.0, 1.0]], id=f"order {n}") == decision
             client.observe(decision.id, float(n % 2))
         eventually(lambda: client.state().observations == 5)
         assert web.get("/readyz").status_code == 200

@@ -42,10 +42,10 @@ def test_dsjson_goes_out_and_comes_in_unchanged(
     journal = store.journal(bandit)
     policy = DelayedThompson(2, Bernoulli(), floor=0.2)
     rng = np.random.default_rng(1)
-    with Bandit(policy, rewards=DefaultAfter("1h"), journal=journal, seed=1) as made:
+    with Bandit(policy=policy, rewards=DefaultAfter("1h"), journal=journal, seed=1) as made:
         for n in range(200):
             rows = rng.random((3, 2))
-            decision = made.decide(rows, ["red", "green", "blue"], id=f"d{n}")
+            decision = made.decide(rows=rows, actions=["red", "green", "blue"], id=f"d{n}")
             made.observe(decision.id, float(rng.random() < rows[decision.index, 0]))
         named = f"{address}?bandit={quote(bandit)}"
         file = str(tmp_path / "log.dsjson")

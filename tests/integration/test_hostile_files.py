@@ -23,9 +23,9 @@ def exported(folder: Path) -> list[dict[str, Any]]:
     """The lines of an exported journal of two decisions and a reward."""
     address = f"sqlite:///{folder}/source.db?bandit=offers"
     policy = DelayedUCB(2, Bernoulli())
-    with Bandit(policy, rewards=DefaultAfter("7d"), journal=open_journal(address)) as bandit:
-        bandit.decide([[1, 0], [0, 1]], ["a", "b"], id="o-1")
-        bandit.decide([[1, 0], [0, 1]], ["a", "b"], id="o-2")
+    with Bandit(policy=policy, rewards=DefaultAfter("7d"), journal=open_journal(address)) as bandit:
+        bandit.decide(rows=[[1, 0], [0, 1]], actions=["a", "b"], id="o-1")
+        bandit.decide(rows=[[1, 0], [0, 1]], actions=["a", "b"], id="o-2")
         bandit.observe("o-1", 1.0)
     assert main(["journal", "export", address, "--output", f"{folder}/source.jsonl"]) == 0
     return [json.loads(line) for line in (folder / "source.jsonl").read_text().splitlines()]
@@ -114,10 +114,10 @@ def test_csv_holds_no_formulas(tmp_path: Path) -> None:
     """Texts that spreadsheets would run have an apostrophe before them; numbers stay numbers."""
     address = f"sqlite:///{tmp_path}/offers.db?bandit=offers"
     policy = DelayedUCB(2, Bernoulli())
-    with Bandit(policy, rewards=DefaultAfter("7d"), journal=open_journal(address)) as bandit:
+    with Bandit(policy=policy, rewards=DefaultAfter("7d"), journal=open_journal(address)) as bandit:
         for text in HOSTILE:
-            bandit.decide([[-1, 0]], [text], id=f"{text} id")
-        bandit.decide([[1, 0]], [-7], id="plain")
+            bandit.decide(rows=[[-1, 0]], actions=[text], id=f"{text} id")
+        bandit.decide(rows=[[1, 0]], actions=[-7], id="plain")
     file = tmp_path / "offers.csv"
     assert main(["journal", "export", address, "--format", "csv", "--output", str(file)]) == 0
     with file.open(newline="") as lines:

@@ -10,7 +10,7 @@ from itertools import chain
 import pytest
 
 from belated.exceptions import InvalidInput, JournalError
-from belated.journals import Claim
+from belated.journals.coordination import Claim
 from belated.journals.kafka.client import Cluster, Topics, new_name
 from belated.journals.kafka.group import WorkerGroup
 from tests.integration.kafka_server import KafkaCluster

@@ -42,8 +42,9 @@ from belated.exceptions import (
     JournalUnavailable,
     NotIndexed,
 )
-from belated.journals import KafkaJournal, Snapshot
+from belated.journals import KafkaJournal
 from belated.journals.kafka.commits import pack
+from belated.journals.snapshots import Snapshot
 from belated.testing import LogContract, ManualClock
 from tests.integration.kafka_journals import change, open_kafka, raw
 from tests.integration.kafka_server import KafkaCluster
@@ -292,11 +293,11 @@ def test_a_bandit_goes_on_where_it_was(kafka: KafkaCluster, dsn: str, bandit: st
         return Bandit(policy=DelayedUCB(2, Bernoulli()), rewards=Explicit(), journal=address)
 
     with reopened() as first:
-        made = [first.decide(np.eye(2)) for _ in range(20)]
+        made = [first.decide(rows=np.eye(2)) for _ in range(20)]
         for decision in made[:10]:
             assert first.observe(decision.id, 1.0).status == "rewarded"
         with pytest.raises(NotIndexed):
-            first.decide(np.eye(2), id="order-17")
+            first.decide(rows=np.eye(2), id="order-17")
         theta = first.estimate.theta
     with reopened() as second:
         assert second.pending.count == 10

@@ -48,7 +48,7 @@ def play(bandit: Bandit, seed: int) -> Played:
     due: dict[int, list[tuple[str, float]]] = {}
     actions = []
     for t in range(ROUNDS):
-        decision = bandit.decide(rows[t])
+        decision = bandit.decide(rows=rows[t])
         actions.append(decision.index)
         told = [(decision.id, float(outcomes[t, decision.index]))] * (1 + twice[t])
         due.setdefault(t + int(delays[t]), []).extend(told)
@@ -122,7 +122,7 @@ def test_the_same_records_come_to_the_same(store: Store, journal: Journal) -> No
 def test_rewards_of_subjects_come_to_the_same(store: Store, journal: Journal) -> None:
     """Live, folded from Kafka, and folded from memory."""
     with Bandit(policy=POLICY, rewards=Explicit("1d"), journal=journal, seed=1) as bandit:
-        decisions = [bandit.decide(np.eye(DIM), subject=f"user-{n % 7}") for n in range(40)]
+        decisions = [bandit.decide(rows=np.eye(DIM), subject=f"user-{n % 7}") for n in range(40)]
         for n in range(30):
             at = decisions[n].at
             bandit.observe(subject=f"user-{n % 9}", value=1.0, at=at, event_id=f"order-{n % 20}")
@@ -149,7 +149,7 @@ def test_a_subject_is_erased(kafka: KafkaCluster, dsn: str, journal: Journal) ->
     """Its records are found by reading its partition; those of another subject count."""
     with Bandit(policy=POLICY, rewards=Explicit("1d"), journal=journal, seed=1) as bandit:
         for subject in ("user-1", "user-2"):
-            bandit.decide(np.eye(DIM), subject=subject)
+            bandit.decide(rows=np.eye(DIM), subject=subject)
             bandit.observe(subject=subject, value=1.0, event_id="order-1")
         shelf = quote(dsn, safe="")
         address = f"kafka://{kafka.address}?shelf={shelf}&copies=1&bandit={quote(journal.bandit)}"
@@ -167,7 +167,9 @@ def test_learners_that_share_a_bandit_on_kafka_agree_with_a_replay(
     policy = DelayedUCB(DIM, Gaussian(1.0))
     definition = Definition(bandit, policy, Explicit(), partitions=PARTITIONS, learners="many")
     first, second = (shared_learner(definition, store, lease=1.0) for _ in range(2))
-    with Bandit(policy, rewards=Explicit(), journal=store.journal(bandit), seed=2) as deciding:
+    with Bandit(
+        policy=policy, rewards=Explicit(), journal=store.journal(bandit), seed=2
+    ) as deciding:
         play(deciding, seed=31)
         until = time.monotonic() + 60
         while not (first.worker.owned and second.worker.owned) and time.monotonic() < until:

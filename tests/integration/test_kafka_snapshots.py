@@ -11,9 +11,9 @@ import pytest
 
 from belated.core.events import Settled
 from belated.exceptions import JournalMismatch, JournalUnavailable, OwnerFenced, SnapshotWarning
-from belated.journals import KafkaJournal, Snapshot
+from belated.journals import KafkaJournal
 from belated.journals.kafka.piece_files import PieceFiles
-from belated.journals.snapshots import checksum
+from belated.journals.snapshots import Snapshot, checksum
 from belated.testing import ManualClock
 from tests.integration.kafka_server import KafkaCluster
 from tests.integration.object_store import object_store

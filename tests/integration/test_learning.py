@@ -51,7 +51,7 @@ def writer(store: Store, bandit: str) -> Iterator[Bandit]:
 def play(writer: Bandit, rounds: int) -> None:
     """Some decisions, and rewards for most of them."""
     for n in range(rounds):
-        decision = writer.decide(np.eye(DIM))
+        decision = writer.decide(rows=np.eye(DIM))
         if n % 4:
             writer.observe(decision.id, float(n % 3 == 0))
 

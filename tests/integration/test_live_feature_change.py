@@ -165,7 +165,7 @@ def test_a_rolling_change_and_its_rollback_lose_nothing(
         assert set(decided) >= set(load.ids)
         wanted = {id: value for id, value in load.ids.items() if value is not None}
         assert {id: rewarded.get(id) for id in wanted} == wanted
-        again = Bandit.of(as_features(BEFORE), rewards=Explicit(), journal=journal)
+        again = Bandit(as_features(BEFORE), rewards=Explicit(), journal=journal)
         counts = again.decision_counts
         assert sum(counts.values()) == len(set(decided))
         assert counts["rewarded"] == len(rewarded)

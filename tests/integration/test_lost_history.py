@@ -142,13 +142,13 @@ def test_a_bandit_starts_anew(store: Store, bandit: str, meddler: Forger, journa
     with Bandit(policy=POLICY, rewards=REWARDS, journal=store.journal(bandit), seed=1) as made:
         made.save()
         for n in range(12):
-            decision = made.decide(np.eye(2))
+            decision = made.decide(rows=np.eye(2))
             if n < 11:
                 made.observe(decision.id, 1.0)
         home = partition_of(key_of(decision.id), PARTITIONS)
         meddler.cut(home, journal.end(home) - 1)
         with pytest.warns(HistoryWarning, match=f"partition {home}"):
-            again = made.decide(np.eye(2))
+            again = made.decide(rows=np.eye(2))
         assert made.entry(again.id).state == "pending"
         assert made.entry(decision.id).state == "unknown"
         assert made.digest == fresh(journal).digest
@@ -241,7 +241,7 @@ def test_what_is_appended_and_gone_again_is_an_error() -> None:
     """Not waited for."""
     journal = MemoryJournal()
     bandit = Bandit(policy=POLICY, rewards=REWARDS, journal=journal)
-    bandit.decide(np.eye(2))
+    bandit.decide(rows=np.eye(2))
     append = journal.append_after
 
     def losing(*args: Any, **options: Any) -> AppendedAfter:
@@ -251,14 +251,14 @@ def test_what_is_appended_and_gone_again_is_an_error() -> None:
 
     journal.append_after = losing  # type: ignore[method-assign]
     with pytest.warns(HistoryWarning), pytest.raises(HistoryChanged):
-        bandit.decide(np.eye(2))
+        bandit.decide(rows=np.eye(2))
 
 
 def test_a_journal_that_is_away_while_a_bandit_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not needed to decide: the bandit is behind, and catches up later."""
     journal = MemoryJournal()
     bandit = Bandit(policy=POLICY, rewards=REWARDS, journal=journal)
-    lost = bandit.decide(np.eye(2))
+    lost = bandit.decide(rows=np.eye(2))
     journal._streams[0].pop()
     bandit._follower.behind = True
 
@@ -267,7 +267,7 @@ def test_a_journal_that_is_away_while_a_bandit_starts_anew(monkeypatch: pytest.M
 
     monkeypatch.setattr(journal, "undone", away)
     with pytest.warns(HistoryWarning):
-        kept = bandit.decide(np.eye(2))
+        kept = bandit.decide(rows=np.eye(2))
     monkeypatch.undo()
     bandit.sync()
     assert bandit.entry(kept.id).state == "pending"

@@ -13,7 +13,8 @@ from belated.exceptions import (
     HistoryChanged,
     OwnerFenced,
 )
-from belated.journals import PostgresJournal, Snapshot
+from belated.journals import PostgresJournal
+from belated.journals.snapshots import Snapshot
 from tests.integration.damage import filled, meddle
 
 

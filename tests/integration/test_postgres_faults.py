@@ -96,16 +96,16 @@ def test_a_full_disk_takes_nothing_of_a_batch(
 ) -> None:
     """The error says so; it can be read meanwhile, and with room the same call succeeds."""
     with opened(narrow.dsn, bandit) as live:
-        live.observe(live.decide(OFFER).id, 1.0)
+        live.observe(live.decide(rows=OFFER).id, 1.0)
         digest, end = live.digest, live.journal.end(0)
         disk.fill()
         for _ in range(2):
             with pytest.raises(JournalUnavailable, match=r"No space left.*make room.*safe"):
-                live.decide_many([OFFER] * 300)
+                live.decide_many(rows=[OFFER] * 300)
             live.sync()
             assert (live.digest, live.journal.end(0)) == (digest, end)
         disk.make_room()
-        assert len(live.decide_many([OFFER] * 300)) == 300
+        assert len(live.decide_many(rows=[OFFER] * 300)) == 300
         assert_whole(live, 301)
 
 
@@ -114,7 +114,7 @@ def test_a_server_that_a_full_disk_has_stopped(
 ) -> None:
     """Without room for its own log it gives up; with room and started again, all goes on."""
     with opened(narrow.dsn, bandit) as live:
-        live.decide(OFFER)
+        live.decide(rows=OFFER)
         disk.fill()
         with suppress(psycopg.Error):
             while True:  # on to the next file of that log, until there is no room for one
@@ -122,11 +122,11 @@ def test_a_server_that_a_full_disk_has_stopped(
         assert "PANIC" in narrow.log()
         for _ in range(2):
             with pytest.raises(JournalUnavailable, match=r"cannot be used now.*safe"):
-                live.decide_many([OFFER] * 3)
+                live.decide_many(rows=[OFFER] * 3)
         narrow.kill()  # what may be left of it
         disk.make_room()
         narrow.start()
-        assert len(live.decide_many([OFFER] * 3)) == 3
+        assert len(live.decide_many(rows=[OFFER] * 3)) == 3
         assert_whole(live, 4)
 
 
@@ -142,7 +142,7 @@ def test_connections_that_are_all_taken(narrow: PostgresServer, bandit: str) -> 
         return False
 
     with opened(narrow.dsn, bandit) as live:
-        live.decide(OFFER)
+        live.decide(rows=OFFER)
         connection = journal_of(live)._session._connection
         assert connection is not None
         eventually(all_taken)
@@ -150,7 +150,7 @@ def test_connections_that_are_all_taken(narrow: PostgresServer, bandit: str) -> 
         eventually(all_taken)
         complaint = r"too many clients.*close other connections.*safe"
         with pytest.raises(JournalUnavailable, match=complaint):
-            live.decide_many([OFFER] * 3)
+            live.decide_many(rows=[OFFER] * 3)
         with pytest.raises(JournalUnavailable, match=complaint):
             opened(narrow.dsn, bandit)
         for other in others:
@@ -162,7 +162,7 @@ def test_connections_that_are_all_taken(narrow: PostgresServer, bandit: str) -> 
 def decided(bandit: Bandit, offers: int) -> bool:
     """Whether it could decide."""
     try:
-        return len(bandit.decide_many([OFFER] * offers)) == offers
+        return len(bandit.decide_many(rows=[OFFER] * offers)) == offers
     except JournalUnavailable:
         return False
 
@@ -170,7 +170,7 @@ def decided(bandit: Bandit, offers: int) -> bool:
 def test_a_partition_that_another_holds(dsn: str, bandit: str) -> None:
     """The call ends in time and says why; what was known is known, and then it goes on."""
     with opened(dsn, bandit, wait=0.2) as live:
-        live.decide(OFFER)
+        live.decide(rows=OFFER)
         digest = live.digest
         with psycopg.connect(dsn) as other:
             other.execute(
@@ -179,11 +179,11 @@ def test_a_partition_that_another_holds(dsn: str, bandit: str) -> None:
             )
             start = time.monotonic()
             with pytest.raises(JournalUnavailable, match=r"lock timeout.*holds the partition"):
-                live.decide_many([OFFER] * 3)
+                live.decide_many(rows=[OFFER] * 3)
             assert time.monotonic() - start < 20  # it waits for 0.2 s, or for ever
             live.sync()
             assert live.digest == digest
-        assert len(live.decide_many([OFFER] * 3)) == 3
+        assert len(live.decide_many(rows=[OFFER] * 3)) == 3
         assert_whole(live, 4)
 
 
@@ -194,7 +194,7 @@ def play(bandit: Bandit, rounds: int) -> list[str]:
     """Decide and be told, a round each; returns the ids."""
     ids = []
     for n in range(rounds):
-        ids.append(bandit.decide(OFFER).id)
+        ids.append(bandit.decide(rows=OFFER).id)
         bandit.observe(ids[-1], float(n % 2))
     return ids
 
@@ -230,7 +230,7 @@ def test_a_snapshot_with_a_flipped_bit_is_made_anew(dsn: str, bandit: str) -> No
     """Whichever piece it is in: the state is the same, and the next opening finds a good one."""
     with opened(dsn, bandit) as live:
         play(live, 20)
-        live.decide(OFFER)
+        live.decide(rows=OFFER)
         digest = live.digest
     prefix = cell_name("snapshot-piece", bandit, "")
     query = "SELECT name FROM belated.cell WHERE starts_with(name, %s) AND length(value) > 0"

@@ -17,7 +17,8 @@ from belated.exceptions import (
     JournalError,
     JournalMismatch,
 )
-from belated.journals import Journal, PostgresJournal, Snapshot
+from belated.journals import Journal, PostgresJournal
+from belated.journals.snapshots import Snapshot
 from belated.testing import JournalContract, ManualClock
 from tests.integration.damage import filled, meddle
 from tests.integration.postgres_server import StartPostgres
@@ -277,7 +278,8 @@ def test_threads_may_share_a_journal(dsn: str, bandit: str) -> None:
 FORK = """
 import os, sys
 from belated.core.events import Settled, Void
-from belated.journals import PostgresJournal, Snapshot
+from belated.journals import PostgresJournal
+from belated.journals.snapshots import Snapshot
 journal = PostgresJournal(sys.argv[1], bandit=sys.argv[2])
 journal.append([Void("before", 1)])
 journal.acquire(0)

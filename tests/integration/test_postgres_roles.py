@@ -15,8 +15,9 @@ from belated.cli.main import main
 from belated.core.events import Erased, Overwritten, Trimmed, Void
 from belated.core.ids import erased_key_of
 from belated.exceptions import JournalError
-from belated.journals import Snapshot, open_store
+from belated.journals import open_store
 from belated.journals.postgres.rights import ROLES, Role, rights_of
+from belated.journals.snapshots import Snapshot
 from belated.service.operating.doctor import examine
 from tests.integration.postgres_server import PostgresServer, StartPostgres
 from tests.integration.processes import ROWS, Process, later
@@ -188,5 +189,5 @@ def test_a_program_with_a_bandit_needs_both(server: PostgresServer) -> None:
         connection.execute("CREATE ROLE program LOGIN IN ROLE belated_decider, belated_learner")
     address = server.dsn.replace("belated@", "program@") + "?bandit=held"
     with Bandit(policy=DelayedUCB(2, Bernoulli()), rewards=Explicit(), journal=address) as bandit:
-        assert bandit.observe(bandit.decide(ROWS).id, 1.0).status == "rewarded"
+        assert bandit.observe(bandit.decide(rows=ROWS).id, 1.0).status == "rewarded"
         bandit.save()

@@ -16,7 +16,8 @@ import pytest
 
 from belated.core.events import Event, Record, Reward, Settled, Void
 from belated.exceptions import JournalError, JournalUnavailable
-from belated.journals import PostgresJournal, Snapshot
+from belated.journals import PostgresJournal
+from belated.journals.snapshots import Snapshot
 from tests.integration.locks import Waiting, backend
 from tests.integration.postgres_server import PostgresServer
 from tests.waiting import eventually

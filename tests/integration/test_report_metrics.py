@@ -17,7 +17,10 @@ from tests.integration.serving import served
 from tests.waiting import eventually
 
 OFFERS = Definition(
-    "offers", DelayedUCB(2, Bernoulli(), floor=0.2), DefaultAfter("1h"), holdout=Holdout(0.2)
+    "offers",
+    DelayedUCB(2, Bernoulli(), floor=0.2),
+    DefaultAfter("1h"),
+    holdout=Holdout(0.2, "uniform"),
 )
 
 
@@ -36,7 +39,7 @@ def test_a_scrape_of_the_leader_has_the_report_made(tmp_path: Path) -> None:
     with served(Service([OFFERS], store, learn=True)) as serving:
         with Client(serving.url, bandit="offers") as client:
             for n in range(300):
-                client.decide([[1.0, 0.0], [0.0, 1.0]], ["a", "b"], id=f"d{n}")
+                client.decide(rows=[[1.0, 0.0], [0.0, 1.0]], actions=["a", "b"], id=f"d{n}")
                 if n % 2 == 0:
                     client.observe(f"d{n}", 1.0)
         eventually(lambda: "belated_report_age_seconds,offers" in scraped(serving.url), seconds=60)

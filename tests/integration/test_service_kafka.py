@@ -44,7 +44,7 @@ def test_it_decides_and_learns(served_app: tuple[Service, str], store: Store, ba
 
     def play(n: int) -> list[str]:
         with Client(url, bandit=bandit) as client:
-            made = [client.decide(ROWS).id for _ in range(each)]
+            made = [client.decide(rows=ROWS).id for _ in range(each)]
             for id in made[::2]:
                 client.observe(id, 1.0)
             return made
@@ -72,8 +72,8 @@ def test_what_it_cannot_know_is_refused_in_words(
     app, url = served_app
     with Client(url, bandit=bandit) as client:
         for call in (
-            lambda: client.decide(ROWS, id="order-17"),
-            lambda: client.decide(ROWS, id=new_id(10**15)),
+            lambda: client.decide(rows=ROWS, id="order-17"),
+            lambda: client.decide(rows=ROWS, id=new_id(10**15)),
             lambda: client.entry(new_id(10**15)),
         ):
             with pytest.raises(ServiceError, match="finds no decision by its id"):

@@ -16,7 +16,8 @@ import pytest
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.client import Client
 from belated.exceptions import JournalError, ServiceError
-from belated.journals import KeyStore, Store, open_store
+from belated.journals import Store, open_store
+from belated.journals.keys import KeyStore
 from belated.service import Definition, Service
 from belated.service.http.app import SERVICE_ROUTES
 from belated.service.http.routes import BANDIT_ROUTES, Route
@@ -210,12 +211,12 @@ def test_the_verbs_with_a_key(serving: Serving, store: Store) -> None:
     key = make(store, "decide", "reward", bandits=("guarded",))
     eventually(lambda: answers(serving.url, key, "/metrics") == 403)
     with Client(serving.url, bandit="guarded", key=key.key) as client:
-        assert client.observe(client.decide(ROWS).id, 1.0).status == "accepted"
+        assert client.observe(client.decide(rows=ROWS).id, 1.0).status == "accepted"
         with pytest.raises(ServiceError, match="403") as caught:
             client.state()
         assert key.key not in repr(caught.value)
     with Client(serving.url, bandit="guarded") as client, pytest.raises(ServiceError, match="401"):
-        client.decide(ROWS)
+        client.decide(rows=ROWS)
 
 
 def test_known_keys_go_on_while_the_database_is_away(own_server: PostgresServer) -> None:

@@ -19,7 +19,8 @@ from belated.decider.decider import UnappliedDecisions
 from belated.fold.fold import Fold
 from belated.fold.published import PublishedModel
 from belated.journals import Store
-from belated.service import Definition, LearningService, Service
+from belated.service import Definition, Service
+from belated.service.learning.learning_service import LearningService
 from tests.integration.serving import served
 from tests.waiting import eventually
 

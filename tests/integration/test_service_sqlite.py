@@ -17,7 +17,8 @@ import pytest
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.client import Client
 from belated.core.events import Void
-from belated.journals import Snapshot, Store, open_store
+from belated.journals import Store, open_store
+from belated.journals.snapshots import Snapshot
 from belated.service import Definition, Service
 from belated.service.learning.lease import SECONDS as LEASE
 from belated.service.serving.spools import SpoolFolder
@@ -49,7 +50,7 @@ def test_a_crowd_shares_commits_and_readers_do_not_wait(store: Store, full: bool
         ids = []
         with Client(url, bandit="offers") as client:
             for n in range(each):
-                id = client.decide(ROWS).id
+                id = client.decide(rows=ROWS).id
                 if n % 2:
                     client.observe(id, 1.0)
                 if n % 10 == 0:
@@ -107,8 +108,8 @@ def test_deciders_and_a_learner_in_several_processes(
         Client(there.url, bandit="offers") as second,
     ):
         for _ in range(20):
-            second.observe(first.decide(ROWS).id, 1.0)
-            first.observe(second.decide(ROWS).id, 0.0)
+            second.observe(first.decide(rows=ROWS).id, 1.0)
+            first.observe(second.decide(rows=ROWS).id, 0.0)
         eventually(
             lambda: first.state().observations == second.state().observations == 40, seconds=60
         )

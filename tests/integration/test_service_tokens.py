@@ -74,13 +74,13 @@ def problem_in(response: httpx.Response) -> Problem:
 def test_a_browser_reports_one_reward(guarded: Serving, key: Made, store: Store) -> None:
     """The token of the decision will do; sent again it counts once."""
     with Client(guarded.url, bandit="enforce tokens", key=key.key) as server:
-        decision = server.decide(ROWS)
+        decision = server.decide(rows=ROWS)
         assert decision.token is not None
         with Client(guarded.url, bandit="enforce tokens") as browser:
             assert browser.observe(decision.id, 1.0, token=decision.token).status == "accepted"
             browser.observe(decision.id, 1.0, token=decision.token)
             for other in (
-                lambda: browser.decide(ROWS),
+                lambda: browser.decide(rows=ROWS),
                 lambda: browser.entry(decision.id),
                 lambda: browser.void(decision.id),
                 lambda: browser.activate(decision.id),
@@ -98,7 +98,7 @@ def test_a_browser_reports_one_reward(guarded: Serving, key: Made, store: Store)
 def test_a_token_alone_opens_no_other_route(guarded: Serving, key: Made) -> None:
     """Wherever it stands: not even as a key."""
     with Client(guarded.url, bandit="enforce tokens", key=key.key) as server:
-        token = server.decide(ROWS).token
+        token = server.decide(rows=ROWS).token
     with httpx.Client(base_url=guarded.url) as http:
         for route in (*BANDIT_ROUTES, *SERVICE_ROUTES):
             if route.scope in (None, "reward"):
@@ -112,9 +112,9 @@ def test_a_token_alone_opens_no_other_route(guarded: Serving, key: Made) -> None
 def test_what_is_refused_leaves_nothing(guarded: Serving, key: Made, store: Store) -> None:
     """Forged, of another decision or bandit, out of range, in parts, or none at all."""
     with Client(guarded.url, bandit="enforce tokens", key=key.key) as server:
-        first, second = server.decide_many([ROWS, ROWS])
+        first, second = server.decide_many(rows=[ROWS, ROWS])
     with Client(guarded.url, bandit="report tokens", key=key.key) as server:
-        foreign = server.decide(ROWS, id=first.id)
+        foreign = server.decide(rows=ROWS, id=first.id)
     journal = store.journal("enforce tokens")
     before = len(journal.read(0, 0, 100_000))
     for status, body in (
@@ -141,7 +141,7 @@ def test_what_is_refused_leaves_nothing(guarded: Serving, key: Made, store: Stor
 def test_what_was_told_first_under_a_token_stays(guarded: Serving, key: Made) -> None:
     """Another value is kept as a conflict, and not learned: nobody can say that it was earlier."""
     with Client(guarded.url, bandit="enforce tokens", key=key.key) as server:
-        decision = server.decide(ROWS)
+        decision = server.decide(rows=ROWS)
         for value in (1, 0):
             answer = put(guarded, "enforce", decision.id, value=value, token=decision.token)
             assert answer.status_code == 202
@@ -153,7 +153,7 @@ def test_what_was_told_first_under_a_token_stays(guarded: Serving, key: Made) ->
 def test_each_reward_of_many_has_its_token(guarded: Serving, key: Made) -> None:
     """All or none: one bad token, and nothing is taken."""
     with Client(guarded.url, bandit="enforce tokens", key=key.key) as server:
-        made = server.decide_many([ROWS] * 3)
+        made = server.decide_many(rows=[ROWS] * 3)
         rewards = [{"id": one.id, "value": 1.0, "token": one.token} for one in made]
         path = f"{guarded.url}/v1/enforce tokens/rewards/batch"
         for token, status in ((FORGED, 403), (None, 401)):
@@ -182,7 +182,7 @@ def test_without_keys_tokens_alone_can_be_asked_for(unguarded: Serving) -> None:
     taken = {}
     for mode in ("off", "report", "enforce"):
         with Client(unguarded.url, bandit=f"{mode} tokens") as client:
-            decision = client.decide(ROWS)
+            decision = client.decide(rows=ROWS)
         assert (decision.token is None) == (mode == "off")
         taken[mode] = [
             put(unguarded, mode, decision.id, value=1, **more).status_code
@@ -195,7 +195,7 @@ def test_without_keys_tokens_alone_can_be_asked_for(unguarded: Serving) -> None:
 def test_tokens_are_counted_by_what_they_were(unguarded: Serving) -> None:
     """With words from a short list; no token is in the metrics."""
     with Client(unguarded.url, bandit="report tokens") as client:
-        token = client.decide(ROWS).token
+        token = client.decide(rows=ROWS).token
     put(unguarded, "report", "another", value=1, token=token)
     put(unguarded, "report", "another", value=1, token="<mArKeR>")
     text = httpx.get(f"{unguarded.url}/metrics").text

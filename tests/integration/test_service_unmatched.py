@@ -53,7 +53,7 @@ def test_a_flood_of_unknown_ids_is_refused_and_drops_nothing(
         httpx.Client(base_url=url, timeout=60) as http,
         Client(serving.url, bandit="offers", key=other.key) as client,
     ):
-        decided = [client.decide(ROWS).id for _ in range(3)]
+        decided = [client.decide(rows=ROWS).id for _ in range(3)]
         accepted, refused = flood(http, flooding.header, batches=40)
         assert refused.status_code == 429
         assert int(refused.headers["retry-after"]) > 0
@@ -73,11 +73,11 @@ def test_a_flood_of_unknown_ids_is_refused_and_drops_nothing(
         # Another key reports a reward before its decision, and it counts.
         early = http.put("decisions/early/reward", json={"value": 1}, headers=other.header)
         assert early.status_code == 202, early.text
-        client.decide(ROWS, id="early")
+        client.decide(rows=ROWS, id="early")
         eventually(lambda: client.state().observations == 4, seconds=60)
         # Every accepted reward is still there.
-        client.decide(ROWS, id="nobody-0-0")
-        client.decide(ROWS, id=f"nobody-{accepted // 1_000 - 1}-999")
+        client.decide(rows=ROWS, id="nobody-0-0")
+        client.decide(rows=ROWS, id=f"nobody-{accepted // 1_000 - 1}-999")
         eventually(lambda: client.state().observations == 6, seconds=60)
         assert client.entry("early").state == "rewarded"
 

@@ -17,7 +17,8 @@ from belated.exceptions import (
     NotAJournal,
     UnsupportedFormat,
 )
-from belated.journals import Journal, Snapshot, SQLiteJournal
+from belated.journals import Journal, SQLiteJournal
+from belated.journals.snapshots import Snapshot
 from belated.testing import JournalContract, ManualClock
 from tests.integration.damage import meddle_file
 from tests.integration.sharing import assert_threads_may_share

@@ -11,8 +11,7 @@ import pytest
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.client import Client
 from belated.journals.sqlite.store import SQLiteSession
-from belated.service import Definition, Service
-from belated.service import runtime as module
+from belated.service import Definition, Service, runtime as module
 from belated.service.learning import lease
 from tests.integration.serving import served
 from tests.waiting import eventually
@@ -56,7 +55,7 @@ def test_a_worker_that_stays_dead_fails_the_liveness_probe(
         httpx.Client(base_url=serving.url) as web,
         Client(serving.url, bandit="offers") as client,
     ):
-        client.observe(client.decide(ROWS).id, 1.0)
+        client.observe(client.decide(rows=ROWS).id, 1.0)
         eventually(lambda: client.state().observations == 1)
         before = module.failures[worker]
         fault.on = True
@@ -70,7 +69,7 @@ def test_a_worker_that_stays_dead_fails_the_liveness_probe(
         metrics = web.get("/metrics").text
         assert "\nbelated_dead_workers 1.0\n" in metrics
         assert f'\nbelated_worker_failures_total{{worker="{worker}"}} ' in metrics
-        decision = client.decide(ROWS)
+        decision = client.decide(rows=ROWS)
         fault.on = False
         eventually(lambda: web.get("/livez").status_code == 200)
         client.observe(decision.id, 1.0)

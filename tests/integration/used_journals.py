@@ -94,7 +94,9 @@ def used_journal(path: Path, partitions: int = 2, rounds: int = 150) -> str:
     )
     for n in range(rounds):
         clock.now += 600 * SECOND
-        decision = bandit.decide(rng.normal(size=(4, 3)), id=f"order-{n}", activated=n % 7 != 0)
+        decision = bandit.decide(
+            rows=rng.normal(size=(4, 3)), id=f"order-{n}", activated=n % 7 != 0
+        )
         if n % 3:
             bandit.observe(decision.id, float(rng.random() < 0.4), part="sale" if n % 5 else "")
         if n % 11 == 0:

@@ -9,8 +9,7 @@ from itertools import count
 from typing import Any
 
 import numpy as np
-from hypothesis import note, settings
-from hypothesis import strategies as st
+from hypothesis import note, settings, strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
@@ -135,7 +134,7 @@ class Lives(RuleBasedStateMachine):
     def decide(self, who: int, name: str | None, activated: bool) -> None:
         """Under a name, perhaps once more, or under a new id."""
         rows = self.rng.normal(size=(3, DIM)) if name is None else rows_of(name)
-        decision = self.bandits[who].decide(rows, id=name, activated=activated)
+        decision = self.bandits[who].decide(rows=rows, id=name, activated=activated)
         assert self.bandits[who].entry(decision.id).decision == decision
         self.ids.append(decision.id)
 
@@ -143,7 +142,7 @@ class Lives(RuleBasedStateMachine):
     def decide_many(self, who: int, size: int) -> None:
         """Several at once."""
         offers = list(self.rng.normal(size=(size, 3, DIM)))
-        self.ids += [decision.id for decision in self.bandits[who].decide_many(offers)]
+        self.ids += [decision.id for decision in self.bandits[who].decide_many(rows=offers)]
 
     @rule(
         who=st.integers(0, 1),

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from hypothesis import given, note, settings
-from hypothesis import strategies as st
+from hypothesis import given, note, settings, strategies as st
 
 from belated import (
     Bandit,
@@ -65,7 +64,7 @@ def test_the_number_of_partitions_does_not_show(
         for what, name, value, wait in steps:
             clock.now += wait
             if what == "decide":
-                bandit.decide(rows_of(name), id=name, activated=wait % 4 > 0)
+                bandit.decide(rows=rows_of(name), id=name, activated=wait % 4 > 0)
             elif what == "observe":
                 try:
                     bandit.observe(name, value)
@@ -111,7 +110,7 @@ def test_features_may_grow_at_any_time(
     journal = MemoryJournal(partitions=partitions, clock=clock)
     features = PerArm(["arm 0"], context=1)
     how = Settings(
-        DelayedUCB(features.dim, family).in_blocks_of(features), Explicit(span(60)), span(90)
+        DelayedUCB(features.dim, family).bound_to(features), Explicit(span(60)), span(90)
     )
 
     def opened() -> Bandit:
@@ -142,7 +141,7 @@ def test_features_may_grow_at_any_time(
         else:
             if step == "grow":
                 features = features.grown([f"arm {len(features.actions)}"])
-                policy = DelayedUCB(features.dim, family).in_blocks_of(features)
+                policy = DelayedUCB(features.dim, family).bound_to(features)
                 how = replace(how, policy=policy, features=features)
             before, bandit = bandit, opened()
             assert bandit.digest == before.digest

@@ -74,7 +74,7 @@ def run(
     def opened() -> Bandit:
         journal = SQLiteJournal(path, bandit="offers", clock=clock)
         return Bandit(
-            policy, rewards=rewards, features=features, journal=journal, clock=clock, seed=3
+            policy=policy, rewards=rewards, features=features, journal=journal, clock=clock, seed=3
         )
 
     bandit, rng = opened(), np.random.default_rng(5)

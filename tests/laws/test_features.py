@@ -4,8 +4,7 @@ from datetime import UTC
 from typing import Any
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from belated.exceptions import InvalidInput
 from belated.features import (

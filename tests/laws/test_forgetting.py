@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.optimize import minimize
 
 from belated import (
@@ -56,13 +55,13 @@ def lived(policy: Policy, rounds: int = 120, seed: int = 0, turn: bool = True) -
     """A bandit whose rewards come late, some never; some are revised, and some voided."""
     clock, rng = Clock(), np.random.default_rng(seed)
     journal = MemoryJournal(clock=clock)
-    bandit = Bandit(policy, rewards=Explicit("60s"), journal=journal, clock=clock, seed=seed)
+    bandit = Bandit(policy=policy, rewards=Explicit("60s"), journal=journal, clock=clock, seed=seed)
     theta, waiting = rng.normal(size=policy.dim), []
     for t in range(rounds):
         clock.now += int(rng.integers(SECOND, 3 * SECOND))
         if turn and t == rounds // 2:
             theta = -3.0 * theta
-        decision = bandit.decide(rng.normal(size=(4, policy.dim)) / 2.0)
+        decision = bandit.decide(rows=rng.normal(size=(4, policy.dim)) / 2.0)
         mean = policy.family.mean(np.array([float(decision.x @ theta)]))[0]
         if rng.random() < 0.9:
             value = float(rng.random() < mean) if isinstance(policy.family, Bernoulli) else mean
@@ -306,14 +305,14 @@ def test_auto_journals_a_prediction_of_each_half_life_and_notices_a_change() -> 
     """Before θ turns nothing is forgotten; some rewards later it is."""
     policy = DelayedUCB(2, Bernoulli(), half_life="auto")
     clock, rng = Clock(), np.random.default_rng(5)
-    bandit = Bandit(policy, rewards=Explicit(), clock=clock, seed=1)
+    bandit = Bandit(policy=policy, rewards=Explicit(), clock=clock, seed=1)
     picked = []
     for t in range(1600):
         clock.now += SECOND
         theta = np.array([4.0, 0.0]) if t < 1000 else np.array([-4.0, 0.0])
         rows = rng.normal(size=(5, 2))
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        decision = bandit.decide(rows)
+        decision = bandit.decide(rows=rows)
         assert len(decision.means) == 4
         assert decision.mean in decision.means
         bandit.observe(decision, float(rng.random() < 1 / (1 + np.exp(-decision.x @ theta))))
@@ -358,10 +357,10 @@ def test_a_reward_long_after_its_decision_still_counts_for_little() -> None:
     """A thousand half-lives later it is nothing, and nothing breaks."""
     clock = Clock()
     policy = DelayedUCB(2, Bernoulli(), half_life="1s")
-    bandit = Bandit(policy, rewards=Explicit(), clock=clock, seed=0)
-    old = bandit.decide(np.eye(2))
+    bandit = Bandit(policy=policy, rewards=Explicit(), clock=clock, seed=0)
+    old = bandit.decide(rows=np.eye(2))
     clock.now += 5000 * SECOND
-    new = bandit.decide(np.eye(2))
+    new = bandit.decide(rows=np.eye(2))
     bandit.observe(old, 1.0)
     bandit.observe(new, 1.0)
     estimate = bandit.estimate

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from belated import Bernoulli, DelayedUCB, Gaussian
 from belated.core.events import Event, Record, Reward, Void

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from belated.core.events import Activation, Decision, Event, Opaque, Record, Reward, Settled, Void
 from belated.fold.packing import pack, unpack

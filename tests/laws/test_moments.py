@@ -1,8 +1,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as arrays
 
 from belated.core.inputs import MAX_ENTRY, MAX_REWARD, Matrix, Row, Vector

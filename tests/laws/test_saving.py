@@ -10,8 +10,7 @@ from belated import Bernoulli, DelayedUCB
 from belated.core.events import Decision, Reward, Settled
 from belated.core.rewards import DefaultAfter, Explicit, Rewards
 from belated.core.tuning import Tuning
-from belated.fold import fold as folds
-from belated.fold import table
+from belated.fold import fold as folds, table
 from belated.fold.fold import Fold
 from belated.journals import MemoryJournal
 from belated.model.kernels import PageKernels, pages

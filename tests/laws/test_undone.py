@@ -124,7 +124,7 @@ def test_what_was_erased_is_gone_from_every_past() -> None:
     clock = ManualClock(START)
     journal = MemoryJournal(clock=clock)
     bandit = Bandit(policy=POLICY, rewards=Explicit(), journal=journal, clock=clock, seed=1)
-    bandit.decide([[1.0, 0.0]], id="a")
+    bandit.decide(rows=[[1.0, 0.0]], id="a")
     bandit.observe("a", 1.0)
     clock.now += HOUR
     journal.append([Erased(erased_key_of("a"), clock.now)])

@@ -24,9 +24,9 @@ from belated.core.ids import slot_of_subject
 from belated.core.rewards import retention_us
 from belated.exceptions import BelatedError
 from belated.fold.trimming import last_to_drop, make_bases, trim
-from belated.journals import Snapshot
 from belated.journals.arrivals import erased_key_in
 from belated.journals.log import EMPTY, Tail
+from belated.journals.snapshots import Snapshot
 from belated.model.families import Bernoulli, Gaussian
 from tests.simulator.checks import check_oracle, empty_fold, expected_of, replayed
 from tests.simulator.settings import DAY, HOUR, SECOND

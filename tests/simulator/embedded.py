@@ -230,9 +230,9 @@ class Decider(Process):
         if isinstance(what, DecisionRequest):
             rows, now = what.rows(self.name, bandit.policy.dim), self._clock()
             if what.count > 1:
-                return bandit.decide_many([rows] * what.count, activated=what.activated)
+                return bandit.decide_many(rows=[rows] * what.count, activated=what.activated)
             decision = bandit.decide(
-                rows,
+                rows=rows,
                 id=what.name,
                 activated=what.activated,
                 subject=what.subject,
@@ -417,7 +417,7 @@ class Cluster:
                 if bandit.mode != mode:
                     raise Disagreement(f"L: {process.name} does not read the mode {mode}")
                 try:
-                    decision = bandit.decide(rows_of("", bandit.policy.dim))
+                    decision = bandit.decide(rows=rows_of("", bandit.policy.dim))
                 except BanditOff:
                     obeyed = mode == "off"
                 else:
@@ -429,7 +429,7 @@ class Cluster:
             bandit = process.bandit
             if bandit.actions[0].state != "paused":
                 raise Disagreement(f"L: {process.name} does not read that an action is paused")
-            if bandit.decide(rows_of("", bandit.policy.dim)).action == 0:
+            if bandit.decide(rows=rows_of("", bandit.policy.dim)).action == 0:
                 raise Disagreement(f"L: {process.name} chooses a paused action")
         self._processes[0].bandit.resume(0)
 

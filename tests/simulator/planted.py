@@ -43,9 +43,11 @@ from belated.fold.subjects import Credit, SubjectHistory, SubjectIndex
 from belated.fold.table import handle_at
 from belated.fold.undone import Undone
 from belated.fold.unmatched import UnmatchedEvents
-from belated.journals import CoordinationStore, Journal, Snapshot, arrivals, coordination
+from belated.journals import Journal, arrivals, coordination
+from belated.journals.coordination import CoordinationStore
 from belated.journals.log import Appended, Requests, Tail
 from belated.journals.shelf import CellShelf
+from belated.journals.snapshots import Snapshot
 from belated.model.kernels import pages
 from belated.model.statistics import FrozenSums, RunningSums
 from belated.service.learning.learning_service import LearningService

@@ -33,9 +33,9 @@ from belated.exceptions import (
 )
 from belated.fold.fold import Fold
 from belated.fold.partitioned import PartitionSums
-from belated.journals import Cell, CoordinationStore, Journal, SpoolJournal
-from belated.journals import Store as BaseStore
-from belated.journals.cells import Outcome, cell_name
+from belated.journals import Journal, SpoolJournal, Store as BaseStore
+from belated.journals.cells import Cell, Outcome, cell_name
+from belated.journals.coordination import CoordinationStore
 from belated.journals.memory import MemoryCells
 from belated.journals.spool.journal import Forwarder
 from belated.service.learning.learning_service import LearningService

@@ -25,7 +25,8 @@ from belated.fold.partitioned.merging import merged_estimate
 from belated.fold.published import PublishedModel
 from belated.fold.rules import State
 from belated.fold.undone import Undone
-from belated.journals import Claim, Snapshot
+from belated.journals.coordination import Claim
+from belated.journals.snapshots import Snapshot
 from belated.model.families import Gaussian
 from belated.model.statistics import FrozenSums, Information
 from belated.service.learning.shared_learner import SharedLearner

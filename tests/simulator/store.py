@@ -18,7 +18,7 @@ import msgspec
 
 from belated.core.events import Decision, Event, Opaque, Record, encode
 from belated.exceptions import CorruptEvent, JournalClosed, JournalUnavailable, OwnerFenced
-from belated.journals import MemoryJournal, Snapshot
+from belated.journals import MemoryJournal
 from belated.journals.arrivals import (
     Clock,
     FirstDecisions,
@@ -36,7 +36,7 @@ from belated.journals.log import EMPTY, Appended, Requests, Tail
 from belated.journals.memory import MemoryCells
 from belated.journals.pages import ColumnPage
 from belated.journals.shelf import CellShelf
-from belated.journals.snapshots import damage
+from belated.journals.snapshots import Snapshot, damage
 from tests.simulator.faults import Faults, Killed
 
 _position = attrgetter("position")

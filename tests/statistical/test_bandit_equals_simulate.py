@@ -133,7 +133,7 @@ def played(
         clock.now = start + t * ROUND
         bandit.settle()
         pending.append(bandit.pending.count)
-        decision = bandit.decide(rows)
+        decision = bandit.decide(rows=rows)
         decisions.append(decision)
         rewards.append(environment.reward(float(means[decision.index]), uniform[t]))
     return bandit, decisions, pending
@@ -195,6 +195,6 @@ def test_worlds_with_fixed_rows_tie_alike() -> None:
     for t, (rows, means) in enumerate(environment.rounds(60, contexts)):
         if t >= 3:
             bandit.observe(decisions[t - 3].id, rewards[t - 3])
-        decisions.append(bandit.decide(rows))
+        decisions.append(bandit.decide(rows=rows))
         rewards.append(environment.reward(float(means[decisions[-1].index]), float(uniform[t])))
     assert [d.index for d in decisions] == trace.actions.tolist()

@@ -10,8 +10,7 @@ from experiments.conversions import buckets, quickstart
 from experiments.conversions.coverage import covered
 from experiments.conversions.early import predicted
 from experiments.conversions.problems import PROBLEMS, WAYS, policy_of
-from experiments.conversions.scales import SHAPES
-from experiments.conversions.scales import run as run_scale
+from experiments.conversions.scales import SHAPES, run as run_scale
 from experiments.conversions.sweep import run
 
 

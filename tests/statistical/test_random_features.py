@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from belated import Bandit, Explicit, Number, PerArm, RandomFeatures
-from belated.features import Fields
+from belated.features.encoders import Fields
 
 FIELDS = {"x": Number(-2, 2), "y": Number(-2, 2)}
 
@@ -15,7 +15,7 @@ FIELDS = {"x": Number(-2, 2), "y": Number(-2, 2)}
 def regret(context: Fields, seed: int, rounds: int) -> float:
     """Return what a bandit loses if the best of three actions turns along a spiral."""
     features = PerArm(["a", "b", "c"], context=context)
-    bandit = Bandit.of(features, rewards=Explicit(), seed=seed, keep_requests=0.0)
+    bandit = Bandit(features, rewards=Explicit(), seed=seed, keep_requests=0.0)
     rng = np.random.default_rng(seed)
     lost = 0.0
     for _ in range(rounds):

@@ -10,35 +10,42 @@ from typing import Any
 import pandas as pd
 
 import belated
-from belated import Bandit, Bernoulli, ConversionsOnly, DelayedUCB, PerArm, delays, environments
+from belated import Bandit, ConversionsOnly, DelayedUCB, PerArm, delays, environments
 from belated.exceptions import BelatedError
 from belated.journals import SQLiteJournal
 from belated.model.estimators import Laplace
 
 ROWS = [[1.0, 0.0], [0.0, 1.0]]
 
-#: What somebody writes. In it ``bandit`` takes rows, and ``shop`` a context with an age.
+#: What somebody writes. In it ``bandit`` takes rows, ``shop`` a context with an age, and
+#: ``colors`` no context.
 MISTAKES = """\
-Bandit(policy)
-Bandit(DelayedUCB, rewards=week)
-Bandit("ucb", rewards=week)
-Bandit(policy, rewards=ConversionsOnly)
-Bandit(policy, rewards="7d")
-Bandit(policy, rewards=week, features=PerArm)
-Bandit(policy, rewards=week, features=["age"])
-Bandit(policy, rewards=week, features=features)
-Bandit(policy, rewards=week, journal="offers.db")
-Bandit(policy, rewards=week, journal=Path("offers.db"))
-Bandit(policy, rewards=week, journal=SQLiteJournal)
-Bandit(policy, rewards=week, journal="mysql://host/shop")
-Bandit(policy, rewards=week, retention=30)
-Bandit(policy, rewards=week, retention="1d")
-Bandit(policy, rewards=week, seed="seven")
-Bandit(policy, rewards=week, clock=5)
-Bandit(policy, rewards=week, clock=lambda: 1794830400.5)
-Bandit(policy, rewards=week, keep_requests="none")
-Bandit(policy, rewards=DefaultAfter("7d", value=-1.0))
-Bandit(policy, rewards=week, journal=file).close(); Bandit(wider, rewards=week, journal=file)
+Bandit(names)
+Bandit(rewards=week)
+Bandit("red", rewards=week)
+Bandit(PerArm, rewards=week)
+Bandit(policy, rewards=week)
+Bandit(names, rewards=ConversionsOnly)
+Bandit(names, rewards="7d")
+Bandit(names, rewards=week, family="gaussian")
+Bandit(names, rewards=week, policy="ucb")
+Bandit(names, rewards=week, policy=DelayedUCB(3))
+Bandit(names, rewards=week, policy=DelayedUCB(), family=Gaussian())
+Bandit(names, rewards=week, policy=DelayedUCB(), floor=0.1)
+Bandit(policy=DelayedUCB(), rewards=week)
+Bandit(names, rewards=week, journal="offers.db")
+Bandit(names, rewards=week, journal=Path("offers.db"))
+Bandit(names, rewards=week, journal=SQLiteJournal)
+Bandit(names, rewards=week, journal="mysql://host/shop")
+Bandit(names, rewards=week, retention=30)
+Bandit(names, rewards=week, retention="1d")
+Bandit(names, rewards=week, seed="seven")
+Bandit(names, rewards=week, clock=5)
+Bandit(names, rewards=week, clock=lambda: 1794830400.5)
+Bandit(names, rewards=week, keep_requests="none")
+Bandit(names, rewards=week, holdout=Holdout(0.05))
+Bandit(names, rewards=DefaultAfter("7d", value=-1.0))
+Bandit(policy=policy, rewards=week, journal=file).close(); Bandit(names, week, journal=file)
 DelayedUCB(2, "bernoulli")
 DelayedUCB(2, Bernoulli)
 DelayedUCB(["age", "price"], Bernoulli())
@@ -51,14 +58,17 @@ ConversionsOnly()
 ConversionsOnly(7)
 Explicit("7 days")
 bandit.decide()
-bandit.decide([1.0, 0.0])
+bandit.decide(rows)
 bandit.decide(["red", "blue"])
 bandit.decide({"age": 0.4}, ["red", "blue"])
-bandit.decide([[1.0, 2.0, 3.0]])
-bandit.decide([])
-bandit.decide([[float("nan"), 1.0]])
-bandit.decide(rows, ["red"])
-bandit.decide(rows, id=17)
+bandit.decide(rows=[[1.0, 2.0, 3.0]])
+bandit.decide(rows=[1.0, 0.0])
+bandit.decide(rows=[])
+bandit.decide(rows=[[float("nan"), 1.0]])
+bandit.decide(rows=rows, actions=["red"])
+bandit.decide(rows=rows, id=17)
+shop.decide(rows=rows)
+colors.decide(["red"])
 shop.decide({"age": "old"}, ["red", "blue"])
 shop.decide({}, ["red", "blue"])
 shop.decide({"age": 0.4}, "red")
@@ -73,7 +83,7 @@ bandit.observe("order-17", 2.0)
 bandit.observe("order-17", 1.0, at=1794830400)
 bandit.observe("order-17", 1.0, at=datetime(2026, 11, 16, 12))
 bandit.observe("order-17", 1.0, at="yesterday")
-bandit.decide(rows, id="a"); bandit.observe("a", 1.0); bandit.observe("a", 0.0)
+bandit.decide(rows=rows, id="a"); bandit.observe("a", 1.0); bandit.observe("a", 0.0)
 bandit.close(); bandit.observe("order-17", 1.0)
 bandit.observe_many({"order-17": 1.0})
 bandit.observe_many(frame)
@@ -88,29 +98,28 @@ simulate(DelayedUCB(10, Bernoulli()), world, delay, horizon=1e3)
 
 def bandit() -> Bandit:
     """A bandit that takes rows."""
-    return Bandit(DelayedUCB(2, Bernoulli()), rewards=ConversionsOnly("7d"), seed=1)
+    return Bandit(policy=DelayedUCB(2), rewards=ConversionsOnly("7d"), seed=1)
 
 
 def said_of(mistake: str) -> str:
     """Make a mistake, and return what the library says of it."""
-    features = PerArm(["red", "blue"], context=["age"])
-    week, policy = ConversionsOnly("7d"), DelayedUCB(features.dim, Bernoulli())
+    features, week = PerArm(["red", "blue"], context=["age"]), ConversionsOnly("7d")
     with tempfile.TemporaryDirectory() as folder:
         names: dict[str, Any] = {name: getattr(belated, name) for name in belated.__all__} | {
             "Laplace": Laplace,
             "Path": Path,
             "SQLiteJournal": SQLiteJournal,
             "bandit": bandit(),
+            "colors": Bandit(["red", "blue"], rewards=week),
             "datetime": datetime,
             "delay": delays.Constant(1),
-            "features": features,
             "file": f"sqlite:///{folder}/offers.db",
             "frame": pd.DataFrame({"decision": ["a"], "reward": [1.0]}),
-            "policy": DelayedUCB(2, Bernoulli()),
+            "names": ["red", "blue"],
+            "policy": DelayedUCB(2),
             "rows": ROWS,
-            "shop": Bandit(policy, rewards=week, features=features),
+            "shop": Bandit(features, rewards=week),
             "week": week,
-            "wider": DelayedUCB(3, Bernoulli()),
             "world": environments.fixed(seed=1),
         }
         try:
@@ -126,7 +135,8 @@ def table() -> str:
         "# Common mistakes, and what the errors say",
         "",
         "Every error says what happened, with the value, and what to do. Here `bandit` takes",
-        "rows of two numbers, and `shop` has features: a context with the number `age`.",
+        "rows of two numbers, `shop` has features: a context with the number `age`, and `colors`",
+        "has the actions alone.",
         "`python -m tests.unit.mistakes > docs/reference/mistakes.md` writes this page, and a test",
         "keeps it true.",
         "",

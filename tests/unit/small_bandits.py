@@ -33,8 +33,8 @@ def opened(clock: ManualClock, **settings: Any) -> Bandit:
 def begun() -> Bandit:
     """One with a decision named "a" that is pending and one named "b" that was rewarded."""
     made = opened(ManualClock())
-    made.decide(ROWS, id="a")
-    made.decide(ROWS, id="b")
+    made.decide(rows=ROWS, id="a")
+    made.decide(rows=ROWS, id="b")
     made.observe("b", 1.0)
     return made
 

@@ -51,7 +51,7 @@ def opened(clock: ManualClock, policy: Policy | None = None, **settings: Any) ->
     policy = policy or EpsilonGreedy(features.dim, B, floor=0.5)
     settings.setdefault("journal", MemoryJournal(clock=clock))
     usual: dict[str, Any] = {"rewards": Explicit(), "features": features, "seed": 3, "clock": clock}
-    return Bandit(policy, **(usual | settings))
+    return Bandit(policy=policy, **(usual | settings))
 
 
 def learned(bandit: Bandit, rounds: int = 60) -> None:
@@ -145,7 +145,7 @@ def test_neither_holdout_nor_baseline_chooses_it(clock: ManualClock) -> None:
     bandit.change_mode("baseline")
     assert {d.action for d in bandit.decide_many([None] * 20)} == {"mail"}
     bandit.change_mode("learn")
-    uniform = opened(clock, holdout=Holdout(0.5))
+    uniform = opened(clock, holdout=Holdout(0.5, "uniform"))
     uniform.pause("gift")
     made = uniform.decide_many([None] * 200)
     assert {d.propensity for d in made if d.source == "holdout"} == {0.5}

@@ -10,14 +10,8 @@ import pytest
 
 from belated.core.events import Void
 from belated.exceptions import InvalidInput
-from belated.journals import (
-    MemoryJournal,
-    SQLiteJournal,
-    Store,
-    open_journal,
-    open_store,
-    split_address,
-)
+from belated.journals import MemoryJournal, SQLiteJournal, Store, open_journal, open_store
+from belated.journals.addresses import split_address
 
 
 @pytest.mark.parametrize(
@@ -115,7 +109,8 @@ WITHOUT = """
 import sys
 sys.modules["psycopg"] = None
 from belated.exceptions import MissingExtra
-from belated.journals import open_journal, open_store, split_address
+from belated.journals import open_journal, open_store
+from belated.journals.addresses import split_address
 address = "postgresql://me:secret@db/shop"
 print(split_address(address + "?bandit=x")[1], open_store(address).place)
 sys.modules["confluent_kafka"] = None

@@ -38,7 +38,7 @@ from belated.model.kernels import arrival
 
 def decide():
     bandit = Bandit(policy=DelayedUCB(3, Bernoulli()), rewards=Explicit(timedelta(days=1)), seed=0)
-    return bandit, [bandit.decide(np.eye(3)).propensity for _ in range(5)]
+    return bandit, [bandit.decide(rows=np.eye(3)).propensity for _ in range(5)]
 
 def wait():
     start = time.monotonic()

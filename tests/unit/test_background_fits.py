@@ -35,7 +35,7 @@ def opened(blocks: bool, **settings: Any) -> Bandit:
     """A bandit with wide rows, in blocks or not."""
     features = PerArm(ACTIONS, context=DIM) if blocks else None
     policy = DelayedUCB(DIM if features is None else features.dim, Bernoulli())
-    return Bandit(policy, rewards=Explicit(), features=features, seed=1, **settings)
+    return Bandit(policy=policy, rewards=Explicit(), features=features, seed=1, **settings)
 
 
 def played(bandit: Bandit, rounds: int, between: Callable[[], object] = lambda: None) -> None:
@@ -47,7 +47,7 @@ def played(bandit: Bandit, rounds: int, between: Callable[[], object] = lambda: 
             rows = rng.normal(size=(3, DIM)) / np.sqrt(DIM)
         else:
             rows = rng.normal(size=DIM) / np.sqrt(DIM)
-        waiting.append(bandit.decide(rows).id)
+        waiting.append(bandit.decide(rows=rows).id)
         if len(waiting) > 20:
             id, reward = waiting.pop(0), float(rng.random() < 0.4)
             bandit.observe(id, reward)

@@ -39,7 +39,7 @@ def clock() -> ManualClock:
 def test_a_decision_is_what_the_journal_holds(clock: ManualClock) -> None:
     """It is written down before it is told, whole."""
     bandit = opened(clock)
-    decision = bandit.decide(ROWS, ["blue", "red"])
+    decision = bandit.decide(rows=ROWS, actions=["blue", "red"])
     assert decision.action == ["blue", "red"][decision.index]
     assert decision.x.tolist() == ROWS[decision.index]
     assert (decision.at_us, decision.mean, decision.activated) == (clock.now, 0.5, True)
@@ -59,7 +59,7 @@ def test_rows_of_any_type_are_the_same_rows(clock: ManualClock, kind: str) -> No
         "fortran": np.asfortranarray(np.eye(2)),
         "bool": np.eye(2, dtype=np.bool_),
     }[kind]
-    decision = opened(clock).decide(given)
+    decision = opened(clock).decide(rows=given)
     assert decision.x.dtype == np.float32
     assert decision.x.tolist() == ROWS[decision.index]
 
@@ -68,7 +68,7 @@ def test_a_decision_keeps_its_own_row(clock: ManualClock) -> None:
     """What the caller does to the rows afterwards changes nothing."""
     bandit = opened(clock)
     rows = np.eye(2, dtype=np.float32)
-    decision = bandit.decide(rows)
+    decision = bandit.decide(rows=rows)
     kept = decision.x.tolist()
     rows[:] = 7.0
     assert decision.x.tolist() == kept
@@ -77,10 +77,10 @@ def test_a_decision_keeps_its_own_row(clock: ManualClock) -> None:
 def test_the_same_id_gives_the_same_decision(clock: ManualClock) -> None:
     """A retry does not decide again, whatever has been learned meanwhile."""
     bandit = opened(clock)
-    first = bandit.decide(ROWS, id="order-17")
+    first = bandit.decide(rows=ROWS, id="order-17")
     for _ in range(20):
-        bandit.observe(bandit.decide(ROWS).id, 1.0)
-    assert bandit.decide(ROWS, id="order-17") == first
+        bandit.observe(bandit.decide(rows=ROWS).id, 1.0)
+    assert bandit.decide(rows=ROWS, id="order-17") == first
     assert bandit.decision_counts["pending"] == 1
 
 
@@ -88,9 +88,9 @@ def test_a_retry_at_another_process_gives_the_same_decision(clock: ManualClock) 
     """The other one looks into the journal before it decides under an id it was given."""
     one = opened(clock)
     other = opened(clock, journal=one.journal)
-    first = one.decide(ROWS, id="order-17")
+    first = one.decide(rows=ROWS, id="order-17")
     clock.now += 1
-    assert other.decide(ROWS, id="order-17") == first
+    assert other.decide(rows=ROWS, id="order-17") == first
     assert other.event_counts == {"configured": 1, "decided": 1}
 
 
@@ -135,8 +135,8 @@ def test_many_decisions_are_those_of_one_after_the_other(clock: ManualClock) -> 
     for policy in (UCB, DelayedUCB(2, Bernoulli(), metric="gram"), Uniform(2, Bernoulli())):
         together, apart = opened(clock, policy=policy), opened(clock, policy=policy)
         offers = [table(n) for n in range(30)]
-        many = together.decide_many(offers)
-        single = [apart.decide(rows) for rows in offers]
+        many = together.decide_many(rows=offers)
+        single = [apart.decide(rows=rows) for rows in offers]
         assert [d.index for d in many] == [d.index for d in single]
         assert [d.mean for d in many] == pytest.approx([d.mean for d in single])
         assert together.pending.count == apart.pending.count == 30
@@ -164,7 +164,7 @@ def test_restarts_do_not_repeat_draws(clock: ManualClock) -> None:
 
     def drawn() -> list[int]:
         bandit = opened(clock, journal=journal, policy=uniform)
-        return [bandit.decide(rows).index for _ in range(20)]
+        return [bandit.decide(rows=rows).index for _ in range(20)]
 
     first = drawn()
     assert drawn() != first
@@ -179,7 +179,7 @@ def test_every_status(clock: ManualClock) -> None:
     """What a reward is depends on what was known when it came."""
     bandit = opened(clock, retention=timedelta(days=30))
     for id in ("a", "b", "c", "d"):
-        bandit.decide(ROWS, id=id)
+        bandit.decide(rows=ROWS, id=id)
     assert bandit.observe("a", 1.0).status == "rewarded"
     assert bandit.observe("a", 1.0).status == "duplicate"
     assert bandit.observe("a", 0.5, part="sale").status == "revised"
@@ -202,7 +202,7 @@ def test_a_client_clock_that_is_wrong_loses_no_reward(clock: ManualClock, days: 
     bandit = opened(clock, rewards=Explicit("7d"), retention="30d")
     id = new_id(clock.now - days * DAY_US)
     assert bandit.observe(id, 1.0).status == "unmatched"
-    bandit.decide(ROWS, id=id)
+    bandit.decide(rows=ROWS, id=id)
     entry = bandit.entry(id)
     assert entry is not None
     assert (entry.state, bandit.estimate.n) == ("rewarded", 1)
@@ -211,7 +211,7 @@ def test_a_client_clock_that_is_wrong_loses_no_reward(clock: ManualClock, days: 
 def test_an_expired_reward_while_the_decision_is_remembered(clock: ManualClock) -> None:
     """It is written down, counted and not learned; once forgotten, an id is not known any more."""
     bandit = opened(clock, rewards=Explicit(), retention=DAY)
-    bandit.decide(ROWS, id="a")
+    bandit.decide(rows=ROWS, id="a")
     clock.now += DAY_US + 1
     assert bandit.observe("a", 1.0).status == "expired"
     assert (bandit.decision_counts["pending"], bandit.estimate.n) == (1, 0)
@@ -223,7 +223,7 @@ def test_a_parked_reward_is_learned_when_its_decision_comes(clock: ManualClock) 
     assert bandit.observe("a", 1.0).status == "unmatched"
     assert bandit.observe("a", 1.0).status in ("unmatched", "duplicate")
     assert bandit.entry("a").state == "unknown"
-    bandit.decide(ROWS, id="a")
+    bandit.decide(rows=ROWS, id="a")
     assert bandit.entry("a").state == "rewarded"
     assert (bandit.pending.count, bandit.estimate.n) == (0, 1)
 
@@ -232,7 +232,7 @@ def test_the_default_comes_at_the_windows_end(clock: ManualClock) -> None:
     """A later reward replaces it, and it is the only one that is learned."""
     gaussian = DelayedUCB(2, Gaussian())
     bandit = opened(clock, policy=gaussian, rewards=DefaultAfter(DAY, value=-1.0))
-    decision = bandit.decide(ROWS)
+    decision = bandit.decide(rows=ROWS)
     clock.now += DAY_US
     assert bandit.settle() == 1
     assert bandit.settle() == 0
@@ -248,7 +248,7 @@ def test_silence_leaves_what_is_explored(clock: ManualClock) -> None:
     """After the window a decision is censored; its reward counts all the same when it comes."""
     bandit = opened(clock)
     before = bandit._fold.model.decided.copy()
-    decision = bandit.decide(ROWS)
+    decision = bandit.decide(rows=ROWS)
     clock.now += DAY_US
     assert bandit.sync() == 1
     assert bandit.entry(decision.id).state == "censored"
@@ -262,10 +262,10 @@ def test_every_call_settles_what_is_due(clock: ManualClock) -> None:
     """Both decide and observe write it down first."""
     for call in ("decide", "observe"):
         bandit = opened(clock)
-        bandit.decide(ROWS, id="a")
+        bandit.decide(rows=ROWS, id="a")
         clock.now += DAY_US
         if call == "decide":
-            bandit.decide(ROWS)
+            bandit.decide(rows=ROWS)
         else:
             bandit.observe("nobody", 1.0)
         assert bandit.entry("a").state == "censored"
@@ -276,8 +276,8 @@ def test_every_call_settles_what_is_due(clock: ManualClock) -> None:
 def test_the_window_starts_with_the_activation(clock: ManualClock) -> None:
     """Until then a decision is dormant: not pending, not explored."""
     bandit = opened(clock)
-    bandit.decide(ROWS, id="a", activated=False)
-    bandit.decide(ROWS, id="b", activated=False)
+    bandit.decide(rows=ROWS, id="a", activated=False)
+    bandit.decide(rows=ROWS, id="b", activated=False)
     assert (bandit.pending.count, bandit.decision_counts["dormant"]) == (0, 2)
     clock.now += DAY_US // 2
     assert bandit.activate("a").status == "activated"
@@ -295,7 +295,7 @@ def test_a_voided_decision_teaches_nothing(clock: ManualClock) -> None:
     """Before or after its reward."""
     bandit = opened(clock, policy=DelayedUCB(2, Gaussian()))
     for id in ("a", "b"):
-        bandit.decide(ROWS, id=id)
+        bandit.decide(rows=ROWS, id=id)
     bandit.observe("a", 1.0)
     bandit.void("a")
     bandit.void("b")
@@ -308,7 +308,7 @@ def test_a_voided_decision_teaches_nothing(clock: ManualClock) -> None:
 def test_parts_that_add_up_beyond_the_family_are_held(clock: ManualClock) -> None:
     """Each part is a reward of the family, but their sum is not: it is learned as the greatest."""
     bandit = opened(clock, rewards=Explicit(reduce="sum"))
-    bandit.decide(ROWS, id="a")
+    bandit.decide(rows=ROWS, id="a")
     for part in ("click", "sale"):
         bandit.observe("a", 0.75, part=part)
     again = opened(clock, rewards=Explicit(reduce="sum"), journal=bandit.journal)
@@ -328,7 +328,7 @@ def test_pending_tells_the_oldest(clock: ManualClock) -> None:
     start = clock.now
     made = []
     for _ in range(5):
-        made.append(bandit.decide(ROWS))
+        made.append(bandit.decide(rows=ROWS))
         clock.now += 10
     bandit.observe(made[0].id, 1.0)
     pending = bandit.pending
@@ -340,7 +340,7 @@ def test_pending_tells_the_oldest(clock: ManualClock) -> None:
 def test_a_story_is_whole(clock: ManualClock) -> None:
     """State, value, times and every reward."""
     bandit = opened(clock)
-    decision = bandit.decide(ROWS)
+    decision = bandit.decide(rows=ROWS)
     start = clock.now
     clock.now += 5
     bandit.observe(decision.id, 1.0, at=as_datetime(start + 2))
@@ -357,7 +357,7 @@ def test_a_conflict_that_no_one_could_see_is_flagged(clock: ManualClock) -> None
     """Two processes report different values at once: the entry says so, in both alike."""
     one = opened(clock)
     other = opened(clock, journal=one.journal)
-    one.decide(ROWS, id="a")
+    one.decide(rows=ROWS, id="a")
     one.observe("a", 1.0)
     assert other.observe("a", 0.0).status == "conflict"
     one.sync()
@@ -370,9 +370,9 @@ def test_two_on_one_journal_see_each_other(clock: ManualClock) -> None:
     """Each folds what the other wrote at its next call; both agree after a sync."""
     one = opened(clock)
     other = opened(clock, journal=one.journal)
-    decision = one.decide(ROWS)
+    decision = one.decide(rows=ROWS)
     assert other.observe(decision.id, 1.0).status == "rewarded"
-    other.decide(ROWS)
+    other.decide(rows=ROWS)
     assert one.sync() == 2
     assert one.sync() == 0
     assert one.digest == other.digest
@@ -383,7 +383,7 @@ def test_two_on_one_journal_see_each_other(clock: ManualClock) -> None:
 def test_the_past_is_as_it_was_known(clock: ManualClock) -> None:
     """By a time with its zone or by microseconds; the moment itself belongs to it."""
     bandit = opened(clock)
-    decision = bandit.decide(ROWS)
+    decision = bandit.decide(rows=ROWS)
     then = clock.now
     clock.now += 1
     bandit.observe(decision.id, 1.0)

@@ -38,7 +38,7 @@ def clicks(bandit: Bandit, clock: ManualClock, count: int, step: int = MINUTE) -
     """Every tenth decision is clicked, at once; nothing else is reported."""
     for n in range(count):
         clock.now += step
-        decision = bandit.decide(np.eye(2))
+        decision = bandit.decide(rows=np.eye(2))
         if n % 10 == 0:
             bandit.observe(decision.id, 1.0)
 
@@ -87,7 +87,7 @@ def test_a_window_far_longer_than_conversions_take_is_warned_of_once() -> None:
         waiting = []
         for n in range(400):
             clock.now += MINUTE
-            waiting.append(slow.decide(np.eye(2)).id)
+            waiting.append(slow.decide(rows=np.eye(2)).id)
             if n % 10 == 5:
                 slow.observe(waiting[-4], 1.0)
 
@@ -98,7 +98,7 @@ def test_what_is_refused_as_a_duplicate_counts() -> None:
 
     def report_twice() -> None:
         for n in range(120):
-            decision = bandit.decide(np.eye(2))
+            decision = bandit.decide(rows=np.eye(2))
             bandit.observe(decision.id, float(n % 2))
             bandit.observe(decision.id, float(n % 2))
 
@@ -130,7 +130,7 @@ def test_the_evidence_is_what_happened(policy: Policy) -> None:
     for n in range(90):
         clock.now += MINUTE
         rows = rng.normal(size=(2, 2)).astype(np.float32)
-        made.append((clock.now, bandit.decide(rows)))
+        made.append((clock.now, bandit.decide(rows=rows)))
         if n % 3 == 1:
             bandit.observe(made[-1][1].id, 0.25)
         elif n % 9 == 2:
@@ -159,7 +159,7 @@ def test_a_replay_has_the_same_evidence() -> None:
         warnings.simplefilter("ignore")
         for _ in range(SAMPLE // 500 + 2):
             clock.now += MINUTE
-            for n, decision in enumerate(bandit.decide_many([np.eye(2)] * 500)):
+            for n, decision in enumerate(bandit.decide_many(rows=[np.eye(2)] * 500)):
                 if n % 50 == 0:
                     bandit.observe(decision.id, 1.0)
         again = opened(clock, bandit.journal)
@@ -174,7 +174,7 @@ def test_a_replay_has_the_same_evidence() -> None:
 def test_of_long_rows_there_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a look costs no more than it must; but never fewer than an eighth."""
     bandit = opened(ManualClock())
-    bandit.decide_many([np.eye(2)] * 900)
+    bandit.decide_many(rows=[np.eye(2)] * 900)
     for numbers, expected in ((2 * ROWS, 900), (ROWS, ROWS // 2), (1, ROWS // 8)):
         monkeypatch.setattr(evidence, "NUMBERS", numbers)
         assert len(evidence_of(bandit._fold).rows) == expected

@@ -64,16 +64,16 @@ BAD_ROWS: list[tuple[Any, str]] = [
     ([["1.0", "0.0"]], "real numbers"),
     (np.array([["1.0", "0.0"]]), "real numbers"),
     ([[1j, 0.0]], "real numbers"),
-    (None, "rows is None: pass one row"),
-    ({"age": 3}, "no features to read a context"),
+    (None, "rows are missing: pass rows="),
+    ({"age": 3}, "real numbers"),
 ]
 
 
 @pytest.mark.parametrize(("rows", "match"), BAD_ROWS)
 def test_rows_that_are_none(bandit: Bandit, rows: Any, match: str) -> None:
     """Another width, no numbers, or none at all: nothing is decided."""
-    assert_refused(bandit, lambda: bandit.decide(rows), match)
-    assert_refused(bandit, lambda: bandit.decide_many([ROWS, rows, ROWS]), match)
+    assert_refused(bandit, lambda: bandit.decide(rows=rows), match)
+    assert_refused(bandit, lambda: bandit.decide_many(rows=[ROWS, rows, ROWS]), match)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_rows_that_are_none(bandit: Bandit, rows: Any, match: str) -> None:
 )
 def test_actions_are_one_for_each_row(bandit: Bandit, actions: Any, match: str) -> None:
     """Too few, the same twice, or no ids."""
-    assert_refused(bandit, lambda: bandit.decide(ROWS, actions), match)
+    assert_refused(bandit, lambda: bandit.decide(rows=ROWS, actions=actions), match)
 
 
 def test_features_need_actions() -> None:
@@ -99,7 +99,29 @@ def test_features_need_actions() -> None:
 
 def test_a_decision_without_rows(bandit: Bandit) -> None:
     """Rows are needed without features, and the error says what else would do."""
-    assert_refused(bandit, bandit.decide, "one row per action.*features")
+    assert_refused(bandit, bandit.decide, r"rows are missing: .*Bandit\(\['blue', 'red'\]")
+
+
+@pytest.mark.parametrize(
+    ("context", "match"),
+    [
+        (ROWS, r"one row of numbers per action, rows="),
+        ({"age": 3}, r"make it with Bandit\(PerArm"),
+        (["blue", "red"], r"name the actions once, Bandit\("),
+        ("blue", "rows="),
+    ],
+)
+def test_a_context_without_features(bandit: Bandit, context: Any, match: str) -> None:
+    """Nobody knows how it becomes rows; the error says what to do with what was given."""
+    assert_refused(bandit, lambda: bandit.decide(context), f"no features to read it: .*{match}")
+    batch = [context, context]
+    assert_refused(bandit, lambda: bandit.decide_many(batch), r"contexts\[0\]: .*no features")
+
+
+def test_rows_of_a_bandit_that_makes_them() -> None:
+    """It makes them from contexts; the error says to pass these."""
+    made = Bandit(["blue", "red"], rewards=Explicit())
+    assert_refused(made, lambda: made.decide(rows=ROWS), "makes them from contexts")
 
 
 BAD_IDS: list[tuple[Any, str]] = [
@@ -117,7 +139,7 @@ BAD_IDS: list[tuple[Any, str]] = [
 def test_ids_that_are_none(bandit: Bandit, id: Any, match: str) -> None:
     """Empty, too long, or not text: in every call."""
     calls: list[Callable[[], object]] = [
-        lambda: bandit.decide(ROWS, id=id),
+        lambda: bandit.decide(rows=ROWS, id=id),
         lambda: bandit.observe(id, 1.0),
         lambda: bandit.activate(id),
         lambda: bandit.void(id),
@@ -130,9 +152,9 @@ def test_ids_that_are_none(bandit: Bandit, id: Any, match: str) -> None:
 def test_an_id_names_one_decision(bandit: Bandit) -> None:
     """The same id with other rows is refused; with the same rows the decision comes back."""
     other = [[0.5, 0.5], [0.5, 0.5]]
-    assert_refused(bandit, lambda: bandit.decide(other, id="a"), "ids name one decision each")
+    assert_refused(bandit, lambda: bandit.decide(rows=other, id="a"), "ids name one decision each")
     before = bandit.journal.end(0)
-    again = bandit.decide(ROWS, id="a")
+    again = bandit.decide(rows=ROWS, id="a")
     assert again == bandit.entry("a").decision
     assert bandit.journal.end(0) == before
 
@@ -140,7 +162,7 @@ def test_an_id_names_one_decision(bandit: Bandit) -> None:
 @pytest.mark.parametrize("activated", [1, None, "yes"])
 def test_activated_is_a_boolean(bandit: Bandit, activated: Any) -> None:
     """Anything else could not be read back from a file."""
-    assert_refused(bandit, lambda: bandit.decide(ROWS, activated=activated), "True or False")
+    assert_refused(bandit, lambda: bandit.decide(rows=ROWS, activated=activated), "True or False")
 
 
 # --- rewards -----------------------------------------------------------------------------------
@@ -169,7 +191,7 @@ def test_rewards_that_are_none(bandit: Bandit, value: Any, match: str) -> None:
 def test_rewards_are_within_their_bounds() -> None:
     """As declared, within what the family allows."""
     made = Bandit(policy=DelayedUCB(2, Gaussian()), rewards=Explicit(bounds=(-1.0, 4.0)))
-    made.decide(ROWS, id="a")
+    made.decide(rows=ROWS, id="a")
     assert_refused(made, lambda: made.observe("a", 4.5), r"outside \[-1, 4\]")
     assert made.observe("a", 4.0).status == "rewarded"
 
@@ -230,9 +252,9 @@ def test_what_is_refused_before_the_journal_is_counted(bandit: Bandit) -> None:
 
 def _commands(bandit: Bandit) -> list[Callable[[], object]]:
     return [
-        lambda: bandit.decide(ROWS),
-        lambda: bandit.decide(ROWS, id="a"),
-        lambda: bandit.decide_many([ROWS]),
+        lambda: bandit.decide(rows=ROWS),
+        lambda: bandit.decide(rows=ROWS, id="a"),
+        lambda: bandit.decide_many(rows=[ROWS]),
         lambda: bandit.decide_many([]),
         lambda: bandit.observe("a", 1.0),
         lambda: bandit.activate("a"),

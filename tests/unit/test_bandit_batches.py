@@ -56,7 +56,7 @@ def test_shapes_decide_alike(policy: Any) -> None:
 def test_row_tables_take_names() -> None:
     """The actions of all tables; one array of tables will do."""
     bandit = Bandit(policy=DelayedUCB(2, Bernoulli()), rewards=Explicit(DAY), seed=3)
-    made = bandit.decide_many(np.array([ROWS, ROWS]), COLORS)
+    made = bandit.decide_many(rows=np.array([ROWS, ROWS]), actions=COLORS)
     assert {one.action for one in made} == set(COLORS)  # the first is pending for the second
 
 
@@ -64,7 +64,7 @@ def test_an_error_names_the_request() -> None:
     """One of many is wrong: nothing is decided, and its place is told."""
     bandit = opened()
     contexts: list[dict[str, Any]] = [{"age": 0.1}, {"age": 0.2}, {"aeg": 0.3}]
-    with pytest.raises(InvalidInput, match=r"^requests\[2\]: 'age' of the context is missing"):
+    with pytest.raises(InvalidInput, match=r"^contexts\[2\]: 'age' of the context is missing"):
         bandit.decide_many(contexts, COLORS)
     assert bandit.pending.count == 0
 

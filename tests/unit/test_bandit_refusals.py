@@ -88,7 +88,7 @@ def test_retention_is_at_least_the_window() -> None:
 
 def test_features_are_as_wide_as_the_policy() -> None:
     """The error names both widths."""
-    with pytest.raises(InvalidInput, match=r"features.dim is 2 but policy.dim is 3"):
+    with pytest.raises(InvalidInput, match=r"policy.dim is 3, but rows have 2 numbers"):
         Bandit(
             policy=DelayedUCB(3, Bernoulli()), rewards=Explicit(), features=PerArm(["blue", "red"])
         )
@@ -129,19 +129,19 @@ def test_a_journal_keeps_its_family_and_width(policy: Policy, match: str) -> Non
 def test_rows_of_callers_and_of_features_do_not_mix() -> None:
     """A journal keeps to one of the two."""
     journal = MemoryJournal()
-    Bandit.of(["blue", "red"], rewards=Explicit(), journal=journal).decide()
+    Bandit(["blue", "red"], rewards=Explicit(), journal=journal).decide()
     with pytest.raises(JournalMismatch, match="features, not for rows that callers pass: open it"):
         Bandit(policy=UCB, rewards=Explicit(), journal=journal)
     rows = begun().journal
     with pytest.raises(JournalMismatch, match="rows that callers pass, not for features: open it"):
-        Bandit.of(["blue", "red"], rewards=Explicit(DAY), journal=rows)
+        Bandit(["blue", "red"], rewards=Explicit(DAY), journal=rows)
 
 
 def test_a_process_with_older_features_goes_on() -> None:
     """It learns nothing of a decision whose action it does not know."""
     journal, small = MemoryJournal(), PerArm(["blue", "red"])
-    older = Bandit.of(small, rewards=Explicit(), journal=journal)
-    newer = Bandit.of(small.grown(["green"]), rewards=Explicit(), journal=journal)
+    older = Bandit(small, rewards=Explicit(), journal=journal)
+    newer = Bandit(small.grown(["green"]), rewards=Explicit(), journal=journal)
     newer.decide(None, ["green"])
     newer.decide(None, ["red"])
     older.sync()
@@ -169,8 +169,8 @@ def test_a_changed_record_stops_the_bandit_at_its_place(tmp_path: Path) -> None:
     """A record that was changed after it was written is never learned."""
     path = tmp_path / "offers.db"
     with Bandit(policy=UCB, rewards=Explicit(), journal=SQLiteJournal(path, bandit="b")) as made:
-        made.observe(made.decide(ROWS).id, 1.0)
-        made.decide(ROWS)
+        made.observe(made.decide(rows=ROWS).id, 1.0)
+        made.decide(rows=ROWS)
     _meddle(path, "DELETE FROM cell WHERE name LIKE 'snapshot%'")
     _meddle(path, f"UPDATE record SET recorded = recorded + 1 WHERE place % {1 << 40} = 1")
     with (

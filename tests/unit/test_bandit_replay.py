@@ -44,13 +44,13 @@ def test_a_snapshot_counts_decisions_that_left(clock: ManualClock) -> None:
     policy = paper_ducb(2, Bernoulli(), 1.0, warmup=50, ridge=1.0)
     bandit = opened(clock, policy=policy)
     for n in range(40):
-        decision = bandit.decide(ROWS)
+        decision = bandit.decide(rows=ROWS)
         if n % 4 == 0:
             bandit.observe(decision.id, 1.0)
         elif n % 4 == 1:
             bandit.void(decision.id)
         clock.now += DAY_US // 10
-    bandit.decide(ROWS, activated=False)
+    bandit.decide(rows=ROWS, activated=False)
     bandit.settle()
     bandit.save()
     again = opened(clock, policy=policy, journal=bandit.journal)
@@ -66,8 +66,8 @@ def test_a_snapshot_of_other_settings_is_not_used(clock: ManualClock) -> None:
     """The journal is read again, and learning is not reset."""
     bandit = opened(clock)
     for n in range(10):
-        bandit.observe(bandit.decide(ROWS).id, float(n % 2))
-    bandit.decide(ROWS)
+        bandit.observe(bandit.decide(rows=ROWS).id, float(n % 2))
+    bandit.decide(rows=ROWS)
     bandit.save()
     clock.now += 2 * DAY_US
     other = opened(clock, journal=bandit.journal, rewards=DefaultAfter(DAY))
@@ -85,7 +85,7 @@ def test_snapshots_of_two_processes_do_not_mix(clock: ManualClock, partitions: i
     for n in range(40):
         bandit = (one, other)[n % 2]
         clock.now += 1
-        decision = bandit.decide(table(n))
+        decision = bandit.decide(rows=table(n))
         if n % 5:
             bandit.observe(decision.id, float(n % 3 == 0))
         one.sync()
@@ -104,7 +104,7 @@ def test_what_is_pending_counts_as_much_after_a_restart(clock: ManualClock) -> N
     rng = np.random.default_rng(0)
     ids: list[str] = []
     for n in range(200):
-        ids.append(bandit.decide(rng.normal(size=(3, 2))).id)
+        ids.append(bandit.decide(rows=rng.normal(size=(3, 2))).id)
         if n >= 20:
             bandit.observe(ids[n - 20], 0.1 * rng.normal())
     bandit.save()
@@ -151,7 +151,7 @@ def test_closing_saves_and_closes(clock: ManualClock) -> None:
     """Within a with statement too."""
     journal = MemoryJournal(clock=clock)
     with opened(clock, journal=journal) as bandit:
-        bandit.decide(ROWS)
+        bandit.decide(rows=ROWS)
         bandit.save()
         assert journal.load(0) is not None
     assert bandit.decision_counts["pending"] == 1  # what was known is known
@@ -172,7 +172,7 @@ def test_replay_of_many_records_is_a_bulk(clock: ManualClock, policy: Policy) ->
     rng = np.random.default_rng(0)
     made = []
     for n in range(700):
-        made.append(bandit.decide(table(n)))
+        made.append(bandit.decide(rows=table(n)))
         if n % 7 != 3:
             at = int(rng.integers(len(made)))
             bandit.observe(made.pop(at).id, float(rng.random() < 0.4))
@@ -199,11 +199,11 @@ def test_a_burst_of_others_is_folded_in_bulk_unless_a_fit_of_all_costs_more(
         type(learner).fit(learner)
 
     monkeypatch.setattr(learner, "fit", fit)
-    first = idle.decide(ROWS, id="first")
+    first = idle.decide(rows=ROWS, id="first")
 
     def burst(rounds: int) -> None:
         for n in range(rounds):
-            busy.observe(busy.decide(table(n)).id, float(n % 3 == 0))
+            busy.observe(busy.decide(rows=table(n)).id, float(n % 3 == 0))
 
     burst(600)
     fits.clear()
@@ -213,7 +213,7 @@ def test_a_burst_of_others_is_folded_in_bulk_unless_a_fit_of_all_costs_more(
     idle._fold.tuning = replace(idle._fold.tuning, bulk=10)
     burst(12)
     fits.clear()
-    idle.decide(ROWS, id="last")
+    idle.decide(rows=ROWS, id="last")
     assert fits == []  # 25 new ones among 600 are no reason for a fit
 
 
@@ -228,7 +228,7 @@ def test_behind_a_full_page_there_is_much(clock: ManualClock) -> None:
 def test_events_of_others_have_their_own_times(clock: ManualClock) -> None:
     """Positions and stamps are the journal's; ``at`` is for people, and may be anything."""
     bandit = opened(clock)
-    bandit.decide(ROWS, id="a")
+    bandit.decide(rows=ROWS, id="a")
     assert bandit.observe("a", 1.0, at=as_datetime(-5)).status == "rewarded"
     record = bandit.journal.read(0, 2, 1)[0]
     assert record.event == Reward("a", -5, 1.0)
@@ -245,10 +245,10 @@ def test_retention_forgets_without_a_window_that_ends(
     retention = timedelta(microseconds=20)
     bandit = opened(clock, rewards=Explicit(window), retention=retention)
     for _ in range(5):
-        bandit.observe(bandit.decide(ROWS).id, 1.0)
+        bandit.observe(bandit.decide(rows=ROWS).id, 1.0)
     bandit.observe("never-made", 1.0)
     clock.now += 1_000
-    bandit.decide(ROWS)
+    bandit.decide(rows=ROWS)
     assert bandit.event_counts["orphaned"] == 1
     assert bandit.decision_counts["rewarded"] == 5
     assert len(bandit._fold.ledgers[0].numbers(State.REWARDED)) == 0

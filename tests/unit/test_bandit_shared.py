@@ -47,8 +47,8 @@ def test_threads_take_turns(kind: str, tmp_path: Path) -> None:
     def work(number: int) -> None:
         try:
             for n in range(rounds):
-                decision = bandit.decide(ROWS, id=f"{number}-{n}" if n % 2 else None)
-                (other,) = bandit.decide_many([ROWS])
+                decision = bandit.decide(rows=ROWS, id=f"{number}-{n}" if n % 2 else None)
+                (other,) = bandit.decide_many(rows=[ROWS])
                 assert bandit.observe(decision.id, float(n % 2)).status == "rewarded"
                 assert bandit.entry(decision.id).state == "rewarded"
                 bandit.void(other.id)
@@ -77,7 +77,7 @@ def test_threads_take_turns(kind: str, tmp_path: Path) -> None:
 
 
 def _draws(bandit: Bandit, queue: Any) -> None:
-    queue.put([bandit.decide(ROWS).index for _ in range(60)])
+    queue.put([bandit.decide(rows=ROWS).index for _ in range(60)])
 
 
 def test_forked_processes_draw_different_numbers() -> None:
@@ -101,14 +101,14 @@ def test_every_reading_sees_what_other_processes_wrote() -> None:
     """Without a call in between that writes."""
     journal = MemoryJournal()
     one, other = opened(journal), opened(journal)
-    decision = one.decide(ROWS)
+    decision = one.decide(rows=ROWS)
     assert other.pending.count == 1
     assert other.entry(decision.id).state == "pending"
     one.observe(decision.id, 1.0)
     assert other.decision_counts["rewarded"] == 1
     assert other.estimate.n == 1
     assert other.event_counts["rewarded"] == 1
-    one.void(one.decide(ROWS).id)
+    one.void(one.decide(rows=ROWS).id)
     assert other.digest == one.digest
 
 
@@ -123,14 +123,14 @@ def test_a_bandit_obeys_the_mode_in_its_journal() -> None:
     for one in (bandit, other, opened(journal)):
         assert one.mode == "off"
         with pytest.raises(BanditOff, match="switched off"):
-            one.decide(ROWS)
+            one.decide(rows=ROWS)
         with pytest.raises(BanditOff):
-            one.decide_many([ROWS])
+            one.decide_many(rows=[ROWS])
     journal.append([ModeChanged(0, "baseline")])
-    made = [other.decide(ROWS) for _ in range(4)]
+    made = [other.decide(rows=ROWS) for _ in range(4)]
     assert [(decision.index, decision.propensity) for decision in made] == [(0, 1.0)] * 4
     other.change_mode("learn")
-    assert len({bandit.decide(ROWS).index for _ in range(3)}) > 1
+    assert len({bandit.decide(rows=ROWS).index for _ in range(3)}) > 1
     with pytest.raises(InvalidInput, match="one of learn, freeze"):
         bandit.change_mode("pause")  # type: ignore[arg-type]
 
@@ -142,12 +142,12 @@ def test_a_frozen_bandit_goes_on_with_the_model_of_that_moment(restart: str) -> 
     journal = MemoryJournal(clock=clock)
     bandit = opened(journal, clock=clock)
     for n in range(30):
-        bandit.observe(bandit.decide(ROWS).id, float(n % 2))
+        bandit.observe(bandit.decide(rows=ROWS).id, float(n % 2))
     bandit.change_mode("freeze")
-    frozen = bandit.decide(ROWS)
+    frozen = bandit.decide(rows=ROWS)
     theta = bandit._decider.model.theta.copy()
     for _ in range(30):
-        decision = bandit.decide(ROWS)
+        decision = bandit.decide(rows=ROWS)
         assert (decision.index, decision.mean) == (frozen.index, frozen.mean)
         bandit.observe(decision.id, 0.0)
     if restart == "snapshot":
@@ -155,12 +155,12 @@ def test_a_frozen_bandit_goes_on_with_the_model_of_that_moment(restart: str) -> 
     if restart != "live":
         bandit = opened(journal, clock=clock)
     np.testing.assert_allclose(bandit._decider.model.theta, theta, rtol=0.2, atol=0.05)
-    again = bandit.decide(ROWS)
+    again = bandit.decide(rows=ROWS)
     assert again.index == frozen.index
     assert again.mean == pytest.approx(frozen.mean, abs=0.01)
     assert bandit.decision_counts["rewarded"] == 60
     bandit.change_mode("learn")
-    assert bandit.decide(ROWS).mean != pytest.approx(frozen.mean, abs=0.01)
+    assert bandit.decide(rows=ROWS).mean != pytest.approx(frozen.mean, abs=0.01)
 
 
 class Broken(DelayedUCB):
@@ -175,7 +175,7 @@ def test_a_policy_that_fails_leaves_the_choice_to_the_baseline() -> None:
     """Whoever asked gets a decision, and is warned."""
     bandit = opened(policy=Broken(3, Bernoulli()), baseline=2)
     with pytest.warns(FallbackWarning, match="ZeroDivisionError"):
-        decision = bandit.decide(ROWS)
+        decision = bandit.decide(rows=ROWS)
     assert (decision.index, decision.propensity) == (2, 1.0)
     bandit.observe(decision.id, 1.0)
     assert bandit.decision_counts["rewarded"] == 1

@@ -78,55 +78,58 @@ def test_columns_need_names_of_their_own() -> None:
 def test_contexts_in_a_frame_are_contexts_in_a_list(frame: Frame) -> None:
     """One request per line, with the actions common to all."""
     contexts = [{"age": 41, "city": "Oslo"}, {"age": 18, "city": None}]
-    listed = split_requests(contexts, COLORS, features=True)
-    assert split_requests(frame(LINES), COLORS, features=True) == listed
-    assert [one.rows for one in listed] == contexts
+    listed = split_requests(contexts, COLORS)
+    assert split_requests(frame(LINES), COLORS) == listed
+    assert [one.context for one in listed] == contexts
     assert all(one.actions == COLORS and one.id is None for one in listed)
 
 
-@pytest.mark.parametrize("features", [True, None])
-def test_pairs_bring_their_own_actions(features: bool | None) -> None:
-    """With mappings, numbers or no context; the client cannot know whether there are features."""
+def test_pairs_bring_their_own_actions() -> None:
+    """With mappings, numbers or no context."""
     pairs: list[Any] = [
         ({"age": 41}, COLORS),
         (None, {"red": {"price": 1.0}}),
         ([0.5, 1.0], COLORS),
     ]
-    found = split_requests(pairs, features=features)
-    assert [(one.rows, one.actions) for one in found] == pairs
+    found = split_requests(pairs)
+    assert [(one.context, one.actions) for one in found] == pairs
 
 
-@pytest.mark.parametrize("features", [True, None])
-def test_two_numbers_of_a_context_are_no_pair(features: bool | None) -> None:
+def test_two_numbers_of_a_context_are_no_pair() -> None:
     """A context may be a plain sequence of numbers."""
-    (found,) = split_requests([(0.5, 1.0)], COLORS, features=features)
-    assert found.rows == (0.5, 1.0)
+    (found,) = split_requests([(0.5, 1.0)], COLORS)
+    assert found.context == (0.5, 1.0)
 
 
-@pytest.mark.parametrize("features", [False, None])
-def test_two_rows_are_no_pair(features: bool | None) -> None:
+def test_two_rows_are_no_pair() -> None:
     """A table of two rows may come as a tuple; tables may come as one array."""
-    (found,) = split_requests([([1.0, 0.0], [0.0, 1.0])], features=features)
+    (found,) = split_requests(None, rows=[([1.0, 0.0], [0.0, 1.0])])
     assert found.rows == ([1.0, 0.0], [0.0, 1.0])
     tables = np.ones((3, 2, 4))
-    assert len(split_requests(tables, COLORS, features=features)) == 3
+    assert len(split_requests(None, COLORS, rows=tables)) == 3
+
+
+def test_contexts_and_rows_exclude_each_other() -> None:
+    """A bandit takes one of the two."""
+    with pytest.raises(InvalidInput, match="contexts and rows are both given"):
+        split_requests([None], rows=[[[1.0, 0.0]]])
 
 
 def test_ids_come_as_a_list_or_a_column(frame: Frame) -> None:
     """A column that is named is not part of the contexts."""
     lines = frame(LINES | {"order": ["a", "b"]})
     for ids in (["a", "b"], np.array(["a", "b"]), lines["order"]):
-        assert [one.id for one in split_requests(frame(LINES), COLORS, ids)] == ["a", "b"]
-    named = split_requests(lines, COLORS, "order")
-    assert named == split_requests(frame(LINES), COLORS, ["a", "b"])
+        assert [one.id for one in split_requests(frame(LINES), COLORS, ids=ids)] == ["a", "b"]
+    named = split_requests(lines, COLORS, ids="order")
+    assert named == split_requests(frame(LINES), COLORS, ids=["a", "b"])
 
 
 @pytest.mark.parametrize(
     ("requests", "ids", "match"),
     [
-        ({"age": 41}, None, "a list of row tables, contexts"),
-        ("rows", None, "a list of row tables, contexts"),
-        (None, None, "a list of row tables, contexts"),
+        ({"age": 41}, None, "a list of contexts or"),
+        ("rows", None, "a list of contexts or"),
+        (None, None, "a list of contexts or"),
         ([{"age": 41}], ["a", "b"], "2 entries for 1 requests"),
         ([{"age": 41}], "a", "ids is 'a': a list of decision ids"),
         ([{"age": 41}], [17], r"ids\[0\] is 17: text was expected"),
@@ -139,13 +142,7 @@ def test_ids_come_as_a_list_or_a_column(frame: Frame) -> None:
 def test_requests_that_are_refused(requests: Any, ids: Any, match: str) -> None:
     """The error says what was expected."""
     with pytest.raises(InvalidInput, match=match):
-        split_requests(requests, COLORS, ids, features=True)
-
-
-def test_a_frame_needs_features() -> None:
-    """Without them nobody knows how its columns become rows."""
-    with pytest.raises(InvalidInput, match="pass features="):
-        split_requests(pd.DataFrame(LINES), features=False)
+        split_requests(requests, COLORS, ids=ids)
 
 
 def test_a_lazy_frame_must_be_collected() -> None:

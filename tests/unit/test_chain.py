@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from belated.core.events import Record, Void, digest_of, encode
 from belated.exceptions import InvalidInput

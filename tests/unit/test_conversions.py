@@ -77,7 +77,7 @@ class Shop:
                     self.bandit.observe(id, 1.0)
                 self.coming = [one for one in self.coming if one[0] > now]
             rows = np.column_stack([np.ones(4), self.rng.normal(size=(4, DIM - 1))])
-            decision = self.bandit.decide(rows.astype(np.float32), **more)
+            decision = self.bandit.decide(rows=rows.astype(np.float32), **more)
             self.ids.append(decision.id)
             if self.rng.random() < rate:
                 wait = int(self.rng.exponential(40.0)) + 1
@@ -249,7 +249,7 @@ def test_pending_decisions_count_in_full() -> None:
     chosen = {}
     for policy in (UCB, BlindUCB(DIM, Bernoulli(), ridge=1.0)):
         shop = Shop(policy)
-        chosen[type(policy)] = {shop.bandit.decide(rows).index for _ in range(12)}
+        chosen[type(policy)] = {shop.bandit.decide(rows=rows).index for _ in range(12)}
     assert len(chosen[DelayedUCB]) == DIM
     assert len(chosen[BlindUCB]) < DIM
 

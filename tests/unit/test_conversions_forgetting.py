@@ -247,7 +247,7 @@ def test_an_activation_starts_its_weight() -> None:
     """A mail that waits in a queue does not fade there, pending or learned."""
     shop = Shop(UCB)
     shop.run(50, rate=0.0, activated=False)
-    first = shop.bandit.decide(np.eye(DIM, dtype=np.float32), activated=False)
+    first = shop.bandit.decide(rows=np.eye(DIM, dtype=np.float32), activated=False)
     shop.clock.now += 3_000 * SECOND
     for id in (*shop.ids, first.id):
         shop.bandit.activate(id)

@@ -8,8 +8,8 @@ from contextlib import closing
 import pytest
 
 from belated.exceptions import InvalidInput, JournalClosed, OwnerFenced
-from belated.journals import CoordinationStore, MemoryJournal, MemoryStore
-from belated.journals.coordination import Held, leaders, renew_leases
+from belated.journals import MemoryJournal, MemoryStore
+from belated.journals.coordination import CoordinationStore, Held, leaders, renew_leases
 from belated.testing import ManualClock
 
 

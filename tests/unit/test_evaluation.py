@@ -11,16 +11,8 @@ import pandas as pd
 import pytest
 
 from belated import DefaultAfter, Explicit
-from belated.evaluation import (
-    NEVER,
-    DecisionTable,
-    delay_curve,
-    delay_depends,
-    forecast,
-    lift,
-    silence,
-    slowing,
-)
+from belated.evaluation import NEVER, DecisionTable, delay_curve, delay_depends, forecast, lift
+from belated.evaluation.silences import silence, slowing
 from belated.exceptions import InvalidInput, NotEvaluable
 
 DAY = 86_400_000_000

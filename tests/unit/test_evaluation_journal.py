@@ -61,7 +61,7 @@ def _play(bandit: Bandit, clock: Clock, rounds: int = 240) -> None:
             report()
             waiting.remove((due, report))
         id = f"d{n}"
-        decision = bandit.decide([[1.0, 0.0], [0.0, 1.0]], ["red", "blue"], id=id)
+        decision = bandit.decide(rows=[[1.0, 0.0], [0.0, 1.0]], actions=["red", "blue"], id=id)
         if n % 3 == 0:
             late = 200 if n % 30 == 0 else 24
             value = float(rng.random() < (0.7 if decision.action == "red" else 0.3))
@@ -74,7 +74,7 @@ def _play(bandit: Bandit, clock: Clock, rounds: int = 240) -> None:
             bandit.activate(id)
     bandit.observe("early", 1.0)
     clock.now += HOUR
-    bandit.decide([[1.0, 0.0], [0.0, 1.0]], ["red", "blue"], id="early")
+    bandit.decide(rows=[[1.0, 0.0], [0.0, 1.0]], actions=["red", "blue"], id="early")
     bandit.sync()
 
 

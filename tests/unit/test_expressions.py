@@ -310,9 +310,9 @@ class TestDefinitions:
     @pytest.mark.parametrize(
         ("kind", "text", "why"),
         [
-            (WHOLE_POLICIES, "DelayedUCB", "missing a required argument: 'dim'; it takes dim, "),
-            (WHOLE_POLICIES, "DelayedUCB(2)", "missing a required argument: 'family'"),
-            (WHOLE_POLICIES, "DelayedUCB(0, Bernoulli)", "dim is 0"),
+            (WHOLE_POLICIES, "paper_ducb", "missing a required argument: 'dim'; it takes dim, "),
+            (WHOLE_POLICIES, "paper_ducb(2)", "missing a required argument: 'family'"),
+            (WHOLE_POLICIES, "DelayedUCB(-1, Bernoulli)", "dim is -1"),
             (WHOLE_POLICIES, "DelayedUCB(2, Laplace)", "family is Laplace("),
             (WHOLE_POLICIES, "Bernoulli()", "there is no Bernoulli"),
             (REWARDS, "Explicit('7w')", "window is '7w': 7d, 12h, 30m or 45s was expected"),

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from belated.exceptions import InvalidInput
-from belated.features import Features, FromTransform, Hashed, PerArm, Shared, as_actions
+from belated.features import Features, FromTransform, Hashed, PerArm, Shared
+from belated.features.records import as_actions
 from tests.unit.transformers import Fake, Named
 
 OFFERS = {"blue": {"price": 2.0, "new": True}, "red": {"price": 5.0, "new": False}}

@@ -12,8 +12,9 @@ import pytest
 from belated import Category, Flag, Hashed, Number, PerArm, Shared
 from belated.exceptions import InvalidInput
 from belated.expressions import as_features
-from belated.features import Features, scaling_advice
+from belated.features import Features
 from belated.features.fitting import LIMIT, SHARED
+from belated.features.scaling import scaling_advice
 
 ACTIONS = ["mail", "call"]
 CONTEXT = {"age": Number(18, 90), "country": Category(["AT", "DE"]), "member": Flag()}

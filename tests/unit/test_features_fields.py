@@ -191,7 +191,7 @@ def test_times_and_vectors_in_a_sample_are_fitted() -> None:
 def test_unusual_values_are_counted_by_field() -> None:
     """Missing, unknown and clipped ones, of contexts and of actions."""
     fields = {"age": Number(18, 90), "country": Category(["AT"]), "e": Vector(2, norm=1.0)}
-    bandit = Bandit.of(PerArm(["mail", "call"], context=fields), rewards=Explicit(), seed=0)
+    bandit = Bandit(PerArm(["mail", "call"], context=fields), rewards=Explicit(), seed=0)
     for age, country, e in [(18, "AT", [1, 0]), (91, "FR", [3, 0]), (17, "DE", None)]:
         bandit.decide({"age": age, "country": country, "e": e})
     bandit.decide({"age": None, "country": math.nan, "e": [0, 0]})

@@ -10,7 +10,8 @@ from belated.core.events import Decision, Event, Reward, Void
 from belated.core.ids import new_id
 from belated.exceptions import JournalUnavailable
 from belated.fold.fold import Fold, same_sums
-from belated.journals import MemoryJournal, Snapshot
+from belated.journals import MemoryJournal
+from belated.journals.snapshots import Snapshot
 
 START = 1_700_000_000_000_000
 

@@ -154,7 +154,7 @@ def played(bandit: Bandit, rounds: int, seed: int = 0) -> None:
     """Rewards at once; θ turns in the middle."""
     rng = np.random.default_rng(seed)
     for t in range(rounds):
-        decision = bandit.decide(rng.normal(size=(4, 2)))
+        decision = bandit.decide(rows=rng.normal(size=(4, 2)))
         eta = (4.0 if t < rounds // 2 else -4.0) * float(decision.x[0])
         bandit.observe(decision, float(rng.random() < 1.0 / (1.0 + math.exp(-eta))))
 
@@ -166,7 +166,7 @@ def test_a_file_is_opened_again_with_all_it_knew(tmp_path: Path, half_life: str)
 
     def opened() -> Bandit:
         journal = SQLiteJournal(tmp_path / "b.db", bandit="b", clock=clock)
-        return Bandit(policy, rewards=Explicit(), journal=journal, clock=clock, seed=1)
+        return Bandit(policy=policy, rewards=Explicit(), journal=journal, clock=clock, seed=1)
 
     with opened() as bandit:
         played(bandit, 500)
@@ -185,7 +185,7 @@ def test_a_file_is_opened_again_with_all_it_knew(tmp_path: Path, half_life: str)
 def test_a_published_model_carries_what_predictions_need() -> None:
     """A decider that has loaded it journals the mean by each half-life, and the same width."""
     policy = DelayedUCB(2, B, half_life="auto")
-    bandit = Bandit(policy, rewards=Explicit(), clock=Clock(), seed=1)
+    bandit = Bandit(policy=policy, rewards=Explicit(), clock=Clock(), seed=1)
     played(bandit, 500)
     live = bandit._fold.model
     sent = PublishedModel.read(bandit._fold.export_model(START).write())
@@ -209,7 +209,7 @@ def test_a_published_model_carries_what_predictions_need() -> None:
 def test_a_fit_beside_the_fold_ends_where_one_at_once_does(half_life: str) -> None:
     """Rewards that come meanwhile are learned by steps, and added after it."""
     policy = DelayedUCB(2, B, half_life=half_life)
-    bandit = Bandit(policy, rewards=Explicit(), clock=Clock(), seed=1)
+    bandit = Bandit(policy=policy, rewards=Explicit(), clock=Clock(), seed=1)
     played(bandit, 500)
     learner = bandit._fold.learner
     learner.defers = True
@@ -243,7 +243,9 @@ def test_a_decision_without_a_record_counts_in_full_until_it_is_folded() -> None
 
 def test_metrics_tell_the_half_life_in_use() -> None:
     """Infinite while nothing is forgotten; none at all for a policy without one."""
-    bandit = Bandit(DelayedUCB(2, B, half_life="auto"), rewards=Explicit(), clock=Clock(), seed=1)
+    bandit = Bandit(
+        policy=DelayedUCB(2, B, half_life="auto"), rewards=Explicit(), clock=Clock(), seed=1
+    )
     assert list(half_life_of(bandit._fold).values()) == [math.inf, 0.0]
     played(bandit, 500)
     told: Any = half_life_of(bandit._fold)
@@ -259,7 +261,7 @@ def test_a_learner_of_the_service_publishes_by_it(
     """It fits beside the fold, and its successor goes on from the snapshot with the same pick."""
     monkeypatch.setattr(learning_service, "PUBLISH", 0.0)
     policy, store, clock = DelayedUCB(2, B, half_life=half_life), MemoryStore(), Clock()
-    bandit = Bandit(policy, rewards=Explicit(), journal=store.journal(), clock=clock, seed=1)
+    bandit = Bandit(policy=policy, rewards=Explicit(), journal=store.journal(), clock=clock, seed=1)
     played(bandit, 500)
     end = bandit.journal.end(0)
 

@@ -40,7 +40,7 @@ def test_a_bandit_does_not_mind_gaps() -> None:
     for journal in (GappyJournal(), MemoryJournal()):
         bandit = _bandit(journal)
         for n in range(60):
-            made = bandit.decide(np.eye(3), id=f"{n}")
+            made = bandit.decide(rows=np.eye(3), id=f"{n}")
             bandit.observe(made.id, float(n % 3 == 0))
             if n % 20 == 10:  # others write too
                 journal.append([Void(f"{n - k}", 0) for k in range(5)])

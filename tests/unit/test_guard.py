@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from belated.exceptions import AccessDenied, JournalUnavailable
-from belated.journals import LiveKey
+from belated.journals.keys import LiveKey
 from belated.service.access.authorizer import Authorizer
 from belated.service.http.problems import problem_of
 from belated.service.runtime import ThreadRuntime

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def test_a_share_is_held_out_and_marked() -> None:
     """A share is held out and marked."""
     bandit = _bandit(Holdout(0.3, "blue"))
     names = ["red", "green", "blue"]
-    made = bandit.decide_many([ROWS] * 600, names)
+    made = bandit.decide_many(rows=[ROWS] * 600, actions=names)
     held = [one for one in made if one.group == "holdout"]
     assert 130 < len(held) < 230
     assert {one.source for one in held} == {"holdout"}
@@ -65,7 +66,7 @@ def test_the_overall_propensity_is_that_of_both_groups(policy: Any) -> None:
     bandit = _bandit(Holdout(0.5, "uniform"), policy=policy)
     rng = np.random.default_rng(0)
     for _ in range(40):
-        decision = bandit.decide(ROWS)
+        decision = bandit.decide(rows=ROWS)
         assert decision.overall is not None
         if decision.group == "bandit":
             assert decision.overall == pytest.approx(0.5 / 3 + 0.5 * decision.propensity)
@@ -78,7 +79,7 @@ def test_the_overall_propensity_is_that_of_both_groups(policy: Any) -> None:
 def test_overall_propensities_are_how_often_actions_are_taken() -> None:
     """Overall propensities are how often actions are taken."""
     bandit = _bandit(Holdout(0.4, "first"))
-    made = bandit.decide_many([ROWS] * 2_000)
+    made = bandit.decide_many(rows=[ROWS] * 2_000)
     inverse = [1.0 / one.overall for one in made if one.index == 0 and one.overall is not None]
     # Each action stands for all decisions, whichever group took it.
     assert sum(inverse) == pytest.approx(2_000, rel=0.1)
@@ -88,7 +89,7 @@ def test_all_decisions_of_a_unit_are_in_one_group() -> None:
     """All decisions of a unit are in one group."""
     features = PerArm(["red", "blue"], context=["age"])
     settings = {"policy": DelayedUCB(features.dim, Bernoulli()), "features": features}
-    bandit = _bandit(Holdout(0.5, by="customer"), **settings)
+    bandit = _bandit(Holdout(0.5, "uniform", by="customer"), **settings)
     groups: dict[int, set[str]] = {}
     for n in range(60):
         decision = bandit.decide({"age": 0.5, "customer": n % 12})
@@ -101,18 +102,20 @@ def test_all_decisions_of_a_unit_are_in_one_group() -> None:
 
 def test_a_retry_is_in_the_same_group() -> None:
     """A retry is in the same group."""
-    first, second = _bandit(Holdout(0.5)), _bandit(Holdout(0.5))
+    first, second = _bandit(Holdout(0.5, "uniform")), _bandit(Holdout(0.5, "uniform"))
     for n in range(30):
-        assert first.decide(ROWS, id=f"d{n}").group == second.decide(ROWS, id=f"d{n}").group
+        assert (
+            first.decide(rows=ROWS, id=f"d{n}").group == second.decide(rows=ROWS, id=f"d{n}").group
+        )
 
 
 def test_no_groups_without_a_policy() -> None:
     """No groups without a policy."""
-    bandit = _bandit(Holdout(0.5))
+    bandit = _bandit(Holdout(0.5, "uniform"))
     bandit.change_mode("baseline")
-    bandit.decide(ROWS)
-    assert {bandit.decide(ROWS).group for _ in range(20)} == {""}
-    assert {_bandit(None).decide(ROWS).overall for _ in range(3)} == {None}
+    bandit.decide(rows=ROWS)
+    assert {bandit.decide(rows=ROWS).group for _ in range(20)} == {""}
+    assert {_bandit(None).decide(rows=ROWS).overall for _ in range(3)} == {None}
 
 
 def test_lift_is_what_the_policy_earns_beyond() -> None:
@@ -120,35 +123,45 @@ def test_lift_is_what_the_policy_earns_beyond() -> None:
     now = [1_700_000_000_000_000]
     journal = MemoryJournal(clock=lambda: now[0])
     bandit = Bandit(
-        DelayedUCB(3, Bernoulli(), floor=0.1),
+        policy=DelayedUCB(3, Bernoulli(), floor=0.1),
         rewards=DefaultAfter("2d"),
         journal=journal,
         clock=lambda: now[0],
-        holdout=Holdout(0.3),
+        holdout=Holdout(0.3, "uniform"),
         seed=2,
     )
     rng = np.random.default_rng(3)
     for _ in range(60):
         now[0] += 3 * 3_600_000_000
-        for one in bandit.decide_many([ROWS] * 30):
+        for one in bandit.decide_many(rows=[ROWS] * 30):
             if rng.random() < (0.1, 0.2, 0.7)[one.index]:
                 bandit.observe(one, 1.0)
     found = bandit.lift()
     assert found.low > 0
     assert found.holdout.value == pytest.approx(1 / 3, abs=0.1)
     assert found.always is not None
+    assert found.baseline == "uniform"
+    assert "baseline='uniform'" in repr(found)
     assert bandit.evaluate("uniform").low < 1 / 3 < bandit.evaluate("uniform").high
 
 
-@pytest.mark.parametrize("wrong", [{"share": 0}, {"share": True}, {"share": 0.1, "baseline": 1.5}])
-def test_what_is_no_holdout_is_refused(wrong: Any) -> None:
-    """What is no holdout is refused."""
-    with pytest.raises(InvalidInput):
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"share": 0, "baseline": "first"}, "share is 0"),
+        ({"share": True, "baseline": "first"}, "share is True"),
+        ({"share": 0.1, "baseline": 1.5}, "baseline is 1.5"),
+        ({"share": 0.1}, "baseline is missing: what would you show without a bandit?"),
+    ],
+)
+def test_what_is_no_holdout_is_refused(wrong: Any, match: str) -> None:
+    """What is no holdout is refused; it asks for a baseline."""
+    with pytest.raises(InvalidInput, match=re.escape(match)):
         Holdout(**wrong)
     with pytest.raises(InvalidInput, match="pass Holdout"):
         _bandit(0.1)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="give the bandit features"):
-        _bandit(Holdout(0.1, by="customer"))
+        _bandit(Holdout(0.1, "uniform", by="customer"))
 
 
 FILE = """
@@ -166,6 +179,6 @@ def test_a_service_reads_it_from_its_file(tmp_path: Path) -> None:
     path = tmp_path / "belated.toml"
     path.write_text(FILE + 'share = 0.05\nbaseline = "first"\n')
     assert read_config(path).bandits[0].holdout == Holdout(0.05, "first")
-    path.write_text(FILE + "share = 5\n")
+    path.write_text(FILE + 'share = 5\nbaseline = "first"\n')
     with pytest.raises(InvalidConfig, match=r"holdout.share: a share between 0 and 1"):
         read_config(path)

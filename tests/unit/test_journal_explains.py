@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Holdout, MemoryJournal, PerArm
-from belated.evaluation import SOURCES, JournalEvaluation, read_journal
+from belated.evaluation import JournalEvaluation, read_journal
+from belated.evaluation.table import SOURCES
 from belated.exceptions import RewardConflict
 from belated.fold.requests import KeptRequest
 from belated.journals.identity import semantics_of
@@ -28,7 +29,7 @@ def test_it_says_what_its_bandit_is() -> None:
     features = PerArm(["red", "blue"], context=["age"])
     policy = DelayedUCB(features.dim, Bernoulli(), floor=0.05)
     settings = {"journal": journal, "features": features}
-    Bandit(policy, rewards=DefaultAfter("7d", value=0.25), retention="30d", **settings)  # type: ignore[arg-type]
+    Bandit(policy=policy, rewards=DefaultAfter("7d", value=0.25), retention="30d", **settings)  # type: ignore[arg-type]
     configured = journal.configured()
     assert configured is not None
     said = configured.settings
@@ -41,7 +42,7 @@ def test_it_says_what_its_bandit_is() -> None:
     assert retention == 30 * 24 * HOUR
     evaluation = JournalEvaluation.of_journal(journal)
     assert evaluation.features == features
-    Bandit(policy, rewards=DefaultAfter("7d", value=0.25), retention="40d", **settings)  # type: ignore[arg-type]
+    Bandit(policy=policy, rewards=DefaultAfter("7d", value=0.25), retention="40d", **settings)  # type: ignore[arg-type]
     configured = journal.configured()
     assert configured is not None
     assert configured.settings["retention"] == "40d"
@@ -52,15 +53,17 @@ def test_a_decision_says_who_made_it_and_keeps_its_request() -> None:
     journal = MemoryJournal()
     rewards = DefaultAfter("7d")
     policy = DelayedUCB(2, Bernoulli(), floor=0.1)
-    bandit = Bandit(policy, rewards=rewards, journal=journal, holdout=Holdout(0.3), seed=1)
+    bandit = Bandit(
+        policy=policy, rewards=rewards, journal=journal, holdout=Holdout(0.3, "uniform"), seed=1
+    )
     for n in range(40):
-        bandit.decide(np.eye(2), ["red", "blue"], id=f"d{n}")
+        bandit.decide(rows=np.eye(2), actions=["red", "blue"], id=f"d{n}")
     bandit.change_mode("baseline")
-    bandit.decide(np.eye(2), ["red", "blue"], id="baseline")
+    bandit.decide(rows=np.eye(2), actions=["red", "blue"], id="baseline")
     bandit.change_mode("learn")
-    failing = Bandit(Failing(2, Bernoulli()), rewards=rewards, journal=journal, seed=1)
+    failing = Bandit(policy=Failing(2, Bernoulli()), rewards=rewards, journal=journal, seed=1)
     with pytest.warns(match="no"):
-        failing.decide(np.eye(2), ["red", "blue"], id="fallback")
+        failing.decide(rows=np.eye(2), actions=["red", "blue"], id="fallback")
     table = read_journal(journal)
     made = {id: SOURCES[table.source[n]] for n, id in enumerate(table.ids)}
     assert {*made.values()} == {*SOURCES}
@@ -79,19 +82,19 @@ def test_what_is_refused_is_counted_and_what_is_too_late_is_told() -> None:
     now = [1_790_000_000_000_000]
     journal = MemoryJournal(clock=lambda: now[0])
     bandit = Bandit(
-        DelayedUCB(2, Bernoulli()),
+        policy=DelayedUCB(2, Bernoulli()),
         rewards=DefaultAfter("1h"),
         retention="1d",
         journal=journal,
         clock=lambda: now[0],
     )
-    first = bandit.decide(np.eye(2))
+    first = bandit.decide(rows=np.eye(2))
     bandit.observe(first.id, 1.0)
     assert bandit.observe(first.id, 1.0).status == "duplicate"
     with pytest.raises(RewardConflict):
         bandit.observe(first.id, 0.0)
     assert bandit.refused_counts == {"duplicate": 1, "conflict": 1}
-    second = bandit.decide(np.eye(2))
+    second = bandit.decide(rows=np.eye(2))
     now[0] += 25 * HOUR
     assert bandit.observe(second.id, 1.0).status == "unmatched"  # its decision was forgotten
     assert bandit.event_counts["unmatched"] == 1

@@ -8,7 +8,8 @@ from contextlib import closing
 import pytest
 
 from belated.exceptions import JournalClosed
-from belated.journals import KeyHistory, KeyStore, LiveKey, MemoryStore
+from belated.journals import MemoryStore
+from belated.journals.keys import KeyHistory, KeyStore, LiveKey
 from belated.testing import ManualClock
 
 

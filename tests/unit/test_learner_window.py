@@ -56,7 +56,7 @@ class Shop:
         """Decide so many times, a second later."""
         self.clock.now += SECOND
         tables = self.rng.normal(size=(count, 4, DIM)).astype(np.float32)
-        return [self.bandit.decide(rows, **more).id for rows in tables]
+        return [self.bandit.decide(rows=rows, **more).id for rows in tables]
 
     @property
     def known(self) -> tuple[int, int, int]:

@@ -50,7 +50,7 @@ def test_a_successor_publishes_no_older_model(monkeypatch: pytest.MonkeyPatch) -
     store = MemoryStore()
     bandit = Bandit(policy=POLICY, rewards=Explicit(), journal=store.journal(), seed=1)
     for _ in range(20):
-        bandit.observe(bandit.decide(np.eye(2)).id, 1.0)
+        bandit.observe(bandit.decide(rows=np.eye(2)).id, 1.0)
     first = learner(store, "first", page=1_000)
     until(lambda: first.fold is not None and first.fold.positions == [41], first)
     until(lambda: published(store) == [41], first)
@@ -62,7 +62,7 @@ def test_a_successor_publishes_no_older_model(monkeypatch: pytest.MonkeyPatch) -
         steps += 1
         assert published(store) == [41]
     assert steps >= 41
-    bandit.decide(np.eye(2))
+    bandit.decide(rows=np.eye(2))
     until(lambda: published(store) == [42], second)
     for one in (first, second):
         one.close()

@@ -9,8 +9,9 @@ import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.exceptions import JournalUnavailable
-from belated.journals import Cell, Cells, MemoryStore, StoreSession
-from belated.journals.cells import Outcome
+from belated.journals import Cells, MemoryStore
+from belated.journals.cells import Cell, Outcome
+from belated.journals.store import StoreSession
 from belated.service.learning.learners import LearnerSessions
 from belated.service.learning.lease import PATIENCE, Lease, LeaseRenewal
 from belated.service.runtime import Step, ThreadRuntime

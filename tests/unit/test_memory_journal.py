@@ -3,8 +3,9 @@ import threading
 import pytest
 
 from belated.core.events import Trimmed, Void
-from belated.journals import Journal, MemoryJournal, MemoryStore, Snapshot
+from belated.journals import Journal, MemoryJournal, MemoryStore
 from belated.journals.memory import MemoryCells
+from belated.journals.snapshots import Snapshot
 from belated.testing import CellsContract, JournalContract, ManualClock, StoreContract
 from tests.shelf_contract import ShelfContract
 

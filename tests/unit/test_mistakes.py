@@ -29,7 +29,7 @@ def test_the_page_of_the_docs_says_the_same() -> None:
 def test_a_decision_stands_for_its_id() -> None:
     """Wherever an id is meant."""
     one = bandit()
-    first, second, third = (one.decide(ROWS) for _ in range(3))
+    first, second, third = (one.decide(rows=ROWS) for _ in range(3))
     assert one.observe(first, 1.0).id == first.id
     assert one.void(second).id == second.id
     assert one.activate(third).id == third.id

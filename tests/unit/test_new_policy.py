@@ -111,10 +111,10 @@ def test_it_decides_in_a_bandit() -> None:
     """And learns."""
     bandit = Bandit(policy=Softmax(2, Bernoulli()), rewards=Explicit(timedelta(days=1)), seed=1)
     for _ in range(100):
-        decision = bandit.decide(np.eye(2))
+        decision = bandit.decide(rows=np.eye(2))
         bandit.observe(decision.id, float(decision.index))
     assert bandit.estimate.theta[1] > bandit.estimate.theta[0]
-    assert bandit.decide(np.eye(2)).propensity != 0.5
+    assert bandit.decide(rows=np.eye(2)).propensity != 0.5
 
 
 def test_it_is_compared(capsys: pytest.CaptureFixture[str]) -> None:

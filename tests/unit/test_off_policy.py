@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli, DefaultAfter, Explicit
-from belated.evaluation import NEVER, DecisionTable, Offers, arrival_weights, off_policy_value
+from belated.evaluation import NEVER, DecisionTable, Offers, off_policy_value
+from belated.evaluation.arrivals import arrival_weights
 from belated.evaluation.sequences import betting_interval, is_rejected
 from belated.evaluation.values import interval
 from belated.exceptions import InvalidInput, NotEvaluable

@@ -70,7 +70,7 @@ bandit = Bandit(
 )
 loaded = set(sys.modules)
 for _ in range(60):
-    bandit.observe(bandit.decide(np.eye(3)).id, 1.0)
+    bandit.observe(bandit.decide(rows=np.eye(3)).id, 1.0)
 print(*sorted(set(sys.modules) - loaded))
 """
 

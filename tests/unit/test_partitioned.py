@@ -41,7 +41,7 @@ def journal_of(
     theta = rng.normal(size=policy.dim)
     bandit = Bandit(policy=policy, rewards=rewards, journal=journal, seed=seed)
     for n in range(rounds):
-        decision = bandit.decide(rng.normal(size=(3, policy.dim)) / 2, id=f"d{n}")
+        decision = bandit.decide(rows=rng.normal(size=(3, policy.dim)) / 2, id=f"d{n}")
         mean = float(policy.family.mean(decision.x @ theta))
         y = float(rng.random() < mean) if isinstance(policy.family, Bernoulli) else abs(mean)
         if n % 7 == 0:
@@ -160,7 +160,7 @@ def test_a_center_stays_until_enough_is_new() -> None:
     assert (again.center, again.center_number) == (first.center, 1)
     with Bandit(policy=policy, rewards=Explicit(), journal=journal) as bandit:
         for _ in range(40):
-            bandit.observe(bandit.decide(np.eye(2)).id, 1.0)
+            bandit.observe(bandit.decide(rows=np.eye(2)).id, 1.0)
         for fold in folds:
             fold.catch_up(journal)
             merging.take(fold.sums(epoch=1))
@@ -200,7 +200,7 @@ def test_sums_follow_every_change() -> None:
     model = None
     ids: list[str] = []
     for step in range(30):
-        ids += [bandit.decide(rng.normal(size=(2, 3))).id for _ in range(6)]
+        ids += [bandit.decide(rows=rng.normal(size=(2, 3))).id for _ in range(6)]
         clock.now += int(20 * 60e6)
         bandit.sync()
         for id in rng.choice(ids, 4, replace=False).tolist():

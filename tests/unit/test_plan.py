@@ -200,11 +200,11 @@ def test_an_interval_needs_two_seeds() -> None:
 
 def a_shop(journal: MemoryJournal | SQLiteJournal, clock: ManualClock) -> Bandit:
     """Twelve days of an offer an hour and more, with conversions after half a day in the mean."""
-    bandit = Bandit.of(
+    bandit = Bandit(
         ["blue", "red", "green"],
         rewards=ConversionsOnly("3d"),
         journal=journal,
-        holdout=Holdout(0.3),
+        holdout=Holdout(0.3, "uniform"),
         clock=clock,
         seed=1,
     )

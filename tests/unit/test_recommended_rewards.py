@@ -36,7 +36,7 @@ def configured(text: str) -> ConversionsOnly:
 def test_a_bandit_without_valid_rewards_is_told_to_use_it(given: object) -> None:
     """It comes first, as something that can be copied; ``DefaultAfter`` is not proposed."""
     with pytest.raises(InvalidInput) as caught:
-        Bandit(DelayedUCB(2, Bernoulli()), rewards=given)  # type: ignore[arg-type]
+        Bandit(policy=DelayedUCB(2, Bernoulli()), rewards=given)  # type: ignore[arg-type]
     advice = str(caught.value).rpartition(": ")[2]
     assert advice.startswith("pass ConversionsOnly('7d') if only good outcomes are reported")
     assert "DefaultAfter" not in advice

@@ -25,9 +25,10 @@ from belated import (
 from belated.evaluation import read_journal
 from belated.exceptions import InvalidInput
 from belated.fold.rules import State
-from belated.report import Report, learned
+from belated.report import Report
 from belated.report.facts import Calendar
 from belated.report.panels import PANELS, share, specifications
+from belated.report.report import learned
 from belated.report.vega import LIGHT
 
 HOUR = 3_600_000_000
@@ -53,7 +54,7 @@ def played(rounds: int = 1_500, hours: float = 0.4, **settings: Any) -> Bandit:
     usual: dict[str, Any] = {
         "policy": DelayedUCB(features.dim, Bernoulli(), floor=0.1),
         "rewards": DefaultAfter("4d"),
-        "holdout": Holdout(0.2),
+        "holdout": Holdout(0.2, "uniform"),
         "features": features,
         "retention": "10d",
     }
@@ -224,7 +225,7 @@ def test_the_field_with_most_unusual_values_is_named() -> None:
 
 def test_nothing_decided_is_said() -> None:
     """Instead of an empty page."""
-    bandit = Bandit(DelayedUCB(2, Bernoulli()), rewards=Explicit())
+    bandit = Bandit(policy=DelayedUCB(2, Bernoulli()), rewards=Explicit())
     with pytest.raises(InvalidInput, match="has no decisions"):
         bandit.report()
 

@@ -26,11 +26,11 @@ def facts() -> Facts:
     """Of a bandit that shows one action alone, and whose good outcomes come much sooner."""
     clock = ManualClock(1_780_000_000_000_000)
     policy, journal = DelayedUCB(2, Bernoulli()), MemoryJournal(clock=clock)
-    bandit = Bandit(policy, rewards=Explicit("3d"), journal=journal, clock=clock, seed=1)
+    bandit = Bandit(policy=policy, rewards=Explicit("3d"), journal=journal, clock=clock, seed=1)
     waiting: list[tuple[int, str, float]] = []
     for n in range(2_000):
         clock.now += HOUR // 8
-        bandit.decide([[1.0, 0.5]], ["seldom" if n < 3 else "shown"], id=f"d{n}")
+        bandit.decide(rows=[[1.0, 0.5]], actions=["seldom" if n < 3 else "shown"], id=f"d{n}")
         reward = float(n % 3 == 0)
         waiting.append((clock.now + (HOUR if reward else 40 * HOUR), f"d{n}", reward))
         for one in [one for one in waiting if one[0] <= clock.now]:
@@ -75,7 +75,7 @@ def test_a_report_lists_what_the_bandit_warns_of() -> None:
     """In the same words."""
     clock = ManualClock(1_780_000_000_000_000)
     journal = MemoryJournal(clock=clock)
-    bandit = Bandit.of(["blue", "red"], rewards=Explicit(), journal=journal, clock=clock, seed=1)
+    bandit = Bandit(["blue", "red"], rewards=Explicit(), journal=journal, clock=clock, seed=1)
 
     def click() -> None:
         for n in range(300):

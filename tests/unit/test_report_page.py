@@ -43,7 +43,7 @@ def hostile_report() -> Report:
     """A report of a bandit whose names are an attack."""
     now = [1_780_000_000_000_000]
     bandit = Bandit(
-        DelayedUCB(2, Bernoulli(), floor=0.3),
+        policy=DelayedUCB(2, Bernoulli(), floor=0.3),
         rewards=DefaultAfter("1d"),
         journal=MemoryJournal("offers & more", clock=lambda: now[0]),
         clock=lambda: now[0],
@@ -51,7 +51,7 @@ def hostile_report() -> Report:
     )
     for n in range(200):
         now[0] += 1_800_000_000
-        bandit.decide([[1.0, 0.0], [0.0, 1.0]], [HOSTILE, "plain"], id=f"d{n}")
+        bandit.decide(rows=[[1.0, 0.0], [0.0, 1.0]], actions=[HOSTILE, "plain"], id=f"d{n}")
         if n % 3 == 0:
             bandit.observe(f"d{n}", 1.0)
     bandit.journal.append([ModeChanged(now[0], "baseline", HOSTILE, f"Ada {HOSTILE}")])
@@ -104,7 +104,7 @@ def tags_of(page: str) -> list[str]:
 )
 def test_it_says_what_a_missing_reward_means(rewards: Rewards, said: str) -> None:
     """Below the name of the bandit."""
-    bandit = Bandit.of(["blue", "red"], rewards=rewards, seed=1)
+    bandit = Bandit(["blue", "red"], rewards=rewards, seed=1)
     bandit.decide()
     assert said in bandit.report().html()
 

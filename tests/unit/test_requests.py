@@ -46,12 +46,12 @@ def kept(one: Bandit, decision: Decision) -> KeptRequest:
 def test_a_decision_keeps_its_rows_and_names() -> None:
     """All of them, also where others are decided with it."""
     one = bandit()
-    request = kept(one, one.decide(ROWS, ["a", 5, "c"]))
+    request = kept(one, one.decide(rows=ROWS, actions=["a", 5, "c"]))
     assert request.rows is not None
     np.testing.assert_array_equal(request.rows, ROWS)
     assert request.rows.dtype == np.float32
     assert (request.actions, request.share, request.context) == (["a", 5, "c"], 1.0, None)
-    made = one.decide_many([ROWS[:2], ROWS])
+    made = one.decide_many(rows=[ROWS[:2], ROWS])
     assert [len(kept(one, decision).rows) for decision in made] == [2, 3]  # type: ignore[arg-type]
     for decision, request in zip(made, [kept(one, decision) for decision in made], strict=True):
         assert request.rows is not None
@@ -63,8 +63,8 @@ def test_a_decision_under_ones_own_id_keeps_its_request_once() -> None:
     """A retry, which is given the decision that stands, keeps nothing further."""
     journal = MemoryJournal()
     one = bandit(journal=journal)
-    first = one.decide(ROWS, id="order-17")
-    assert one.decide(ROWS, id="order-17") == first
+    first = one.decide(rows=ROWS, id="order-17")
+    assert one.decide(rows=ROWS, id="order-17") == first
     assert len(journal._facts.requests) == 1
     assert kept(one, first) == kept(one, first)
 
@@ -131,7 +131,7 @@ def test_a_context_that_cannot_be_written_leaves_the_rows() -> None:
 def test_the_probability_of_every_action_is_kept(policy: Policy) -> None:
     """They add up to 1, and that of the chosen one is its propensity."""
     one = bandit(policy)
-    for decision in [one.decide(ROWS), *one.decide_many([ROWS] * 3)]:
+    for decision in [one.decide(rows=ROWS), *one.decide_many(rows=[ROWS] * 3)]:
         shares = kept(one, decision).propensities
         assert shares is not None
         assert len(shares) == len(ROWS)
@@ -143,7 +143,7 @@ def test_the_probability_of_every_action_is_kept(policy: Policy) -> None:
 def test_what_a_policy_does_not_say_is_not_made_up(policy: Policy) -> None:
     """None for all is better than a guess for some."""
     one = bandit(policy)
-    assert kept(one, one.decide(ROWS)).propensities is None
+    assert kept(one, one.decide(rows=ROWS)).propensities is None
 
 
 def test_a_baseline_says_its_probabilities() -> None:
@@ -151,7 +151,7 @@ def test_a_baseline_says_its_probabilities() -> None:
     for baseline, expected in [("uniform", [1 / 3] * 3), ("first", None)]:
         one = bandit(baseline=baseline)
         one.change_mode("baseline")
-        assert kept(one, one.decide(ROWS)).propensities == expected
+        assert kept(one, one.decide(rows=ROWS)).propensities == expected
 
 
 @dataclass(frozen=True)
@@ -208,8 +208,8 @@ def test_a_share_of_ones_own_holds_for_every_size() -> None:
         assert {KeptRequest.read(data).share for data in found} <= {share}
         assert len(found) == sum(is_drawn(id, share) for id in ids)
     one = bandit(keep_requests=0)
-    assert one.entry(one.decide(ROWS).id).request is None
-    assert one.entry(one.decide_many([ROWS])[0].id).request is None
+    assert one.entry(one.decide(rows=ROWS).id).request is None
+    assert one.entry(one.decide_many(rows=[ROWS])[0].id).request is None
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan"), "all", True, None])

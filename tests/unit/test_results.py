@@ -12,6 +12,7 @@ import pytest
 from belated import (
     Bandit,
     Bernoulli,
+    ConversionsOnly,
     DefaultAfter,
     DelayedThompson,
     DelayedUCB,
@@ -102,14 +103,26 @@ def simulated() -> Any:
 def test_a_bandit_at_a_glance() -> None:
     """A line at the prompt; in a notebook with its strongest coefficients, by name."""
     bandit = opened(journal="memory:?bandit=offers")
-    assert repr(bandit) == "<Bandit 'offers': 0 decisions, 0 pending>"
+    assert repr(bandit) == "<Bandit 'offers': 0 decisions, 0 pending, 0 rewarded>"
     made = [bandit.decide({"age": 0.5}, ["red", "blue"]) for _ in range(4)]
     for decision, value in zip(made, (1.0, 0.0, 0.0), strict=False):
         bandit.observe(decision.id, value)
-    assert repr(bandit) == "<Bandit 'offers': 4 decisions, 1 pending, mean reward 0.3333>"
+    assert repr(bandit) == "<Bandit 'offers': 4 decisions, 1 pending, 3 rewarded>"
     page = bandit._repr_html_()
-    assert "mean reward 0.3333" in page
+    assert "3 rewarded" in page
     assert all(name in page for name in FEATURES.names or ())
+
+
+def test_a_bandit_of_a_few_actions_shows_what_it_predicts() -> None:
+    """Not the mean of what has arrived, which is 1 if only conversions are reported."""
+    bandit = Bandit(["red", "blue"], rewards=ConversionsOnly("7d"), seed=1)
+    for n, decision in enumerate(bandit.decide_many([None] * 20)):
+        if n % 5 == 0:
+            bandit.observe(decision, 1.0)
+    scores = bandit.score().actions
+    means = ", ".join(f"{score.action} {score.mean:.4g}" for score in scores)
+    counts = "20 decisions, 16 pending, 4 rewarded"
+    assert repr(bandit) == f"<Bandit {bandit.journal.bandit!r}: {counts}; predicted {means}>"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from belated import (
     DelayedUCB,
     Explicit,
     Flag,
+    Gaussian,
     Number,
     PerArm,
 )
@@ -48,7 +49,18 @@ class TestWhatIsRead:
         text = f'[bandits.offers]\nfeatures = "{features!r}"\nrewards = "Explicit()"\n'
         (offers,) = parse_config(STORE + text).bandits
         assert offers.features == features
-        assert offers.policy == DelayedUCB(6, Bernoulli(), blocks=2)
+        assert offers.policy == DelayedUCB(6, Bernoulli(), blocks=2, floor=0.02)
+
+    def test_a_policy_needs_no_width_if_there_are_features(self) -> None:
+        """Whatever is written of it, and in any bandit."""
+        text = '[bandits.offers]\nfeatures = "PerArm([1, 2], context=3)"\nrewards = "Explicit()"\n'
+        for written, made in {
+            "DelayedUCB": DelayedUCB(8, blocks=2),
+            "DelayedUCB(family=Gaussian())": DelayedUCB(8, Gaussian(), blocks=2),
+            "DelayedThompson(floor=0.1)": DelayedThompson(8, floor=0.1, blocks=2),
+        }.items():
+            (offers,) = parse_config(f'{STORE}{text}policy = "{written}"\n').bandits
+            assert offers.policy == made
 
     def test_all_that_can_be_written(self) -> None:
         """Every key, and two bandits in their order."""

@@ -67,8 +67,11 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("line", "expected"),
         [
-            ("policy = 'DelayedUCB(dim=20)'", "missing a required argument: 'family'; it takes"),
-            ("policy = 'DelayedUCB(family=Bernoulli())'", "missing a required argument: 'dim'"),
+            (
+                "policy = 'DelayedUCB(family=Bernoulli())'",
+                "does not know how many numbers a row has",
+            ),
+            ("policy = 'paper_ducb(dim=20)'", "missing a required argument: 'family'; it takes"),
             ("policy = 'DelayedUCB(dim=20, family=5)'", "family is 5: pass Bernoulli()"),
             ("policy = 'DelayedUCB(2, Poisson(), estimator=1)'", "estimator is 1: pass Laplace()"),
             ("policy = 'DelayedUCB(2, Poisson(), prior=1)'", "prior is not an argument here"),
@@ -92,7 +95,6 @@ class TestMistakes:
             ("retention = 30", "retention: a text in quotes was expected, not 30"),
             ("partitions = 3", "partitions"),
             ("partitions = 8192", "partitions: a whole number from 1 to 4,096 was expected"),
-            ("features = 'Hashed(8)'", "features: they give rows of 8 numbers, and the policy is"),
             ("features = 'Shard(action=3)'", "there is no Shard, but Shared"),
             ("tokens = 'on'", '"off", "report" or "enforce" was expected, not \'on\''),
             ("learners = 'two'", '"one" or "many" was expected, not \'two\''),
@@ -107,6 +109,17 @@ class TestMistakes:
         (found,) = mistakes("\n".join([STORE, *kept, line]))
         assert found.startswith(f"belated.toml, line {4 + len(kept)}: bandits.offers.{name}: ")
         assert expected in found
+
+    def test_a_width_that_features_do_not_have(self) -> None:
+        """It is said of the policy, which need not name one."""
+        (found,) = mistakes(f"{STORE}{OFFERS}features = 'Hashed(8)'\n")
+        assert found.startswith("belated.toml, line 4: bandits.offers.policy: policy.dim is 20, ")
+        assert found.endswith("but rows have 8 numbers: leave out dim")
+
+    def test_a_holdout_without_a_baseline(self) -> None:
+        """It asks what would be shown without a bandit."""
+        (found,) = mistakes(f"{STORE}{OFFERS}[bandits.offers.holdout]\nshare = 0.05\n")
+        assert "holdout.baseline: baseline is missing: what would you show without" in found
 
     def test_a_name_that_cannot_stand_in_an_address(self) -> None:
         """It would have to be escaped by every caller."""

@@ -9,8 +9,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from belated import Bernoulli, Category, DelayedUCB, Explicit, PerArm
@@ -18,7 +17,8 @@ from belated.advice import Adviser
 from belated.core.events import ActionChanged, Decision, Record, Reward
 from belated.decider.actions import states_at
 from belated.fold.fold import Fold
-from belated.journals import MemoryJournal, SpoolStatus, open_store
+from belated.journals import MemoryJournal, open_store
+from belated.journals.spool.journal import SpoolStatus
 from belated.report.gauges import Gauges
 from belated.service.console.reports import Reports
 from belated.service.histogram import DELAYS, SECONDS, SIZES, Histogram

@@ -110,7 +110,7 @@ class Town:
         """Decisions, most with a reward."""
         rng = np.random.default_rng(count)
         for _ in range(count):
-            decision = self.bandit.decide(rng.normal(size=(3, 3)))
+            decision = self.bandit.decide(rows=rng.normal(size=(3, 3)))
             if rng.random() < 0.8:
                 self.bandit.observe(decision.id, float(rng.random() < 0.5))
 

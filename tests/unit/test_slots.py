@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from belated.core.ids import SLOTS, new_id
 from belated.service.serving.request_batcher import WHILE, Slots

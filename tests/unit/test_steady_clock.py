@@ -12,8 +12,7 @@ import pytest
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB
 from belated.core.events import Void
 from belated.exceptions import ClockWarning
-from belated.journals import Journal, MemoryJournal, open_journal
-from belated.journals import steady_clock as module
+from belated.journals import Journal, MemoryJournal, open_journal, steady_clock as module
 from belated.journals.steady_clock import MAX_JUMP, SteadyClock, system_clock
 
 START, DAY = 1_700_000_000_000_000, 86_400_000_000
@@ -89,12 +88,12 @@ def test_a_jump_for_one_call_holds_nothing_up(
     with Bandit(
         policy=DelayedUCB(2, Bernoulli()), rewards=DefaultAfter(window), journal=journal
     ) as bandit:
-        bandit.decide(np.eye(2))
+        bandit.decide(rows=np.eye(2))
         off = 30 * DAY
         with pytest.warns(ClockWarning, match="30 days"):
-            bandit.decide(np.eye(2))
+            bandit.decide(rows=np.eye(2))
         off = 0
-        bandit.decide(np.eye(2))
+        bandit.decide(rows=np.eye(2))
         assert journal.last_stamp(0) <= really() // 1000
         time.sleep(0.06)
         assert bandit.settle() >= 1

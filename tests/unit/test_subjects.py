@@ -38,14 +38,14 @@ def opened(journal: MemoryJournal | SQLiteJournal | None = None) -> tuple[Bandit
 def test_a_reward_counts_for_the_latest_decision_before_it() -> None:
     """Neither for an earlier one, nor for that of another subject, nor for a later one."""
     bandit, clock = opened()
-    earlier = bandit.decide(ROWS, subject="user-17")
+    earlier = bandit.decide(rows=ROWS, subject="user-17")
     clock.now += 10
-    latest = bandit.decide(ROWS, subject="user-17")
-    other = bandit.decide(ROWS, subject="user-18")
+    latest = bandit.decide(rows=ROWS, subject="user-17")
+    other = bandit.decide(rows=ROWS, subject="user-18")
     clock.now += 10
     at = clock.now
     clock.now += 10
-    later = bandit.decide(ROWS, subject="user-17")
+    later = bandit.decide(rows=ROWS, subject="user-17")
     receipt = bandit.observe(subject="user-17", value=1.0, at=_moment(at), event_id="order-1")
     assert (receipt.id, receipt.status) == ("order-1", "credited")
     states = [bandit.entry(decision).state for decision in (earlier, latest, other, later)]
@@ -56,7 +56,7 @@ def test_a_reward_counts_for_the_latest_decision_before_it() -> None:
 def test_an_outcome_counts_once() -> None:
     """A repetition is a duplicate, and another value a conflict that is shown."""
     bandit, _ = opened()
-    decision = bandit.decide(ROWS, subject="user-17")
+    decision = bandit.decide(rows=ROWS, subject="user-17")
     values = [1.0, 1.0, 0.0]
     statuses = [
         bandit.observe(subject="user-17", value=value, event_id="order-1").status
@@ -70,7 +70,7 @@ def test_an_outcome_counts_once() -> None:
 def test_several_outcomes_are_parts_of_a_reward() -> None:
     """Together with what was reported for the decision itself."""
     bandit, _ = opened()
-    decision = bandit.decide(ROWS, subject="user-17")
+    decision = bandit.decide(rows=ROWS, subject="user-17")
     bandit.observe(subject="user-17", value=1.0, event_id="order-1")
     bandit.observe(subject="user-17", value=1.0, event_id="order-2")
     bandit.observe(decision, 1.0)
@@ -80,7 +80,7 @@ def test_several_outcomes_are_parts_of_a_reward() -> None:
 def test_a_reward_after_the_window_is_unmatched() -> None:
     """It is counted, and shown with the unmatched ids; at the end of the window it is credited."""
     bandit, clock = opened()
-    bandit.decide(ROWS, subject="user-17")
+    bandit.decide(rows=ROWS, subject="user-17")
     end = clock.now + HOUR
     for n, at in enumerate((end, end + 1)):
         bandit.observe(subject="user-17", value=1.0, at=_moment(at), event_id=f"order-{n}")
@@ -96,7 +96,7 @@ def test_show_and_export_have_the_rewards_of_a_subject(
     """The history of a decision lists them, and an imported journal comes to the same."""
     address, copied = (f"sqlite:///{tmp_path}/{name}.db?bandit=offers" for name in ("a", "b"))
     bandit, _ = opened(SQLiteJournal(tmp_path / "a.db", bandit="offers"))
-    decision = bandit.decide(ROWS, subject="user-17")
+    decision = bandit.decide(rows=ROWS, subject="user-17")
     bandit.observe(subject="user-17", value=1.0, event_id="order-1")
     digest = bandit.digest
     bandit.close()
@@ -120,7 +120,7 @@ def test_attribution_may_end_before_the_window() -> None:
     bandit = Bandit(
         policy=DelayedUCB(2, Bernoulli()), rewards=Explicit("1h", attribution="30m"), seed=7
     )
-    made = bandit.decide(ROWS, subject="user-17").at_us
+    made = bandit.decide(rows=ROWS, subject="user-17").at_us
     for n, after in enumerate((HOUR // 2, HOUR // 2 + 1)):
         bandit.observe(
             subject="user-17", value=1.0, at=_moment(made + after), event_id=f"order-{n}"
@@ -133,7 +133,7 @@ def test_the_reward_of_a_voided_decision_goes_to_the_one_before() -> None:
     bandit, clock = opened()
     decisions = []
     for _ in range(2):
-        decisions.append(bandit.decide(ROWS, subject="user-17"))
+        decisions.append(bandit.decide(rows=ROWS, subject="user-17"))
         clock.now += 1
     bandit.observe(subject="user-17", value=1.0, event_id="order-1")
     for expected in ("voided", "rewarded"), ("voided", "voided"):
@@ -145,7 +145,7 @@ def test_the_reward_of_a_voided_decision_goes_to_the_one_before() -> None:
 def test_a_decision_whose_reward_moves_to_another_is_settled() -> None:
     """Even if the end of its window was no longer waited for."""
     bandit, clock = opened()
-    decision = bandit.decide(ROWS, subject="user-17")
+    decision = bandit.decide(rows=ROWS, subject="user-17")
     clock.now += 10
     bandit.observe(subject="user-17", value=1.0, event_id="order-1")
     clock.now += HOUR
@@ -186,7 +186,7 @@ def test_the_index_survives_a_restart(tmp_path: Path) -> None:
     """A snapshot holds which outcomes are known, and of which decisions."""
     path = tmp_path / "offers.db"
     bandit, _ = opened(SQLiteJournal(path, bandit="offers"))
-    decision = bandit.decide(ROWS, subject="user-17")
+    decision = bandit.decide(rows=ROWS, subject="user-17")
     bandit.observe(subject="user-17", value=1.0, event_id="order-1")
     bandit.observe(subject="user-18", value=1.0, event_id="order-1")
     digest, counts = bandit.digest, bandit.event_counts
@@ -204,7 +204,7 @@ def test_all_decisions_of_a_subject_are_in_one_partition() -> None:
     """Ids made here are of that partition; another one is refused."""
     bandit, _ = opened(MemoryJournal(partitions=4))
     partitions = {
-        partition_of(key_of(bandit.decide(ROWS, subject="user-17").id), 4) for _ in range(8)
+        partition_of(key_of(bandit.decide(rows=ROWS, subject="user-17").id), 4) for _ in range(8)
     }
     assert partitions == {slot_of_subject("user-17") % 4}
     home = slot_of_subject("user-17") % 4
@@ -213,9 +213,9 @@ def test_all_decisions_of_a_subject_are_in_one_partition() -> None:
         next(name for name in names if (partition_of(key_of(name), 4) == home) == fits)
         for fits in (True, False)
     )
-    assert bandit.decide(ROWS, id=fitting, subject="user-17").id == fitting
+    assert bandit.decide(rows=ROWS, id=fitting, subject="user-17").id == fitting
     with pytest.raises(InvalidInput, match="another partition than the subject 'user-17'"):
-        bandit.decide(ROWS, id=other, subject="user-17")
+        bandit.decide(rows=ROWS, id=other, subject="user-17")
 
 
 def test_the_context_can_name_the_subject() -> None:
@@ -247,13 +247,13 @@ def test_a_reward_names_a_decision_or_a_subject() -> None:
 def test_a_sticky_decision_is_returned_until_its_time_has_passed() -> None:
     """The same one, whoever else is decided for; from then on a new one."""
     bandit, clock = opened()
-    first = bandit.decide(ROWS, subject="user-17", sticky="1h")
+    first = bandit.decide(rows=ROWS, subject="user-17", sticky="1h")
     clock.now += HOUR - 1
-    assert bandit.decide(ROWS, subject="user-18", sticky="1h") != first
-    assert bandit.decide(ROWS, subject="user-17", sticky="1h") == first
+    assert bandit.decide(rows=ROWS, subject="user-18", sticky="1h") != first
+    assert bandit.decide(rows=ROWS, subject="user-17", sticky="1h") == first
     assert bandit.decision_counts["pending"] == 2
     clock.now += 1
-    assert bandit.decide(ROWS, subject="user-17", sticky="1h") != first
+    assert bandit.decide(rows=ROWS, subject="user-17", sticky="1h") != first
 
 
 def test_a_sticky_decision_goes_by_the_decision_that_stands_under_its_id() -> None:
@@ -293,14 +293,14 @@ def test_a_history_says_that_an_earlier_reward_may_have_been_trimmed(
 def test_a_sticky_decision_ends_with_its_action() -> None:
     """If it is voided, its action is paused or not on offer, another one is made."""
     bandit, _ = opened()
-    first = bandit.decide(ROWS, ["red", "blue"], subject="user-17", sticky="1h")
+    first = bandit.decide(rows=ROWS, actions=["red", "blue"], subject="user-17", sticky="1h")
     bandit.void(first)
-    second = bandit.decide(ROWS, ["red", "blue"], subject="user-17", sticky="1h")
+    second = bandit.decide(rows=ROWS, actions=["red", "blue"], subject="user-17", sticky="1h")
     assert second.id != first.id
     bandit.pause(second.action)
-    third = bandit.decide(ROWS, ["red", "blue"], subject="user-17", sticky="1h")
+    third = bandit.decide(rows=ROWS, actions=["red", "blue"], subject="user-17", sticky="1h")
     assert third.action != second.action
-    fourth = bandit.decide(ROWS, ["green", "gray"], subject="user-17", sticky="1h")
+    fourth = bandit.decide(rows=ROWS, actions=["green", "gray"], subject="user-17", sticky="1h")
     assert fourth.action in ("green", "gray")
 
 
@@ -308,16 +308,16 @@ def test_only_a_subject_has_sticky_decisions() -> None:
     """A duration without a subject is a mistake."""
     bandit, _ = opened()
     with pytest.raises(InvalidInput, match="there is no subject: pass subject="):
-        bandit.decide(ROWS, sticky="1h")
+        bandit.decide(rows=ROWS, sticky="1h")
 
 
 def test_a_sticky_decision_of_a_bandit_that_is_off() -> None:
     """It decides nothing, not again either."""
     bandit, _ = opened()
-    bandit.decide(ROWS, subject="user-17", sticky="1h")
+    bandit.decide(rows=ROWS, subject="user-17", sticky="1h")
     bandit.change_mode("off")
     with pytest.raises(BanditOff):
-        bandit.decide(ROWS, subject="user-17", sticky="1h")
+        bandit.decide(rows=ROWS, subject="user-17", sticky="1h")
 
 
 def _moment(at: int) -> str:

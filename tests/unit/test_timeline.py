@@ -248,7 +248,7 @@ def test_regret_is_of_means() -> None:
 def test_an_environment_of_another_width_is_refused() -> None:
     """The error names both widths, and carries the policy."""
     policy = DelayedUCB(4, Bernoulli())
-    with pytest.raises(InvalidInput, match=r"policy.dim is 4 but environment.dim is 3") as caught:
+    with pytest.raises(InvalidInput, match=r"policy.dim is 4, but rows have 3 numbers") as caught:
         simulate(policy, world(), delays.Constant(0), horizon=10)
     assert caught.value.value is policy
 

@@ -49,7 +49,7 @@ def known(bandit: Bandit) -> tuple[int, int]:
 def test_a_reward_is_learned_when_the_window_ends() -> None:
     """The entry is rewarded at once; the learner hears of it with the others of its age."""
     shop = Shop()
-    good, bad = shop.bandit.decide(ROWS).id, shop.bandit.decide(ROWS).id
+    good, bad = shop.bandit.decide(rows=ROWS).id, shop.bandit.decide(rows=ROWS).id
     shop.wait(1)
     assert shop.bandit.observe(good, 1.0).status == "rewarded"
     assert shop.bandit.entry(good).state == "rewarded"
@@ -60,7 +60,7 @@ def test_a_reward_is_learned_when_the_window_ends() -> None:
     assert known(shop.bandit) == (2, 0)
     assert shop.bandit.entry(bad).state == "defaulted"
     on_arrival = Shop("on arrival")
-    one = on_arrival.bandit.decide(ROWS).id
+    one = on_arrival.bandit.decide(rows=ROWS).id
     on_arrival.bandit.observe(one, 1.0)
     assert known(on_arrival.bandit) == (1, 0)
 
@@ -68,17 +68,17 @@ def test_a_reward_is_learned_when_the_window_ends() -> None:
 def test_something_is_due_while_a_reward_is_held_back() -> None:
     """The next call settles it, though nothing else is pending."""
     shop = Shop()
-    one = shop.bandit.decide(ROWS).id
+    one = shop.bandit.decide(rows=ROWS).id
     shop.bandit.observe(one, 1.0)
     shop.clock.now += 10 * SECOND
-    shop.bandit.decide(ROWS)
+    shop.bandit.decide(rows=ROWS)
     assert known(shop.bandit) == (1, 1)
 
 
 def test_what_happens_before_the_end_counts() -> None:
     """A revision, a void and a late reward."""
     shop = Shop()
-    revised, voided, late = (shop.bandit.decide(ROWS).id for _ in range(3))
+    revised, voided, late = (shop.bandit.decide(rows=ROWS).id for _ in range(3))
     shop.bandit.observe(revised, 1.0)
     shop.bandit.observe(revised, 0.0, revision=1)
     shop.bandit.observe(voided, 1.0)
@@ -94,7 +94,7 @@ def test_what_happens_before_the_end_counts() -> None:
 def test_an_activation_moves_the_end() -> None:
     """Of one whose reward is held back, too."""
     shop = Shop()
-    one = shop.bandit.decide(ROWS).id
+    one = shop.bandit.decide(rows=ROWS).id
     shop.bandit.observe(one, 1.0)
     shop.wait(5)
     shop.bandit.activate(one)
@@ -109,7 +109,7 @@ def test_live_is_replay() -> None:
     shop, rng = Shop(), np.random.default_rng(1)
     ids: list[str] = []
     for second in range(60):
-        ids.append(shop.bandit.decide(ROWS).id)
+        ids.append(shop.bandit.decide(rows=ROWS).id)
         if rng.random() < 0.4:
             shop.bandit.observe(str(rng.choice(ids[-8:])), 1.0)
         shop.wait(1)

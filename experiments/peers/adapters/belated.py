@@ -64,7 +64,7 @@ class Whole(Delayed):
         )
 
     def choose(self, offer: np.ndarray) -> tuple[int, str]:
-        decision = self.bandit.decide(offer)
+        decision = self.bandit.decide(rows=offer)
         return decision.index, decision.id
 
     def learn(self, came: list[Arrival]) -> None:

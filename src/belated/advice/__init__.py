@@ -8,23 +8,20 @@
 Nothing here does I/O, and nothing is stored per event: a check reads the state at rare moments.
 """
 
-from belated.advice.adviser import Advice, Adviser, advise, warn
-from belated.advice.checks import CHECKS
-from belated.advice.evidence import NUMBERS, ROWS, SAMPLE, Evidence, Overview
+from belated.advice.adviser import (
+    Advice as Advice,
+    Adviser as Adviser,
+    advise as advise,
+    warn as warn,
+)
+from belated.advice.checks import CHECKS as CHECKS
+from belated.advice.evidence import (
+    NUMBERS as NUMBERS,
+    ROWS as ROWS,
+    SAMPLE as SAMPLE,
+    Evidence as Evidence,
+    Overview as Overview,
+)
 
 #: Names of the checks of a running bandit; the others need what only a report knows.
 WARNINGS = tuple(name for name, check in CHECKS.items() if check.category is not None)
-
-__all__ = [
-    "CHECKS",
-    "NUMBERS",
-    "ROWS",
-    "SAMPLE",
-    "WARNINGS",
-    "Advice",
-    "Adviser",
-    "Evidence",
-    "Overview",
-    "advise",
-    "warn",
-]

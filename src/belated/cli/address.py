@@ -20,9 +20,11 @@ from belated.exceptions import CorruptEvent, CorruptJournal, InvalidInput
 from belated.expressions import as_features, family_in
 from belated.features import Features
 from belated.fold.fold import Fold
-from belated.journals import Journal, SQLiteStore, Store, StoredBandit, open_store, split_address
+from belated.journals import Journal, SQLiteStore, Store, open_store
+from belated.journals.addresses import split_address
 from belated.journals.archive import Archive, WholeJournal
 from belated.journals.log import Tail
+from belated.journals.store import StoredBandit
 from belated.policies import Greedy
 
 

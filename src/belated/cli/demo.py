@@ -17,7 +17,6 @@ import numpy as np
 
 from belated import (
     Bandit,
-    Bernoulli,
     BlindThompson,
     ConversionsOnly,
     DefaultAfter,
@@ -156,15 +155,14 @@ class Branch:
         self._upcoming: list[tuple[float, str]] = []  # when, decision id
         self.visitors = self.purchases = 0
         self.expected = self.best = 0.0
-        features = PerArm(OFFERS, context=["returning", "phone"])
         self.bandit = Bandit(
-            policy(features.dim, Bernoulli(), floor=0.02),
+            PerArm(OFFERS, context=["returning", "phone"]),
             rewards=rewards,
+            policy=policy(floor=0.02),
             journal=MemoryJournal(bandit="shop", clock=lambda: self._now),
-            features=features,
             seed=seed,
             clock=lambda: self._now,
-            holdout=Holdout(HOLDOUT),
+            holdout=Holdout(HOLDOUT, "uniform"),
         )
 
     @property

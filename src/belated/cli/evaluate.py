@@ -83,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     question.add_argument(
         "--policy",
         help="what another policy would have earned: uniform, first, the name of an action, or a "
-        "policy as in 'DelayedUCB(dim=8, family=Bernoulli())', which needs --since",
+        "policy as in 'DelayedUCB(alpha=0.5)', which needs --since",
     )
     about = "when rewards come, and how many are still to come"
     add_option(question, "--delays", about, action="store_true")
@@ -150,7 +150,10 @@ def _lift_text(found: Lift) -> str:
     rows = [(found.estimand, f"{found.difference:+.4g} ({found.low:+.4g} to {found.high:+.4g})")]
     for group in (found.bandit, found.holdout):
         what = f"{group.value:.4g} ± {group.error:.2g}"
-        rows.append((group.name, f"{what}, {group.rewards:,} of {group.decisions:,} rewarded"))
+        name = group.name
+        if name == "holdout" and found.baseline is not None:
+            name = f"holdout: {found.baseline}"
+        rows.append((name, f"{what}, {group.rewards:,} of {group.decisions:,} rewarded"))
     rows += [("relative", relative), ("at all times", always), ("p", f"{found.p:.2g}")]
     return pairs(rows)
 

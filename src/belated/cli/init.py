@@ -28,7 +28,9 @@ learn = true # in this process too; or false, and run `belated learn {file}`
 [bandits.offers]
 # One set of coefficients for each action, of an intercept and the context.
 features = "PerArm(['blue', 'red'], context=['returning'])"
-policy = "DelayedUCB(dim=4, family=Bernoulli())" # rewards from 0 to 1
+# Rewards are from 0 to 1. 2 % of the decisions explore, so that `belated evaluate` can tell what
+# another policy would earn; floor=0 turns it off.
+policy = "DelayedUCB(family=Bernoulli(), floor=0.02)"
 # Only good outcomes are reported, a day later at most. Use Explicit(window='1d') if you report all.
 rewards = "ConversionsOnly('1d')"
 retention = "30d" # a decision accepts rewards for so long

@@ -42,8 +42,7 @@ from belated.cli.journal import (
     trim,
     verify,
 )
-from belated.cli.keys import create, revoke
-from belated.cli.keys import list as list_keys
+from belated.cli.keys import create, list as list_keys, revoke
 from belated.exceptions import BelatedError
 
 #: In the order of the help.

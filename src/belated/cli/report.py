@@ -13,7 +13,8 @@ import msgspec
 from belated.cli.address import add_address, evaluation_of
 from belated.cli.options import add_json, add_option
 from belated.cli.text import size
-from belated.report import Report, learned
+from belated.report import Report
+from belated.report.report import learned
 
 EXAMPLE = "belated report sqlite:///offers.db --output report.html"
 

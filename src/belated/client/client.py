@@ -130,9 +130,10 @@ class AsyncClient(_Calls):
 
     async def decide(
         self,
-        rows: Any,
+        context: Any = None,
         actions: Actions | None = None,
         *,
+        rows: Any = None,
         id: str | None = None,
         activated: bool = True,
         subject: str | None = None,
@@ -141,8 +142,9 @@ class AsyncClient(_Calls):
         """Choose an action; the decision is durable before this returns.
 
         Args:
-            rows: one row per action; or the context, if the bandit has features.
-            actions: the actions, in the order of the rows; needed if the bandit has features.
+            context: what is known at this moment: a mapping of fields, or a list of numbers.
+            actions: the actions on offer; all that the features know if None.
+            rows: one row of numbers per action, for a bandit without features.
             id: your own decision id. The same id again returns the same decision.
             activated: False if the window starts only with :meth:`activate`.
             subject: whom the decision is for, such as a user: :meth:`observe` can report rewards
@@ -155,7 +157,9 @@ class AsyncClient(_Calls):
             ServiceUnavailable: no attempt was answered; fall back to a default of your own.
             ServiceError: the service answered with another problem.
         """
-        request = decision_request(rows, actions, id, activated, self._slot, subject, sticky)
+        request = decision_request(
+            context, actions, rows, id, activated, self._slot, subject, sticky
+        )
         again = sent_again(request)
         answer = await self._call("POST", "decisions", request, Decided, again=again)
         # It is for the next id: the same decision always gives the same answer.
@@ -164,9 +168,10 @@ class AsyncClient(_Calls):
 
     async def decide_many(
         self,
-        requests: Any,
+        contexts: Any = None,
         actions: Actions | None = None,
         *,
+        rows: Any = None,
         ids: Any = None,
         activated: bool = True,
     ) -> list[Decided]:
@@ -176,14 +181,16 @@ class AsyncClient(_Calls):
         bodies before it are decided: give ``ids``, and call again with the same ones.
 
         Args:
-            requests: row tables; or, if the bandit has features, contexts, (context, actions)
-                pairs, or a frame of pandas or polars with one context per line.
+            contexts: a list of contexts, or of (context, actions) pairs; or a frame of pandas or
+                polars with one context per line.
             actions: the actions of all requests, unless they come in pairs.
+            rows: a list of row tables, for a bandit without features.
             ids: your own decision id for each; or the name of a column of the frame.
             activated: False if the window starts only with :meth:`activate`.
         """
         found: list[Decided] = []
-        for some in batches(decision_requests(requests, actions, ids, activated, self._slot)):
+        requests = decision_requests(contexts, actions, rows, ids, activated, self._slot)
+        for some in batches(requests):
             again = DecisionRequests(list(map(sent_again, some)))
             body = DecisionRequests(some)
             answer = await self._call("POST", "decisions/batch", body, ManyDecided, again=again)
@@ -195,7 +202,7 @@ class AsyncClient(_Calls):
 
     async def observe(
         self,
-        id: str | None = None,
+        id: str | Decided | None = None,
         value: float | None = None,
         *,
         at: Moment | None = None,
@@ -213,7 +220,7 @@ class AsyncClient(_Calls):
         once the learner has read it.
 
         Args:
-            id: decision id.
+            id: a decision, or its id; none with a subject.
             value: the reward.
             at: when it happened: a datetime with its zone, or ISO 8601; now if None.
             part: of the reward, if it comes in several.
@@ -257,11 +264,11 @@ class AsyncClient(_Calls):
             receipts += [Receipt(reward.event_id, "accepted") for reward in some]
         return receipts
 
-    async def activate(self, id: str, *, at: Moment | None = None) -> Receipt:
+    async def activate(self, id: str | Decided, *, at: Moment | None = None) -> Receipt:
         """Report that a decision took effect: its window starts."""
         return await self._report("PUT", f"{_place(id)}/activation", query=_query(at))
 
-    async def void(self, id: str, *, at: Moment | None = None) -> Receipt:
+    async def void(self, id: str | Decided, *, at: Moment | None = None) -> Receipt:
         """Report that a decision was never carried out: nothing is learned from it."""
         return await self._report("DELETE", _place(id), query=_query(at))
 
@@ -297,7 +304,7 @@ class AsyncClient(_Calls):
 
     # --- what is known -------------------------------------------------------------------------
 
-    async def entry(self, id: str) -> DecisionDetails:
+    async def entry(self, id: str | Decided) -> DecisionDetails:
         """Return all that is known of one decision."""
         return await self._call("GET", _place(id), None, DecisionDetails)
 
@@ -332,7 +339,7 @@ _READERS: dict[type, Callable[[bytes], Any]] = {
 }
 
 
-def _place(id: str) -> str:
+def _place(id: str | Decided) -> str:
     return f"decisions/{quoted(check_id(id))}"
 
 

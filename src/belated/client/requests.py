@@ -24,8 +24,8 @@ from belated.core.times import (
 )
 from belated.decider.batches import named, split_requests, split_rewards
 from belated.exceptions import InvalidInput
-from belated.features import Actions, as_actions
-from belated.features.records import plain
+from belated.features import Actions
+from belated.features.records import as_actions, plain
 from belated.journals.steady_clock import system_clock
 from belated.wire.messages import (
     MAX_BATCH,
@@ -45,8 +45,9 @@ encode = msgspec.json.Encoder(enc_hook=plain).encode
 
 
 def decision_request(
-    rows: Any,
+    context: Any,
     actions: Actions | None,
+    rows: Any,
     id: str | None,
     activated: bool,
     slot: int | None = None,
@@ -69,28 +70,41 @@ def decision_request(
         "subject": subject,
         "sticky": None if sticky is None else _written(sticky),
     }
-    if rows is None or isinstance(rows, Mapping):
-        return DecisionRequest(context=None if rows is None else dict(rows), **common)
+    if rows is None:
+        return DecisionRequest(context=_plain_context(context), **common)
+    if context is not None:
+        message = "context and rows are both given: pass rows to a bandit without features"
+        raise InvalidInput(f"{message}, the context to any other", context)
     given = as_numbers(rows, "rows")
-    if given.ndim == 1:  # the numbers of a context
-        return DecisionRequest(context=given.tolist(), **common)
     dim = given.shape[-1] if given.ndim else 0
     table = as_rows(given, dim)
     packed = base64.b64encode(table.astype("<f4", copy=False).tobytes()).decode()
     return DecisionRequest(packed, dim, **common)
 
 
+def _plain_context(context: Any) -> dict[str, Any] | list[float] | None:
+    if context is None or isinstance(context, Mapping):
+        return None if context is None else dict(context)
+    numbers = as_numbers(context, "the context")
+    if numbers.ndim != 1:
+        message = f"the context has shape {numbers.shape}: a mapping or a list of numbers"
+        raise InvalidInput(f"{message} was expected; pass row tables as rows=", context)
+    found: list[float] = numbers.tolist()
+    return found
+
+
 def decision_requests(
-    requests: Any,
+    contexts: Any,
     actions: Actions | None,
+    rows: Any,
     ids: Any,
     activated: bool,
     slot: int | None = None,
 ) -> list[DecisionRequest]:
     """Return many of them; an error names the one that is wrong."""
     found = []
-    for n, one in enumerate(split_requests(requests, actions, ids)):
-        with named(f"requests[{n}]"):
+    for n, one in enumerate(split_requests(contexts, actions, rows=rows, ids=ids)):
+        with named(f"{'contexts' if rows is None else 'rows'}[{n}]"):
             found.append(decision_request(*one, activated, slot))
     return found
 

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from html import escape
+from reprlib import Repr
 from typing import Any
 
 import numpy as np
 
 from belated.exceptions import extra
+
+#: Characters of the longest ``repr``.
+MAX_REPR = 300
+#: Cuts the fields of a value.
+_SHORT = Repr()
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 4
+_SHORT.maxstring, _SHORT.maxother = 60, 80
 
 
 class Result:
@@ -41,6 +49,37 @@ class Result:
                 cls.to_dict, return_schema=core_schema.dict_schema()
             ),
         )
+
+
+class Shortened:
+    """A dataclass or struct whose ``repr`` stays short: long fields are cut, and so is the whole.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(repr=False)
+    ... class Series(Shortened):
+    ...     name: str
+    ...     values: Any
+    >>> Series("clicks", list(range(1000)))
+    Series(name='clicks', values=[0, 1, 2, 3, ...])
+    >>> Series("clicks", np.zeros((1000, 3)))
+    Series(name='clicks', values=<float64 array of 1000 x 3>)
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        fields: dict[str, Any] = getattr(type(self), "__dataclass_fields__", {})
+        names = [name for name, field in fields.items() if field.repr]
+        names = names or list(getattr(self, "__struct_fields__", ()))
+        shown = ", ".join(f"{name}={_shown(getattr(self, name))}" for name in names)
+        text = f"{type(self).__name__}({shown})"
+        return text if len(text) <= MAX_REPR else f"{text[: MAX_REPR - 2]}…)"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"<{value.dtype} array of {' x '.join(map(str, value.shape))}>"
+    return _SHORT.repr(value)
 
 
 def _plain(value: Any) -> Any:

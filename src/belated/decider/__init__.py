@@ -5,26 +5,15 @@ with a fold and a journal, a served bandit is a decider with asynchronous commit
 simulator runs both. Time and randomness are arguments.
 """
 
-from belated.decider.actions import ActionState
-from belated.decider.baselines import FIRST, UNIFORM
-from belated.decider.decider import Decider, HoldoutDecider, Made, ModelSource
-from belated.decider.holdouts import Holdout
-from belated.decider.loaded import LoadedModel
-from belated.decider.modes import MODES, Mode
-from belated.decider.requests import ParsedRequest, check_same
-
-__all__ = [
-    "FIRST",
-    "MODES",
-    "UNIFORM",
-    "ActionState",
-    "Decider",
-    "Holdout",
-    "HoldoutDecider",
-    "LoadedModel",
-    "Made",
-    "Mode",
-    "ModelSource",
-    "ParsedRequest",
-    "check_same",
-]
+from belated.decider.actions import ActionState as ActionState
+from belated.decider.baselines import FIRST as FIRST, UNIFORM as UNIFORM
+from belated.decider.decider import (
+    Decider as Decider,
+    HoldoutDecider as HoldoutDecider,
+    Made as Made,
+    ModelSource as ModelSource,
+)
+from belated.decider.holdouts import Holdout as Holdout
+from belated.decider.loaded import LoadedModel as LoadedModel
+from belated.decider.modes import MODES as MODES, Mode as Mode
+from belated.decider.requests import ParsedRequest as ParsedRequest, check_same as check_same

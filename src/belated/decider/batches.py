@@ -18,13 +18,15 @@ class OneRequest(NamedTuple):
     """One decision request of several, as ``decide`` takes it.
 
     Attributes:
-        rows: one row per action; or the context.
+        context: from which features make rows.
         actions: the actions; None if the caller named none.
+        rows: one row per action, if there are no features.
         id: the caller's decision id, checked; None if there is none.
     """
 
-    rows: Any
+    context: Any
     actions: Actions | None
+    rows: Any
     id: str | None
 
 
@@ -39,50 +41,50 @@ class OneReward(NamedTuple):
 
 
 def split_requests(
-    requests: Any,
+    contexts: Any,
     actions: Actions | None = None,
-    ids: Any = None,
     *,
-    features: bool | None = None,
+    rows: Any = None,
+    ids: Any = None,
 ) -> list[OneRequest]:
     """Return decision requests one by one.
 
     Args:
-        requests: row tables; or contexts; or (context, actions) pairs; or a frame of pandas or
-            polars with one context per line.
+        contexts: one of each; or (context, actions) pairs; or a frame of pandas or polars with one
+            context per line.
         actions: the actions of all requests, unless they come in pairs.
+        rows: the row table of each, instead of contexts.
         ids: a decision id for each; or the name of a column of the frame, which then is not part
             of the contexts.
-        features: whether the bandit has features; None if that is not known here: then a pair is
-            what has a mapping or None as its context, or text among its actions.
 
     >>> split_requests([{"age": 41}, {"age": 18}], ["red", "blue"], ids=["a", "b"])[1]
-    OneRequest(rows={'age': 18}, actions=['red', 'blue'], id='b')
+    OneRequest(context={'age': 18}, actions=['red', 'blue'], rows=None, id='b')
     >>> split_requests([({"age": 41}, ["red", "blue"])])[0].actions
     ['red', 'blue']
     """
-    contexts: list[Any]
-    if is_frame(requests):
-        if features is False:
-            message = "requests is a frame, and this bandit has no features to read it"
-            raise InvalidInput(f"{message}: pass features=PerArm(...) to the bandit", requests)
-        contexts = frame_records(requests)
+    if rows is not None:
+        if contexts is not None:
+            message = "contexts and rows are both given: pass rows to a bandit without features"
+            raise InvalidInput(f"{message}, contexts to any other", contexts)
+        tables = _listed(rows, "rows", "row tables")
+        names = _ids(ids, len(tables))
+        return [OneRequest(None, actions, *one) for one in zip(tables, names, strict=True)]
+    records: list[Any]
+    if is_frame(contexts):
+        records = frame_records(contexts)
         if isinstance(ids, str):
-            ids = _column(contexts, ids)
+            ids = _column(records, ids)
     else:
-        contexts = _listed(requests, "requests", "row tables, contexts or (context, actions) pairs")
-    names = _ids(ids, len(contexts))
-    if features is False:
-        return [OneRequest(rows, actions, id) for rows, id in zip(contexts, names, strict=True)]
+        records = _listed(contexts, "contexts", "contexts or (context, actions) pairs")
     found = []
-    for context, id in zip(contexts, names, strict=True):
-        if _is_pair(context, features):
+    for context, id in zip(records, _ids(ids, len(records)), strict=True):
+        if _is_pair(context):
             if actions is not None:
                 message = "actions are given for all requests, and with one of them"
                 raise InvalidInput(f"{message}: leave one out", context)
-            found.append(OneRequest(context[0], context[1], id))
+            found.append(OneRequest(context[0], context[1], None, id))
         else:
-            found.append(OneRequest(context, actions, id))
+            found.append(OneRequest(context, actions, None, id))
     return found
 
 
@@ -136,16 +138,11 @@ def _reward(one: Any) -> OneReward:
     raise InvalidInput(f"a reward is {shown(one)}: {expected}", one)
 
 
-def _is_pair(request: Any, features: bool | None) -> bool:
-    """Whether a request is a context with its actions, rather than rows or a context alone."""
+def _is_pair(request: Any) -> bool:
+    """Whether a request is a context with its actions, rather than a context of two numbers."""
     if not isinstance(request, tuple | list) or len(request) != 2:
         return False
-    context, actions = request
-    if isinstance(actions, str) or not isinstance(actions, Iterable):
-        return False  # two numbers of a context
-    if features or context is None or isinstance(context, Mapping | str):
-        return True
-    return isinstance(actions, Mapping) or any(isinstance(one, str) for one in actions)
+    return isinstance(request[1], Iterable) and not isinstance(request[1], str)
 
 
 def _column(contexts: list[Any], name: str) -> list[Any]:

@@ -22,17 +22,18 @@ class Holdout:
 
     Args:
         share: of the decisions, or of the units.
-        baseline: how they are made: the name of an action, ``"first"`` or ``"uniform"``.
+        baseline: what you would show without a bandit: the name of an action, ``"first"`` or
+            ``"uniform"``.
         by: a field of the context, such as ``"customer"``: all decisions of one value are in the
             same group. None: each decision is drawn by its id.
 
-    >>> holdout = Holdout(0.1)
+    >>> holdout = Holdout(0.1, "first")
     >>> sum(holdout.holds(f"order {n}") for n in range(10_000))
     1001
     """
 
     share: float
-    baseline: int | str = UNIFORM
+    baseline: int | str = ""  # needed: an error asks for it
     by: str | None = None
 
     def __post_init__(self) -> None:
@@ -40,9 +41,11 @@ class Holdout:
         if not number or not 0.0 < self.share < 1.0:
             message = f"share is {self.share!r}: a number between 0 and 1 was expected"
             raise InvalidInput(f"{message}, such as 0.05", self.share)
-        if type(self.baseline) not in (int, str):
-            message = f"baseline is {self.baseline!r}: the name of an action, 'first' or 'uniform'"
-            raise InvalidInput(f"{message} was expected", self.baseline)
+        if type(self.baseline) not in (int, str) or self.baseline == "":
+            given = "missing" if self.baseline == "" else repr(self.baseline)
+            message = f"baseline is {given}: what would you show without a bandit?"
+            message = f"{message} The name of an action, 'first' or 'uniform' was expected"
+            raise InvalidInput(message, self.baseline)
         by: Any = self.by
         if by is not None and not isinstance(by, str):
             message = f"by is {by!r}: the name of a field of the context was expected"
@@ -86,7 +89,7 @@ def check_holdout(holdout: Any, features: object) -> Holdout | None:
     if holdout is None:
         return None
     if not isinstance(holdout, Holdout):
-        message = f"holdout is {holdout!r}: pass Holdout(0.05)"
+        message = f"holdout is {holdout!r}: pass Holdout(0.05, baseline='uniform')"
         raise InvalidInput(message, holdout)
     if holdout.by is not None and features is None:
         message = f"the holdout is drawn by {holdout.by!r}, and requests without features have no"

@@ -13,8 +13,8 @@ from belated.core.ids import check_id, key_of, partition_of, slot_of_subject
 from belated.core.inputs import Row, as_rows
 from belated.decider.holdouts import Holdout
 from belated.exceptions import InvalidInput
-from belated.features import Actions, Features, Shared, action_names, as_actions
-from belated.features.records import shown
+from belated.features import Actions, Features, Shared
+from belated.features.records import action_names, as_actions, shown
 from belated.fold.contexts import NAME, PackedContext, RowEncoder, name_of, pack_context
 
 
@@ -46,9 +46,10 @@ class ParsedRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 def parse_request(
-    rows: Any,
+    context: Any,
     actions: Actions | None,
     *,
+    rows: Any = None,
     dim: int,
     features: Features | None,
     id: str | None = None,
@@ -60,8 +61,9 @@ def parse_request(
     """Return what a caller asks for, checked, and its rows.
 
     Args:
-        rows: one row per action; or the context, if there are features.
+        context: from which features make the rows.
         actions: the actions, in the order of the rows; None: all that the features know.
+        rows: one row per action, if there are no features.
         dim: width of a row.
         features: from a context and actions to rows, if there are any.
         id: the caller's decision id.
@@ -73,38 +75,47 @@ def parse_request(
     if type(activated) is not bool:
         raise InvalidInput(f"activated is {activated!r}: True or False was expected", activated)
     actions = offered(actions, features)
-    table = rows_of(rows, actions, dim, features)
+    table = rows_of(context, actions, rows, dim, features)
     count = len(table)
     if not count:
         raise InvalidInput(f"rows has shape {table.shape}: at least one row was expected", rows)
     names = None if actions is None else action_names(actions, count)
-    context = pack_context(rows, actions, features) if contexts and features is not None else None
-    unit = None if holdout is None else holdout.unit_of(rows)
+    packed = pack_context(context, actions, features) if contexts and features is not None else None
+    unit = None if holdout is None else holdout.unit_of(context)
     parsed = ParsedRequest(
-        count, names, id, activated=activated, context=context, unit=unit, subject=subject
+        count, names, id, activated=activated, context=packed, unit=unit, subject=subject
     )
     return parsed, table
 
 
-def rows_of(rows: Any, actions: Actions | None, dim: int, features: Features | None) -> Row:
-    """Return the rows as float32: a replay sees the same numbers."""
+def rows_of(
+    context: Any, actions: Actions | None, rows: Any, dim: int, features: Features | None
+) -> Row:
+    """Return the rows of a request as float32: a replay sees the same numbers."""
     if features is None:
-        if type(rows) is np.ndarray:
-            return as_rows(rows, dim)
-        if rows is None:
-            message = "rows is None: pass one row per action, or give the bandit features"
-            raise InvalidInput(f"{message}, as Bandit.of([...]) does", rows)
-        if isinstance(rows, Mapping):
-            message = f"rows is {shown(rows)}, and this bandit has no features to read a context"
-            raise InvalidInput(f"{message}: pass features=PerArm(...) to the bandit", rows)
-        if isinstance(rows, Sequence) and rows and all(isinstance(one, str) for one in rows):
-            message = f"rows is {shown(rows)}, which are names: pass one row of numbers per action"
-            raise InvalidInput(f"{message}, or make the bandit with Bandit.of([...])", rows)
+        if context is not None or rows is None:
+            raise _no_rows(context)
         return as_rows(rows, dim)
+    if rows is not None:
+        message = "rows are given, and this bandit makes them from contexts: pass the context"
+        raise InvalidInput(f"{message}, or make a bandit without features", rows)
     actions = offered(actions, features)
     if actions is None:
         raise InvalidInput("actions are missing: which ones are offered?", actions)
-    return features.rows(rows, actions)
+    return features.rows(context, actions)
+
+
+def _no_rows(context: Any) -> InvalidInput:
+    """Return what to say if a bandit without features gets something other than rows."""
+    if context is None:
+        message = "rows are missing: pass rows=[...] with one row of numbers per action, or name"
+        return InvalidInput(f"{message} the actions, Bandit(['blue', 'red'], ...)", context)
+    message = f"the context is {shown(context)}, and this bandit has no features to read it"
+    if isinstance(context, Mapping):
+        return InvalidInput(f"{message}: make it with Bandit(PerArm(...), ...)", context)
+    if isinstance(context, list | tuple) and all(isinstance(name, str) for name in context):
+        return InvalidInput(f"{message}: name the actions once, Bandit([...], ...)", context)
+    return InvalidInput(f"{message}: pass one row of numbers per action, rows=[...]", context)
 
 
 def offered(actions: Actions | None, features: Features | None) -> Actions | None:

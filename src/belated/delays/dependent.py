@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.core.inputs import Vector, as_positive
+from belated.core.results import Shortened
 from belated.delays.process import (
     Atoms,
     Law,
@@ -281,8 +282,8 @@ class Chain:
         return Parameters(**known, bound=bound, spectral=spectral, sigma_r=sigma_r, q_r=1.0)
 
 
-@dataclass(frozen=True, eq=False)
-class FiniteChain(Chain):
+@dataclass(frozen=True, eq=False, repr=False)
+class FiniteChain(Shortened, Chain):
     r"""A delay for each state of a Markov chain.
 
     Its :math:`\lambda` is computed: the second singular value of

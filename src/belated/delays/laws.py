@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.core.inputs import Vector, as_positive
+from belated.core.results import Shortened
 from belated.delays.process import (
     NEVER,
     Atoms,
@@ -188,8 +189,8 @@ class Mixture(Independent):
         return Parameters.iid(math.inf) if self.never > 0.0 else self.base.params()
 
 
-@dataclass(frozen=True, eq=False)
-class Empirical(Independent):
+@dataclass(frozen=True, eq=False, repr=False)
+class Empirical(Shortened, Independent):
     """One of the delays that were seen, each with the same probability.
 
     Args:

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import chdtrc, ndtri
 
 from belated.core.inputs import Vector
-from belated.core.results import Result
+from belated.core.results import Result, Shortened
 from belated.evaluation.table import Codes, DecisionTable
 from belated.exceptions import InvalidInput
 from belated.model.statistics.log_rank import STRATA, log_rank, strata_of
@@ -172,8 +172,8 @@ def _band(logs: Vector, spread: Vector, z: float) -> tuple[Vector, Vector, Vecto
 LEAST = 5.0
 
 
-@dataclass(frozen=True)
-class Dependence(Result):
+@dataclass(frozen=True, repr=False)
+class Dependence(Shortened, Result):
     """Whether delays differ between groups.
 
     Attributes:

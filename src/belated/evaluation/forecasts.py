@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.core.inputs import Matrix, Vector
-from belated.core.results import Result
+from belated.core.results import Result, Shortened
 from belated.core.times import Duration, as_duration, duration_us
 from belated.evaluation.delays import curve_steps
 from belated.evaluation.table import DecisionTable
@@ -49,8 +49,8 @@ class Expected(Result):
     high: float
 
 
-@dataclass(frozen=True)
-class Forecast(Result):
+@dataclass(frozen=True, repr=False)
+class Forecast(Shortened, Result):
     """How many of the missing rewards are still to come.
 
     Attributes:

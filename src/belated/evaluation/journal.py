@@ -104,7 +104,7 @@ class JournalEvaluation:
     def fold(self, policy: Policy, until: int | None) -> Fold:
         """Return an empty fold that learns what a policy would know at a moment."""
         partitions, retention = self.journal.partitions, self.retention
-        policy = policy.in_blocks_of(self.features)
+        policy = policy.bound_to(self.features)
         return Fold(
             policy,
             self.rewards,

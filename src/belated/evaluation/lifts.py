@@ -65,6 +65,8 @@ class Lift(Result):
             limit or the window; None if there is neither, or too few are so old.
         level: of the intervals.
         estimand: what this is the lift of, in words.
+        baseline: what the holdout shows: the name of an action, ``"first"`` or ``"uniform"``; None
+            if that is not known.
     """
 
     bandit: GroupValue
@@ -77,9 +79,11 @@ class Lift(Result):
     always: tuple[float, float, float] | None
     level: float
     estimand: str
+    baseline: str | None = None
 
     def __repr__(self) -> str:
-        return f"Lift({self.difference:+.4g}, low={self.low:+.4g}, high={self.high:+.4g})"
+        ends = f"low={self.low:+.4g}, high={self.high:+.4g}"
+        return f"Lift({self.difference:+.4g}, {ends}, baseline={self.baseline!r})"
 
 
 def lift(table: DecisionTable, *, limit: Duration | None = None, level: float = 0.95) -> Lift:
@@ -114,6 +118,7 @@ def lift(table: DecisionTable, *, limit: Duration | None = None, level: float = 
         always=final_difference(table, limit=limit, level=level),
         level=level,
         estimand=estimand("difference in mean reward, over all decisions", table, limit),
+        baseline=table.baseline,
     )
 
 
@@ -153,7 +158,9 @@ def _group(table: DecisionTable, name: str) -> DecisionTable:
     if name not in table.groups:
         known = ", ".join(repr(one) for one in table.groups if one) or "none"
         message = f"there is no group {name!r} (groups: {known})"
-        raise NotEvaluable(f"{message}: make the bandit with holdout=Holdout(0.05), and wait")
+        raise NotEvaluable(
+            f"{message}: make the bandit with holdout=Holdout(0.05, 'first'), and wait"
+        )
     return table.select(table.in_group(name))
 
 

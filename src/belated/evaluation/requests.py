@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from belated.core.events import Decision
 from belated.core.inputs import Matrix, Row, Vector
+from belated.core.results import Shortened
 from belated.evaluation.sources import JournalTable
 from belated.evaluation.table import SOURCES, Mask, Times
 from belated.exceptions import NotEvaluable
@@ -25,8 +26,8 @@ from belated.model.blocks import unblocked
 PAGE, NEAR = 1_000, 100
 
 
-@dataclass(frozen=True, eq=False)
-class Offers:
+@dataclass(frozen=True, eq=False, repr=False)
+class Offers(Shortened):
     """The rows on offer of all decisions, one decision after the other.
 
     Attributes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -180,7 +180,7 @@ def _changed(column: NDArray[np.int64], by: dict[int, int], lines: slice) -> NDA
 EVERY = Interval(-MAX_REWARD, MAX_REWARD)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class JournalTable(DecisionTable):
     """Decisions of a journal, in the order in which it took them.
 
@@ -240,8 +240,8 @@ def read_journal(
     Raises:
         InvalidInput: the journal does not say what a missing reward means.
     """
+    configured = journal.configured()
     if rewards is None:
-        configured = journal.configured()
         if configured is None:
             message = f"the journal of {journal.bandit!r} does not say what a missing reward means"
             raise InvalidInput(f"{message}: pass rewards=", None)
@@ -262,7 +262,8 @@ def read_journal(
             step(len(page))
         parts.append(reader.columns(partition))
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return reader.table(columns, as_of, retention).sorted()
+    baseline = None if configured is None else configured.settings.get("holdout")
+    return replace(reader.table(columns, as_of, retention).sorted(), baseline=baseline)
 
 
 def _undoing(journal: Journal, partition: int, until: int | None) -> list[Record]:

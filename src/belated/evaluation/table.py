@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.core.inputs import Vector
+from belated.core.results import Shortened
 from belated.core.rewards import Explicit, Rewards
 from belated.core.times import Moment, as_microseconds
 from belated.exceptions import InvalidInput
@@ -28,8 +29,8 @@ NEVER: int = np.iinfo(np.int64).min
 SOURCES = ("policy", "holdout", "baseline", "fallback")
 
 
-@dataclass(frozen=True, eq=False)
-class DecisionTable:
+@dataclass(frozen=True, eq=False, repr=False)
+class DecisionTable(Shortened):
     """Decisions with what has become of them, as columns.
 
     Attributes:
@@ -49,6 +50,8 @@ class DecisionTable:
         as_of: the time at which all this is known.
         rewards: what a missing reward means.
         retention: how long a reward counts, in microseconds; None: for ever.
+        baseline: what its holdout shows: the name of an action, ``"first"`` or ``"uniform"``; None
+            if that is not known.
     """
 
     made: Times
@@ -66,6 +69,7 @@ class DecisionTable:
     as_of: int
     rewards: Rewards
     retention: int | None = None
+    baseline: str | None = None
 
     @classmethod
     def of(

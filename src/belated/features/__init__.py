@@ -25,21 +25,11 @@ Rows mean the same where the ``fingerprint`` is the same. It is a digest of what
 made of, and depends neither on the process nor on the version of Python.
 """
 
-from belated.features.encoders import (
-    Category,
-    Datetime,
-    Fields,
-    Flag,
-    Number,
-    RandomFeatures,
-    Text,
-    Vector,
-)
+from belated.features.encoders import Category, Datetime, Flag, Number, RandomFeatures, Text, Vector
 from belated.features.hashed import Hashed
 from belated.features.per_arm import PerArm
 from belated.features.protocol import Features
-from belated.features.records import Actions, Context, action_names, as_actions
-from belated.features.scaling import scaling_advice
+from belated.features.records import Actions, Context
 from belated.features.shared import Shared
 from belated.features.transform import FromTransform
 
@@ -49,7 +39,6 @@ __all__ = [
     "Context",
     "Datetime",
     "Features",
-    "Fields",
     "Flag",
     "FromTransform",
     "Hashed",
@@ -59,7 +48,4 @@ __all__ = [
     "Shared",
     "Text",
     "Vector",
-    "action_names",
-    "as_actions",
-    "scaling_advice",
 ]

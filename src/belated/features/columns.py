@@ -113,6 +113,11 @@ class Columns:
             for at, value in enumerate(given):
                 if not is_number(value):
                     self._refuse_number(at, value, who)
+        if not self.width:
+            message = f"{who} is {shown(given)}, and the features read none: leave it out"
+            raise InvalidInput(
+                f"{message}, or name its fields, PerArm(..., {self.what}=...)", given
+            )
         message = f"{who} is {shown(given)}: {self.width} real numbers were expected"
         raise InvalidInput(message, given)
 

@@ -16,8 +16,7 @@ from belated.fold.ledger import Ledger
 from belated.fold.rules import State
 from belated.journals import Journal
 from belated.journals.pages import ColumnLog, ColumnPage
-from belated.model.kernels import MAX_WEIGHT, PageKernels, page_kernels
-from belated.model.kernels import pages as kernel
+from belated.model.kernels import MAX_WEIGHT, PageKernels, page_kernels, pages as kernel
 
 if TYPE_CHECKING:
     from belated.fold.fold import Fold

@@ -39,10 +39,11 @@ from belated.fold.rules import DecisionStatus, State
 from belated.fold.saving import PartitionSaving, Saving, kept_at_load
 from belated.fold.undone import Undone
 from belated.fold.weighting import Outstanding
-from belated.journals import Journal, Snapshot, UniqueLog
+from belated.journals import Journal, UniqueLog
 from belated.journals.chain import PIECE, Chain, Head, chain_behind
 from belated.journals.log import EMPTY
 from belated.journals.pages import ColumnLog, ColumnPage
+from belated.journals.snapshots import Snapshot
 from belated.model.kernels import Kernels, PageKernels
 from belated.model.kernels.pages import BLOCK
 from belated.model.model import Model

@@ -18,6 +18,7 @@ import numpy as np
 
 from belated.core.events import Decision
 from belated.core.inputs import Row
+from belated.core.results import Shortened
 from belated.exceptions import CorruptEvent, InvalidInput, UnknownEvent
 from belated.fold.contexts import PackedContext, float_list, read_context
 
@@ -32,7 +33,7 @@ Keep = float | Literal["auto"]
 _HEAD = struct.Struct("<Bd")
 
 
-class KeptRequest(msgspec.Struct, frozen=True, eq=False):
+class KeptRequest(Shortened, msgspec.Struct, frozen=True, eq=False):
     """What a decision was chosen from.
 
     Attributes:

@@ -26,6 +26,7 @@ from belated.core.events import (
     encoder,
 )
 from belated.core.ids import subject_id
+from belated.core.results import Shortened
 from belated.core.rewards import Rewards, reduced
 from belated.core.times import as_datetime
 from belated.exceptions import UnknownEvent
@@ -144,7 +145,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     conflict: bool = False
 
 
-class DecisionStatus(msgspec.Struct, frozen=True):
+class DecisionStatus(Shortened, msgspec.Struct, frozen=True):
     """All that is known of one decision.
 
     Attributes:

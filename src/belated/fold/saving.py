@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from belated.exceptions import SnapshotConflict
 from belated.fold.adapter import LinesWithRows
 from belated.fold.copies import Copies
-from belated.journals import Journal, Snapshot
-from belated.journals.snapshots import checksum
+from belated.journals import Journal
+from belated.journals.snapshots import Snapshot, checksum
 
 
 @dataclass

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 
 from belated.core.events import Trimmed
 from belated.fold.fold import Fold
-from belated.journals import Journal, Snapshot
+from belated.journals import Journal
 from belated.journals.log import EMPTY, Tail
+from belated.journals.snapshots import Snapshot
 
 
 def last_to_drop(journal: Journal, partition: int, before: int, saved: int, link: int) -> Tail:

@@ -17,24 +17,21 @@ how-to "Write a store" shows a store of your own, and :mod:`belated.testing` tes
 
 from typing import TYPE_CHECKING
 
-from belated.journals.addresses import open_journal, open_store, split_address
-from belated.journals.cells import Cell, Cells
-from belated.journals.coordination import Assignment, Claim, CoordinationStore, Leader
+from belated.journals.addresses import open_journal, open_store
+from belated.journals.cells import Cells
 from belated.journals.journal import Journal
-from belated.journals.keys import KeyHistory, KeyStore, LiveKey
 from belated.journals.log import Log, UniqueLog
 from belated.journals.memory import MemoryJournal, MemoryStore
-from belated.journals.snapshots import Snapshot
 from belated.journals.sqlite.log import SQLiteJournal
 from belated.journals.sqlite.store import SQLiteStore
-from belated.journals.store import Batch, Store, StoredBandit, StoredSnapshot, StoreSession
+from belated.journals.store import Store
 
 if TYPE_CHECKING:
     from belated.journals.kafka.log import KafkaJournal
     from belated.journals.kafka.store import KafkaStore
     from belated.journals.postgres.log import PostgresJournal
     from belated.journals.postgres.store import PostgresStore
-    from belated.journals.spool.journal import SpoolJournal, SpoolStatus
+    from belated.journals.spool.journal import SpoolJournal
 else:
     #: What most programs do not use is imported when it is asked for.
     _LATER = {
@@ -43,7 +40,6 @@ else:
         "PostgresJournal": "postgres.log",
         "PostgresStore": "postgres.store",
         "SpoolJournal": "spool.journal",
-        "SpoolStatus": "spool.journal",
     }
 
     def __getattr__(name):
@@ -57,19 +53,10 @@ else:
 
 
 __all__ = [
-    "Assignment",
-    "Batch",
-    "Cell",
     "Cells",
-    "Claim",
-    "CoordinationStore",
     "Journal",
     "KafkaJournal",
     "KafkaStore",
-    "KeyHistory",
-    "KeyStore",
-    "Leader",
-    "LiveKey",
     "Log",
     "MemoryJournal",
     "MemoryStore",
@@ -77,15 +64,9 @@ __all__ = [
     "PostgresStore",
     "SQLiteJournal",
     "SQLiteStore",
-    "Snapshot",
     "SpoolJournal",
-    "SpoolStatus",
     "Store",
-    "StoreSession",
-    "StoredBandit",
-    "StoredSnapshot",
     "UniqueLog",
     "open_journal",
     "open_store",
-    "split_address",
 ]

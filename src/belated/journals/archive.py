@@ -35,15 +35,6 @@ from belated.journals.log import EMPTY, Appended, Requests, Tail
 from belated.journals.pages import ColumnPage
 from belated.journals.snapshots import Snapshot
 
-__all__ = [
-    "Archive",
-    "ArchivedDay",
-    "ArchivedDecision",
-    "Manifest",
-    "StoredRecord",
-    "WholeJournal",
-]
-
 #: Of the files of a day; in the metadata of each, and in its manifest.
 FORMAT = "belated-archive/1"
 #: Microseconds.

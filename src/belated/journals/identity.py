@@ -17,7 +17,11 @@ _REDUCE = ("latest", "sum", "max")
 
 
 def settings_of(
-    policy: object, rewards: Rewards, retention: int | None, features: Features | None
+    policy: object,
+    rewards: Rewards,
+    retention: int | None,
+    features: Features | None,
+    holdout: int | str | None = None,
 ) -> dict[str, str]:
     """What a bandit is, as readable text by name; what it does not have is left out.
 
@@ -26,6 +30,7 @@ def settings_of(
         rewards: what a missing reward means.
         retention: how long decisions accept rewards, in microseconds; None: for ever.
         features: what makes rows, if anything does.
+        holdout: the baseline that decides for the holdout; None without one.
 
     >>> settings_of("Greedy()", DefaultAfter("90m"), None, None)
     {'policy': 'Greedy()', 'rewards': 'DefaultAfter', 'reduce': 'latest', 'window': '1h30m', \
@@ -49,6 +54,7 @@ def settings_of(
         "features": None if features is None else _written(features),
         "names": None if names is None else ", ".join(names),
         "actions": None if actions is None else ", ".join(map(str, actions)),
+        "holdout": None if holdout is None else str(holdout),
     }
     return {name: value for name, value in found.items() if value is not None}
 

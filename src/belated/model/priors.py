@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from belated.core.inputs import Matrix, Vector, as_numbers, as_positive
+from belated.core.results import Shortened
 from belated.exceptions import InvalidInput
 from belated.model.blocks import Shape, as_shape, identity
 
@@ -20,8 +21,8 @@ Others = tuple[float, float]
 NO_OTHERS: Others = (0.0, 0.0)
 
 
-@dataclass(frozen=True, eq=False)
-class Prior:
+@dataclass(frozen=True, eq=False, repr=False)
+class Prior(Shortened):
     """A normal prior on θ.
 
     Attributes:

@@ -6,7 +6,7 @@ in the model. It says itself what it needs of the learner, so nothing else knows
 
 from belated.policies.blind import BlindThompson, BlindUCB
 from belated.policies.delayed_thompson import DelayedThompson
-from belated.policies.delayed_ucb import DelayedUCB, usual_policy
+from belated.policies.delayed_ucb import DelayedUCB
 from belated.policies.greedy import EpsilonGreedy, Greedy
 from belated.policies.paper import paper_dts, paper_dts_lcb, paper_ducb
 from belated.policies.policy import Choice, Policy
@@ -29,5 +29,4 @@ __all__ = [
     "paper_dts",
     "paper_dts_lcb",
     "paper_ducb",
-    "usual_policy",
 ]

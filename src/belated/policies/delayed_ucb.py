@@ -15,6 +15,9 @@ from belated.model.model import Model
 from belated.policies.policy import Choice, Policy
 from belated.theory.confidence import width_log
 
+#: The share of decisions that explore, in a bandit for which nothing else is said.
+FLOOR = 0.02
+
 
 @dataclass(frozen=True)
 class DelayedUCB(Policy):
@@ -103,14 +106,16 @@ class DelayedUCB(Policy):
         return not (self.randomized or self.floor)
 
 
-def usual_policy(dim: int, family: Family | None = None) -> DelayedUCB:
+def default_policy(family: Family | None = None, floor: float | None = None) -> DelayedUCB:
     """Return the policy of a bandit that names none.
 
     Args:
-        dim: the width of a row.
         family: of the rewards; Bernoulli if None.
+        floor: the share of decisions that explore; :data:`FLOOR` if None.
     """
-    return DelayedUCB(dim, Bernoulli() if family is None else family)
+    return DelayedUCB(
+        family=Bernoulli() if family is None else family, floor=FLOOR if floor is None else floor
+    )
 
 
 def greatest_shares(scores: Vector) -> Vector:

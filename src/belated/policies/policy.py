@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -18,7 +19,7 @@ from belated.core.times import Duration, as_duration, duration_us
 from belated.exceptions import InvalidInput
 from belated.model.blocks import Shape, width_of
 from belated.model.estimators import Estimator, Laplace, Online
-from belated.model.families import Family
+from belated.model.families import Bernoulli, Family
 from belated.model.model import Model
 from belated.model.priors import Prior
 from belated.policies.fingerprint import UNNAMED, fingerprint
@@ -53,14 +54,15 @@ class Policy:
     and files with :func:`belated.expressions.register`.
 
     Args:
-        dim: the width of a row.
+        dim: the width of a row; 0: that of the features of the bandit.
         family: of the rewards.
         ridge: the precision of the prior around zero; "auto" starts at 1 and makes it weaker as
             effects turn out strong, where the estimator fits all observations.
         prior: a prior mean and precision, instead of ``ridge``.
         pending_weight: how much of its information a pending decision counts for, from 0 to 1.
         metric: "hessian" counts g'(η) x xᵀ, "gram" the paper's x xᵀ.
-        floor: the share of choices made uniformly at random; off-policy estimates need it.
+        floor: the share of decisions that explore, each action being equally likely; off-policy
+            estimates need it.
         estimator: of θ.
         half_life: after so long a decision counts for half of what a new one does, whether its
             reward has arrived or is pending: a timedelta, or text such as "7d". "auto" compares
@@ -85,8 +87,8 @@ class Policy:
     0.5
     """
 
-    dim: int
-    family: Family
+    dim: int = 0
+    family: Family = field(default_factory=Bernoulli)
     _: KW_ONLY
     ridge: float | Literal["auto"] = "auto"
     prior: Prior | None = None
@@ -100,7 +102,8 @@ class Policy:
     features: str = field(default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        as_dim(self.dim)
+        if self.dim != 0:
+            as_dim(self.dim)
         check_made(self.family, "family", needs="support", example="Bernoulli()")
         check_made(self.estimator, "estimator", needs="fit", example="Laplace()")
         as_share(self.pending_weight, "pending_weight")
@@ -109,7 +112,7 @@ class Policy:
             raise InvalidInput(f"metric is {self.metric!r}: 'hessian' or 'gram'", self.metric)
         if self.prior is None:
             Prior.ridge(1, self.ridge)  # checked; over all coefficients it may be too large
-        elif self.start.dim != self.dim:
+        elif self.dim and self.start.dim != self.dim:
             message = f"a prior of {self.start.dim} numbers for rows of {self.dim}"
             raise InvalidInput(message, self.start)
         self._check_half_life()
@@ -133,7 +136,14 @@ class Policy:
 
     @cached_property
     def shape(self) -> Shape:
-        """The shape of θ: one number, or blocks and coefficients of each."""
+        """The shape of θ: one number, or blocks and coefficients of each.
+
+        Raises:
+            InvalidInput: the width of a row is not known yet.
+        """
+        if self.dim == 0:
+            message = f"{type(self).__name__} does not know how many numbers a row has"
+            raise InvalidInput(f"{message}: pass dim=, or give the bandit features", self.dim)
         return (self.dim,) if self.blocks is None else (self.blocks, self.dim // self.blocks)
 
     @cached_property
@@ -153,12 +163,23 @@ class Policy:
         """Names the policy with all its settings: learner and deciders must agree on it."""
         return fingerprint(self)
 
-    def in_blocks_of(self, features: object) -> Self:
-        """Return the same policy, for the rows and the blocks that features have."""
+    def bound_to(self, features: Any) -> Self:
+        """Return the same policy for the rows that features make.
+
+        Args:
+            features: of a bandit, or an environment; None if callers pass rows.
+
+        Raises:
+            InvalidInput: the policy is for rows of another width, or of an unknown one.
+        """
+        dim = math.prod(self.shape) if features is None else features.dim
+        if self.dim not in (0, dim):
+            message = f"policy.dim is {self.dim}, but rows have {dim} numbers: leave out dim"
+            raise InvalidInput(message, self)
         blocks, made_by = getattr(features, "blocks", None), getattr(features, "fingerprint", "")
-        if (blocks, made_by) == (self.blocks, self.features):
+        if (dim, blocks, made_by) == (self.dim, self.blocks, self.features):
             return self
-        return replace(self, blocks=blocks, features=made_by)
+        return replace(self, dim=dim, blocks=blocks, features=made_by)
 
     @property
     def learns_after(self) -> int | None:

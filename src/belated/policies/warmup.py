@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field, fields
-from typing import Any, Literal
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -65,6 +65,10 @@ class Warmup(Policy):
         if not self.arrivals >= 0.0:
             message = f"arrivals is {self.arrivals!r}: a number of at least 0 was expected"
             raise InvalidInput(message, self.arrivals)
+
+    def bound_to(self, features: Any) -> Self:
+        """Return the same policy for the rows that features make."""
+        return replace(self, then=self.then.bound_to(features))
 
     @property
     def learns_after(self) -> int | None:

@@ -5,6 +5,6 @@ chart as a specification of Vega-Lite, and its words. ``page`` shows all of them
 is written by hand but definitions.
 """
 
-from belated.report.report import Report, learned
+from belated.report.report import Report
 
-__all__ = ["Report", "learned"]
+__all__ = ["Report"]

@@ -15,10 +15,9 @@ publishes models. One process can be both.
 import logging
 
 from belated.service.http.app import Service
-from belated.service.learning.learning_service import LearningService
 from belated.service.serving.definition import Definition
 
-__all__ = ["Definition", "LearningService", "Service"]
+__all__ = ["Definition", "Service"]
 
 # The process configures where its log goes (`operating.logs`); as a library it logs nothing.
 logging.getLogger("belated.service").addHandler(logging.NullHandler())

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.core.inputs import Matrix, Vector
+from belated.core.results import Shortened
 from belated.exceptions import InvalidInput, extra
 from belated.model.families import Bernoulli, Family, Gaussian, Poisson
 from belated.model.kernels import special
@@ -73,8 +74,8 @@ def _normal_quantile(u: float) -> float:
     return float(special.ndtri(max(u, 1e-300)))
 
 
-@dataclass(frozen=True, eq=False)
-class GLM:
+@dataclass(frozen=True, eq=False, repr=False)
+class GLM(Shortened):
     """Rewards of a generalized linear model with a known θ*.
 
     Args:
@@ -125,8 +126,8 @@ class GLM:
             yield from zip(tables, self.family.mean(tables @ self.theta), strict=True)
 
 
-@dataclass(frozen=True, eq=False)
-class Blocks:
+@dataclass(frozen=True, eq=False, repr=False)
+class Blocks(Shortened):
     """Each arm has a θ of its own, and every arm sees the same context: rows in blocks.
 
     Args:
@@ -163,8 +164,8 @@ class Blocks:
         return reward_of(self.family, mean, u)
 
 
-@dataclass(frozen=True, eq=False)
-class Classification:
+@dataclass(frozen=True, eq=False, repr=False)
+class Classification(Shortened):
     """Guess the class of a sample: reward 1 if right. Rows in blocks, with an intercept.
 
     Args:
@@ -199,8 +200,8 @@ class Classification:
         return mean
 
 
-@dataclass(frozen=True, eq=False)
-class Replay:
+@dataclass(frozen=True, eq=False, repr=False)
+class Replay(Shortened):
     """A recorded table, where every arm's reward is known: offered in its order, again and again.
 
     Args:

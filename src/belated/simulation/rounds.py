@@ -106,10 +106,7 @@ def simulate(
     check_made(policy, "policy", needs="choose", example="DelayedUCB(world.dim, Bernoulli())")
     check_made(environment, "environment", needs="rounds", example="environments.fixed(seed=3)")
     check_made(delay, "delay", needs="sample", example="delays.Geometric(mean=100)")
-    if policy.dim != environment.dim:
-        message = f"policy.dim is {policy.dim} but environment.dim is {environment.dim}"
-        raise InvalidInput(message, policy)
-    policy = policy.in_blocks_of(environment)
+    policy = policy.bound_to(environment)
     horizon = as_rounds(horizon, "horizon")
     window = None if window is None else as_rounds(window, "window")
     if window is not None and rewards is not None:

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from belated.core.events import (
     ActionChanged,
@@ -35,10 +34,11 @@ from belated.core.ids import erased_key_of, key_of, new_id, partition_of
 from belated.core.rewards import Explicit
 from belated.exceptions import HistoryTrimmed, HistoryUndone, InvalidInput, JournalClosed
 from belated.fold.fold import Fold
-from belated.journals import Journal, Log, Snapshot, UniqueLog
+from belated.journals import Journal, Log, UniqueLog
 from belated.journals.arrivals import erased_key_in
 from belated.journals.log import FollowedLog
 from belated.journals.pages import ColumnLog
+from belated.journals.snapshots import Snapshot
 from belated.model.families import Bernoulli
 from belated.policies import DelayedUCB
 from belated.testing.clocks import ManualClock

@@ -31,10 +31,10 @@ from tests.waiting import eventually
 
 def test_the_same_id_gives_the_same_decision(client: Client) -> None:
     """One after the other; and other rows under it are refused."""
-    first = client.decide(ROWS, id="order 1")
-    assert client.decide(ROWS, id="order 1") == first
+    first = client.decide(rows=ROWS, id="order 1")
+    assert client.decide(rows=ROWS, id="order 1") == first
     with pytest.raises(InvalidInput, match="used for another decision"):
-        client.decide(ROWS + 0.5, id="order 1")
+        client.decide(rows=ROWS + 0.5, id="order 1")
     assert len(client.entry("order 1").records) == 1
 
 
@@ -47,11 +47,11 @@ def test_two_deciders_at_once_give_one_answer(store: Store, bandit: str) -> None
 
         def ask(client: Client) -> None:
             barrier.wait()
-            client.decide(ROWS, id="contested")
+            client.decide(rows=ROWS, id="contested")
 
         with ThreadPoolExecutor(len(clients)) as pool:
             list(pool.map(ask, clients))
-        answers = [client.decide(ROWS, id="contested") for client in clients]
+        answers = [client.decide(rows=ROWS, id="contested") for client in clients]
         assert len({one.at for one in answers}) == 1
         counting = clients[0].entry("contested").decision
         assert counting is not None
@@ -82,11 +82,11 @@ def test_a_lost_answer_costs_nothing(serving: Serving, client: Client, store: St
     losing = Losing(2)
     http = httpx.Client(base_url=serving.url, transport=losing)
     client._transport = Transport(serving.url, http, lambda seconds: None, retries=2)
-    decision = client.decide(ROWS)
+    decision = client.decide(rows=ROWS)
     losing.lost = 2
     client.observe(decision.id, 1.0)
     losing.lost = 1
-    many = client.decide_many([ROWS, ROWS])
+    many = client.decide_many(rows=[ROWS, ROWS])
     with store.journal("rows") as journal:
         records = journal.records_of([decision.id])
         others = journal.records_of([one.id for one in many])
@@ -103,7 +103,7 @@ def different(records: list[Record]) -> list[Any]:
 
 def test_what_a_client_returns_can_be_passed_on(client: Client) -> None:
     """As JSON, with the words in which the service said it."""
-    decision = client.decide(ROWS, ["a", "b", "c"])
+    decision = client.decide(rows=ROWS, actions=["a", "b", "c"])
     assert json.loads(json.dumps(decision.to_dict())) == dict(decision)
     assert datetime.fromisoformat(decision.to_dict()["at"]) == decision.at
     story = json.loads(json.dumps(client.entry(decision.id).to_dict()))
@@ -116,12 +116,14 @@ def test_the_verbs_awaited(serving: Serving) -> None:
 
     async def shop() -> None:
         async with AsyncClient(serving.url, bandit="rows") as client:
-            made = await asyncio.gather(*(client.decide(ROWS, ["a", "b", "c"]) for _ in range(20)))
+            made = await asyncio.gather(
+                *(client.decide(rows=ROWS, actions=["a", "b", "c"]) for _ in range(20))
+            )
             assert len({one.id for one in made}) == 20
             ids = [f"awaited {n}" for n in range(3)]
-            many = await client.decide_many([ROWS] * 3, ids=ids)
+            many = await client.decide_many(rows=[ROWS] * 3, ids=ids)
             assert [one.id for one in many] == ids
-            assert await client.decide_many([ROWS] * 3, ids=ids) == many
+            assert await client.decide_many(rows=[ROWS] * 3, ids=ids) == many
             rewards = [(one.id, 1.0) for one in (*made, *many)]
             receipts = await client.observe_many(rewards)
             assert [(one.id, one.status) for one in receipts] == [
@@ -149,13 +151,13 @@ def test_a_service_that_is_restarted_is_waited_for(store: Store, bandit: str) ->
             Client(serving.url, bandit=bandit, retries=8) as client,
             Client(serving.url, bandit=bandit, retries=0, timeout=1.0) as hasty,
         ):
-            first = client.decide(ROWS)
+            first = client.decide(rows=ROWS)
             serving.stop()
             with pytest.raises(ServiceUnavailable, match="cannot be reached"):
-                hasty.decide(ROWS)
+                hasty.decide(rows=ROWS)
             again = threading.Timer(0.5, serving.start, [Service([one], store)])
             again.start()
-            second = client.decide(ROWS)  # sent to nobody at first
+            second = client.decide(rows=ROWS)  # sent to nobody at first
             assert client.observe(first.id, 1.0).status == "accepted"
             assert client.entry(second.id).state == "pending"
             again.join()
@@ -172,7 +174,7 @@ def test_a_journal_that_is_away_is_503_and_comes_back(
         served(Service([one], own_server.dsn)) as serving,
         Client(serving.url, bandit=bandit, retries=10) as client,
     ):
-        first = client.decide(ROWS)
+        first = client.decide(rows=ROWS)
         own_server.kill()
         base = f"{serving.url}/v1/{bandit}/decisions".replace(" ", "%20")
         for response in (
@@ -187,7 +189,7 @@ def test_a_journal_that_is_away_is_503_and_comes_back(
         assert client.state().pending == 1  # those that failed do not count
         starting = threading.Thread(target=own_server.start)
         starting.start()
-        second = client.decide(ROWS)
+        second = client.decide(rows=ROWS)
         starting.join()
         assert {client.entry(one.id).state for one in (first, second)} == {"pending"}
         metrics = httpx.get(f"{serving.url}/metrics").text
@@ -202,7 +204,7 @@ def test_another_policy_starts_without_the_old_model(store: Store, bandit: str) 
     def refused(app: Service, rewards: int) -> int:
         """How many models, once this many rewards are known in all."""
         with served(app) as serving, Client(serving.url, bandit=bandit) as client:
-            client.observe(client.decide(ROWS).id, 1.0)
+            client.observe(client.decide(rows=ROWS).id, 1.0)
             eventually(lambda: client.state().observations == rewards)
             return app.bandits[bandit].stats.failures["model"]
 
@@ -218,9 +220,9 @@ def test_problems_become_errors(serving: Serving) -> None:
         assert caught.value.problem.status == 404
     with Client(serving.url, bandit="rows") as client:
         with pytest.raises(InvalidInput, match="rows of 2 numbers: 4 were expected"):
-            client.decide(np.eye(2))
+            client.decide(rows=np.eye(2))
         with pytest.raises(InvalidInput, match="outside"):
             client.observe("x", 7.0)
         with pytest.raises(ServiceError, match="413") as caught:
-            client.decide(np.ones((10_000, DIM)))
+            client.decide(rows=np.ones((10_000, DIM)))
         assert caught.value.problem.title == "Too large"

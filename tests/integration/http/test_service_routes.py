@@ -61,7 +61,7 @@ def test_every_documented_route_answers_as_documented(http: httpx.Client) -> Non
 
 def test_the_whole_story_of_a_decision(client: Client) -> None:
     """Decided, activated, rewarded in two parts, corrected: each record says what it meant."""
-    decision = client.decide(ROWS, ["a", "b", "c"], activated=False)
+    decision = client.decide(rows=ROWS, actions=["a", "b", "c"], activated=False)
     assert client.entry(decision.id).state == "dormant"
     assert client.activate(decision.id).status == "accepted"
     assert client.entry(decision.id).state == "pending"
@@ -94,11 +94,11 @@ def test_the_whole_story_of_a_decision(client: Client) -> None:
 
 def test_a_decision_shows_what_it_was_chosen_from(serving: Serving, client: Client) -> None:
     """Rows or the context, and the names; of every decision of a batch its own."""
-    story = client.entry(client.decide(ROWS, ["a", "b", "c"]).id)
+    story = client.entry(client.decide(rows=ROWS, actions=["a", "b", "c"]).id)
     assert story.request is not None
     assert (story.request.actions, story.request.share) == (["a", "b", "c"], 1.0)
     assert story.request.rows == ROWS.astype(np.float32).tolist()
-    for n, one in enumerate(client.decide_many([ROWS[:2], ROWS])):
+    for n, one in enumerate(client.decide_many(rows=[ROWS[:2], ROWS])):
         story = client.entry(one.id)
         assert story.request is not None
         assert story.request.rows == ROWS.astype(np.float32)[: n + 2].tolist()
@@ -115,7 +115,7 @@ def test_a_decision_shows_what_it_was_chosen_from(serving: Serving, client: Clie
 def test_a_story_is_settled_as_far_as_the_journal_is(serving: Serving) -> None:
     """After the window it is censored, after the retention forgotten; a late reward still comes."""
     with Client(serving.url, bandit="short") as client:
-        on_timeout, late = client.decide(ROWS).id, client.decide(ROWS).id
+        on_timeout, late = client.decide(rows=ROWS).id, client.decide(rows=ROWS).id
         assert client.entry(on_timeout).state == "pending"
         for id in (on_timeout, late):  # the second is due after the first
             eventually(lambda id=id: client.entry(id).state == "censored")  # type: ignore[misc]
@@ -130,7 +130,7 @@ def test_an_unknown_id_is_no_error(http: httpx.Client, client: Client) -> None:
     """GET says unknown; a reward for it is accepted like any other, and then it is parked."""
     response = http.get("/v1/rows/decisions/nobody")
     assert (response.status_code, response.json()) == (200, {"id": "nobody", "state": "unknown"})
-    known = client.decide(ROWS).id
+    known = client.decide(rows=ROWS).id
     answers = [http.put(f"/v1/rows/decisions/{id}/reward", json={"value": 1}) for id in
                ("nobody", known)]  # fmt: skip
     assert [one.status_code for one in answers] == [202, 202]
@@ -146,9 +146,9 @@ def test_an_unknown_id_is_no_error(http: httpx.Client, client: Client) -> None:
 )
 def test_an_id_may_be_any_text(client: Client, id: str) -> None:
     """What means something in an address is part of the id all the same."""
-    decision = client.decide(ROWS, id=id)
+    decision = client.decide(rows=ROWS, id=id)
     assert decision.id == id
-    assert client.decide(ROWS, id=id) == decision
+    assert client.decide(rows=ROWS, id=id) == decision
     assert client.observe(id, 1.0).id == id
     story = client.entry(id)
     assert (story.id, story.state) == (id, "rewarded")

@@ -30,7 +30,7 @@ def test_many_requests_go_in_bodies_that_the_service_takes() -> None:
     def sizes(rows: np.ndarray[Any, Any], count: int) -> list[int]:
         mock = Mock(answer(201, {"decisions": [DECIDED]}))
         ids = [f"order {n}" for n in range(count)]
-        mock.client().decide_many([rows] * count, ids=ids)
+        mock.client().decide_many(rows=[rows] * count, ids=ids)
         sent = mock.bodies(DecisionRequests)
         assert [one.id for body in sent for one in body.requests] == ids
         assert max(len(one.content) for one in mock.asked) <= MAX_BODY_BYTES
@@ -109,7 +109,7 @@ def test_what_is_sent() -> None:
     """Rows as bytes with their width; contexts and records as JSON, also from numpy."""
     mock = Mock(answer(201, DECIDED))
     client = mock.client()
-    client.decide(ROWS.tolist(), [1, 2], activated=False)
+    client.decide(rows=ROWS.tolist(), actions=[1, 2], activated=False)
     client.decide({"age": np.float32(0.5), "tags": ("a", np.int64(3))}, ["red"])
     client.decide(None, {"red": {"price": np.float64(2)}})
     client.decide([0.5, 2], ["red"])
@@ -127,12 +127,12 @@ def test_what_is_sent() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda client: client.decide([[1.0, np.nan]]),
-        lambda client: client.decide(ROWS, id=""),
-        lambda client: client.decide(ROWS, ["a", "a"]),
-        lambda client: client.decide(ROWS, activated=1),
-        lambda client: client.decide([[[1.0]]]),
-        lambda client: client.decide([[1.0], [1.0, 2.0]]),
+        lambda client: client.decide(rows=[[1.0, np.nan]]),
+        lambda client: client.decide(rows=ROWS, id=""),
+        lambda client: client.decide(rows=ROWS, actions=["a", "a"]),
+        lambda client: client.decide(rows=ROWS, activated=1),
+        lambda client: client.decide(rows=[[[1.0]]]),
+        lambda client: client.decide(rows=[[1.0], [1.0, 2.0]]),
         lambda client: client.observe("", 1.0),
         lambda client: client.observe("a", float("nan")),
         lambda client: client.observe("a", 1.0, revision=-1),
@@ -140,7 +140,7 @@ def test_what_is_sent() -> None:
         lambda client: client.observe_many([("a", float("inf"))]),
         lambda client: client.observe_many([{"id": "", "value": 1.0}]),
         lambda client: client.observe_many([{"id": "a", "value": 1.0, "revision": -1}]),
-        lambda client: client.decide_many([ROWS, ROWS], ids=["a", ""]),
+        lambda client: client.decide_many(rows=[ROWS, ROWS], ids=["a", ""]),
         lambda client: client.entry("x" * 129),
         lambda client: Client("http://mock", bandit=""),
         lambda client: Client("http://mock", bandit="a", retries=-1),
@@ -163,8 +163,8 @@ def test_the_one_of_many_that_is_wrong_is_named() -> None:
         client.observe_many([("a", 1.0), ("b", "x")])
     with pytest.raises(InvalidInput, match=r"^rewards\[0\]: at is 5"):
         client.observe_many([{"id": "a", "value": 1.0, "at": 5}])
-    with pytest.raises(InvalidInput, match=r"^requests\[1\]: rows\[0, 1\] is nan"):
-        client.decide_many([ROWS, [[1.0, np.nan]]])
+    with pytest.raises(InvalidInput, match=r"^rows\[1\]: rows\[0, 1\] is nan"):
+        client.decide_many(rows=[ROWS, [[1.0, np.nan]]])
     assert mock.asked == []
 
 
@@ -214,7 +214,7 @@ def test_many_awaited_calls_run_at_once() -> None:
             await client._transport.close()
             http = httpx.AsyncClient(base_url="http://mock", transport=httpx.MockTransport(handle))
             client._transport = Transport("http://mock", http, asyncio.sleep, retries=0)
-            await asyncio.gather(*(client.decide(ROWS) for _ in range(8)))
+            await asyncio.gather(*(client.decide(rows=ROWS) for _ in range(8)))
 
     asyncio.run(decide())
     assert together == 8

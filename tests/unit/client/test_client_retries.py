@@ -43,7 +43,7 @@ AWAY = Problem("Try again", 503, "the journal cannot be reached now")
 def test_what_may_pass_is_tried_again(failure: Answer) -> None:
     """No connection, no answer in time, a server that cannot answer now, or so often."""
     mock = Mock(failure, failure, answer(201, DECIDED))
-    assert mock.client().decide(ROWS) == DECIDED
+    assert mock.client().decide(rows=ROWS) == DECIDED
     assert len(mock.asked) == 3
 
 
@@ -52,7 +52,7 @@ def test_what_will_not_pass_is_not_tried_again(status: int) -> None:
     """An answer that says no is an answer."""
     mock = Mock(answer(status, Problem("No", status, "no")))
     with pytest.raises((InvalidInput, ServiceError)):
-        mock.client().decide(ROWS)
+        mock.client().decide(rows=ROWS)
     assert len(mock.asked) == 1
 
 
@@ -62,10 +62,10 @@ def test_new_ids_have_the_slot_of_the_last_answer() -> None:
     many = ManyDecided([DECIDED, DECIDED], slot=9)
     mock = Mock(answer(201, slotted), answer(201, many), answer(201, slotted), answer(201, DECIDED))
     client = mock.client()
-    assert client.decide(ROWS) == DECIDED
-    client.decide_many([ROWS, ROWS])
-    client.decide(ROWS)
-    client.decide(ROWS, id="order-17")
+    assert client.decide(rows=ROWS) == DECIDED
+    client.decide_many(rows=[ROWS, ROWS])
+    client.decide(rows=ROWS)
+    client.decide(rows=ROWS, id="order-17")
     first, both, last, own = (msgspec.json.decode(one.content) for one in mock.asked)
     assert first["id"] != both["requests"][0]["id"]
     assert [slot_of(key_of(one["id"])) for one in both["requests"]] == [5, 5]
@@ -84,7 +84,7 @@ def test_tries_are_bounded_and_waits_double_with_jitter(monkeypatch: pytest.Monk
     monkeypatch.setattr("random.uniform", half)
     mock = Mock(httpx.ReadTimeout("late"))
     with pytest.raises(ServiceUnavailable, match="ReadTimeout") as caught:
-        mock.client(retries=8).decide(ROWS)
+        mock.client(retries=8).decide(rows=ROWS)
     assert len(mock.asked) == 9
     assert isinstance(caught.value.__cause__, httpx.ReadTimeout)
     assert isinstance(caught.value, OSError)
@@ -109,7 +109,7 @@ def test_the_service_says_when_to_come_back(
     if isinstance(after, timedelta):
         after = format_datetime(datetime.now(UTC) + after, usegmt=True)
     mock = Mock(answer(503, AWAY, retry_after=after), answer(201, DECIDED))
-    mock.client().decide(ROWS)
+    mock.client().decide(rows=ROWS)
     assert len(mock.waits) == 1
     assert least <= mock.waits[0] <= most
 
@@ -118,7 +118,7 @@ def test_nobody_waits_for_an_hour() -> None:
     """A service that asks for longer than is sensible is given up at once."""
     mock = Mock(answer(503, AWAY, retry_after="3600"))
     with pytest.raises(ServiceUnavailable, match="journal cannot be reached") as caught:
-        mock.client().decide(ROWS)
+        mock.client().decide(rows=ROWS)
     assert (len(mock.asked), mock.waits) == (1, [])
     assert caught.value.problem == AWAY
 
@@ -126,7 +126,7 @@ def test_nobody_waits_for_an_hour() -> None:
 def test_the_id_is_made_here_and_fresh_only_once() -> None:
     """All tries have the same id; only the first says that it was never sent before."""
     mock = Mock(answer(503, AWAY), answer(502), answer(201, DECIDED))
-    mock.client().decide(ROWS)
+    mock.client().decide(rows=ROWS)
     offers = mock.bodies(DecisionRequest)
     assert [one.first_attempt for one in offers if isinstance(one, DecisionRequest)] == [
         True,
@@ -138,7 +138,7 @@ def test_the_id_is_made_here_and_fresh_only_once() -> None:
     assert key_of(id).hex() == id
 
     mock = Mock(answer(503, AWAY), answer(201, {"decisions": [DECIDED, DECIDED]}))
-    assert mock.client().decide_many([ROWS, ROWS]) == [DECIDED, DECIDED]
+    assert mock.client().decide_many(rows=[ROWS, ROWS]) == [DECIDED, DECIDED]
     first, second = [one.requests for one in mock.bodies(DecisionRequests)]
     assert [one.first_attempt for one in first + second] == [True, True, False, False]
     assert [one.id for one in first] == [one.id for one in second]
@@ -147,7 +147,7 @@ def test_the_id_is_made_here_and_fresh_only_once() -> None:
 def test_an_id_of_ones_own_is_never_fresh() -> None:
     """Only the caller knows whether it was sent before."""
     mock = Mock(answer(201, DECIDED))
-    mock.client().decide(ROWS, id="order 17")
+    mock.client().decide(rows=ROWS, id="order 17")
     (offer,) = mock.bodies(DecisionRequest)
     assert isinstance(offer, DecisionRequest)
     assert (offer.id, offer.first_attempt) == ("order 17", False)

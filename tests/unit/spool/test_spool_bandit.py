@@ -49,26 +49,26 @@ def test_a_bandit_goes_on_while_its_journal_is_away(disk: Disk, partitions: int)
     """It decides, takes rewards, counts what is out; and afterwards knows what a replay knows."""
     moody = Moody(partitions=partitions, clock=ManualClock(1000))
     bandit = bandit_on(moody, disk)
-    before = bandit.decide(OFFER)
+    before = bandit.decide(rows=OFFER)
     moody.away = True
-    one = bandit.decide(OFFER, id="one")
-    many = bandit.decide_many([OFFER, OFFER])
+    one = bandit.decide(rows=OFFER, id="one")
+    many = bandit.decide_many(rows=[OFFER, OFFER])
     assert bandit.observe(before.id, 1.0).status == "accepted"
     assert bandit.observe(one.id, 0.0).status == "accepted"
     assert bandit.void(many[0].id).status == "accepted"
-    dormant = bandit.decide(OFFER, id="dormant", activated=False)
-    assert bandit.decide(OFFER, id="dormant", activated=False) is dormant
+    dormant = bandit.decide(rows=OFFER, id="dormant", activated=False)
+    assert bandit.decide(rows=OFFER, id="dormant", activated=False) is dormant
     assert bandit.pending.count == 4  # it chooses as if it had folded them
     assert len({decision.index for decision in (before, one, *many)}) == 3
-    assert bandit.decide(OFFER, id="one") is one  # a retry
+    assert bandit.decide(rows=OFFER, id="one") is one  # a retry
     with pytest.raises(InvalidInput, match="another decision"):
-        bandit.decide(-OFFER, id="one")
+        bandit.decide(rows=-OFFER, id="one")
     with pytest.raises(JournalReadUnavailable):
         bandit.sync()
     moody.away = False
     assert isinstance(bandit.journal, SpoolJournal)
     bandit.journal.forward()
-    last = bandit.decide(OFFER)
+    last = bandit.decide(rows=OFFER)
     bandit.sync()
     assert bandit.decision_counts == {
         "dormant": 1,
@@ -83,14 +83,14 @@ def test_a_bandit_goes_on_while_its_journal_is_away(disk: Disk, partitions: int)
     replayed = bandit.as_of("9999-12-31T00:00Z")
     assert (bandit.digest, bandit.event_counts) == (replayed.digest, replayed.event_counts)
     np.testing.assert_allclose(information(bandit), information(replayed), atol=1e-12)
-    assert bandit.decide(OFFER, id="one") == one
+    assert bandit.decide(rows=OFFER, id="one") == one
 
 
 def test_a_bandit_learns_what_waited_as_it_arrives(moody: Moody, disk: Disk) -> None:
     """Also if it makes no call of its own in between: nothing is counted twice."""
     bandit = bandit_on(moody, disk)
     moody.away = True
-    first = bandit.decide(OFFER)
+    first = bandit.decide(rows=OFFER)
     moody.away = False
     assert isinstance(bandit.journal, SpoolJournal)
     bandit.journal.forward()
@@ -105,7 +105,7 @@ def test_no_caller_folds_a_whole_outage(disk: Disk) -> None:
     moody = Moody(partitions=2, clock=ManualClock(1000))
     bandit = bandit_on(moody, disk)
     moody.away = True
-    made = bandit.decide_many([OFFER] * 1200)
+    made = bandit.decide_many(rows=[OFFER] * 1200)
     moody.away = False
     assert isinstance(bandit.journal, SpoolJournal)
     bandit.journal.forward()
@@ -125,18 +125,18 @@ def test_a_bandit_settles_nothing_while_its_journal_is_away(moody: Moody, disk: 
     clock = moody._clock
     assert isinstance(clock, ManualClock)
     bandit = bandit_on(moody, disk, window=100)
-    early = bandit.decide(OFFER)
+    early = bandit.decide(rows=OFFER)
     moody.away = True
-    bandit.decide(OFFER)
+    bandit.decide(rows=OFFER)
     clock.now += 1000
     for _ in range(5):
-        bandit.decide(OFFER)
+        bandit.decide(rows=OFFER)
     assert isinstance(bandit.journal, SpoolJournal)
     assert bandit.journal.status.queued == 6
     moody.away = False
     bandit.journal.forward()
-    bandit.decide(OFFER)
-    bandit.decide(OFFER)
+    bandit.decide(rows=OFFER)
+    bandit.decide(rows=OFFER)
     assert bandit.entry(early.id).state == "censored"
 
 
@@ -157,7 +157,7 @@ def test_a_journal_that_fails_after_it_took_an_event(moody: Moody, disk: Disk) -
             moody.away = True
 
     moody.append = last  # type: ignore[method-assign]
-    decision = bandit.decide(OFFER)
+    decision = bandit.decide(rows=OFFER)
     assert bandit.pending.count == 1
     moody.append = append  # type: ignore[method-assign]
     moody.away = False
@@ -171,7 +171,7 @@ def test_a_bandit_can_be_closed_while_its_journal_is_away(moody: Moody, disk: Di
     """There is no snapshot, which is said; what waits stays."""
     bandit = bandit_on(moody, disk)
     moody.away = True
-    bandit.decide(OFFER)
+    bandit.decide(rows=OFFER)
     with pytest.warns(SnapshotWarning, match="down"):
         bandit.close()
     assert disk.closed

@@ -46,7 +46,8 @@ from belated.core.times import as_datetime
 from belated.evaluation.logs import READERS, import_log
 from belated.exceptions import InvalidInput, UnsupportedFormat
 from belated.fold.contexts import name_of
-from belated.journals import open_store, split_address
+from belated.journals import open_store
+from belated.journals.addresses import split_address
 from belated.journals.chain import Chain, Head
 
 EXAMPLE = "belated journal import offers.jsonl sqlite:///new.db --partitions 4"

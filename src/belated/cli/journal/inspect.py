@@ -24,8 +24,9 @@ from belated.cli.text import Progress, moment, pairs, several, size, table, wrap
 from belated.core.events import kind_of
 from belated.core.times import lasting
 from belated.exceptions import CorruptEvent, CorruptJournal
-from belated.journals import Journal, StoredBandit
+from belated.journals import Journal
 from belated.journals.pages import pages
+from belated.journals.store import StoredBandit
 
 EXAMPLE = "belated journal inspect sqlite:///offers.db"
 

@@ -31,9 +31,10 @@ from belated.evaluation.archiving import forgettable
 from belated.exceptions import HistoryUndone, InvalidInput
 from belated.fold.fold import Fold
 from belated.fold.trimming import last_to_drop, make_bases, trim
-from belated.journals import Journal, StoredBandit
+from belated.journals import Journal
 from belated.journals.archive import Archive
 from belated.journals.log import EMPTY
+from belated.journals.store import StoredBandit
 
 EXAMPLE = 'belated journal trim sqlite:///offers.db --older-than 90d --reason "policy"'
 

@@ -59,10 +59,11 @@ from belated.exceptions import (
 )
 from belated.fold.adapter import LearnerAdapter
 from belated.fold.fold import Fold, same_sums
-from belated.journals import Journal, StoredBandit
+from belated.journals import Journal
 from belated.journals.chain import Chain, Head, chain_behind, join_heads
 from belated.journals.indexed import StoredJournal
 from belated.journals.pages import PAGE, pages
+from belated.journals.store import StoredBandit
 from belated.model.blocks import product
 
 EXAMPLE = "belated journal verify sqlite:///offers.db --window 7d"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from belated.cli.options import actor, add_option, read
 from belated.core.events import KeyChanged
-from belated.journals import KeyHistory, KeyStore
+from belated.journals.keys import KeyHistory, KeyStore
 
 if TYPE_CHECKING:
     from belated.service.operating.config import Config

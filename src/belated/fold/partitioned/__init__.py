@@ -5,16 +5,10 @@
 * :class:`Merging`: the sums of all partitions, merged into one model.
 """
 
-from belated.fold.partitioned.fold import PartitionFold
-from belated.fold.partitioned.learner import PartitionLearner, check_mergeable
-from belated.fold.partitioned.merging import Center, Merging
-from belated.fold.partitioned.sums import PartitionSums
-
-__all__ = [
-    "Center",
-    "Merging",
-    "PartitionFold",
-    "PartitionLearner",
-    "PartitionSums",
-    "check_mergeable",
-]
+from belated.fold.partitioned.fold import PartitionFold as PartitionFold
+from belated.fold.partitioned.learner import (
+    PartitionLearner as PartitionLearner,
+    check_mergeable as check_mergeable,
+)
+from belated.fold.partitioned.merging import Center as Center, Merging as Merging
+from belated.fold.partitioned.sums import PartitionSums as PartitionSums

@@ -11,22 +11,12 @@ from __future__ import annotations
 
 from belated.core.rewards import ConversionsOnly, DefaultAfter, Rewards
 from belated.exceptions import InvalidInput
-from belated.fold.weighting.automatic import AutomaticHalfLife
-from belated.fold.weighting.constant import Constant, Outstanding
-from belated.fold.weighting.conversions import ExpectedConversions
-from belated.fold.weighting.half_life import HalfLife
+from belated.fold.weighting.automatic import AutomaticHalfLife as AutomaticHalfLife
+from belated.fold.weighting.constant import Constant as Constant, Outstanding as Outstanding
+from belated.fold.weighting.conversions import ExpectedConversions as ExpectedConversions
+from belated.fold.weighting.half_life import HalfLife as HalfLife
 from belated.model.estimators import Online, Thinned
 from belated.policies.policy import Policy
-
-__all__ = [
-    "AutomaticHalfLife",
-    "Constant",
-    "ExpectedConversions",
-    "HalfLife",
-    "Outstanding",
-    "check_learnable",
-    "weighting_of",
-]
 
 
 def weighting_of(policy: Policy, rewards: Rewards | None) -> type[Constant]:

@@ -18,7 +18,11 @@ from belated.exceptions import (
 )
 
 try:
-    from confluent_kafka import KafkaError, KafkaException, TopicPartition
+    from confluent_kafka import (
+        KafkaError as KafkaError,  # noqa: PLC0414
+        KafkaException as KafkaException,  # noqa: PLC0414
+        TopicPartition,
+    )
     from confluent_kafka.admin import (
         AdminClient,
         ConfigResource,
@@ -299,6 +303,3 @@ def _is_enough(setting: str, value: str, wanted: str) -> bool:
     if setting == "min.insync.replicas":
         return int(value) >= int(wanted)
     return value == wanted
-
-
-__all__ = ["MAX_BYTES", "REFUSED", "Cluster", "KafkaError", "KafkaException", "Topics", "new_name"]

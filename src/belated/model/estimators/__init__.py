@@ -9,10 +9,8 @@
 * :func:`newton_step`: from sums that partitions add up to.
 """
 
-from belated.model.estimators.estimate import Estimate, Estimator
-from belated.model.estimators.laplace import Laplace, newton_step
-from belated.model.estimators.online import Online
-from belated.model.estimators.ridge import Ridge
-from belated.model.estimators.thinned import Thinned
-
-__all__ = ["Estimate", "Estimator", "Laplace", "Online", "Ridge", "Thinned", "newton_step"]
+from belated.model.estimators.estimate import Estimate as Estimate, Estimator as Estimator
+from belated.model.estimators.laplace import Laplace as Laplace, newton_step as newton_step
+from belated.model.estimators.online import Online as Online
+from belated.model.estimators.ridge import Ridge as Ridge
+from belated.model.estimators.thinned import Thinned as Thinned

@@ -117,7 +117,9 @@ class Estimate(Result):
         }
 
     def __repr__(self) -> str:
-        return f"Estimate(n={self.n}, dim={self.theta.size}, converged={self.converged})"
+        return (
+            f"{type(self).__name__}(n={self.n}, dim={self.theta.size}, converged={self.converged})"
+        )
 
     def _repr_html_(self) -> str:
         rows: list[list[object]] = [list(one.values()) for one in self.coefficients()]

@@ -99,7 +99,7 @@ class AgedDecisions:
         return total
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ThinnedEstimate(Estimate):
     """An estimate from conversions, and the law of their delays that it rests on."""
 

@@ -5,57 +5,35 @@ numba costs half a second to import, so the first call of :func:`best` has a thr
 call differ, because BLAS and a compiler are fast at different things.
 """
 
-from belated.model.kernels.arrival import best, complete, page_kernels
-from belated.model.kernels.compiler import compiled, compiled_pages
-from belated.model.kernels.sets import Kernels, PageKernels, plain
-from belated.model.kernels.source import (
-    LEFT,
-    MAX_ETA,
-    MAX_WEIGHT,
-    TIE,
-    TINY,
-    amend,
-    bernoulli_link,
-    count,
-    finite,
-    gaussian_link,
-    greatest,
-    learn,
-    poisson_link,
-    proximal,
-    sampled,
-    score,
-    unlearn,
-    upper,
-    winners,
+from belated.model.kernels.arrival import (
+    best as best,
+    complete as complete,
+    page_kernels as page_kernels,
 )
-
-__all__ = [
-    "LEFT",
-    "MAX_ETA",
-    "MAX_WEIGHT",
-    "TIE",
-    "TINY",
-    "Kernels",
-    "PageKernels",
-    "amend",
-    "bernoulli_link",
-    "best",
-    "compiled",
-    "compiled_pages",
-    "complete",
-    "count",
-    "finite",
-    "gaussian_link",
-    "greatest",
-    "learn",
-    "page_kernels",
-    "plain",
-    "poisson_link",
-    "proximal",
-    "sampled",
-    "score",
-    "unlearn",
-    "upper",
-    "winners",
-]
+from belated.model.kernels.compiler import compiled as compiled, compiled_pages as compiled_pages
+from belated.model.kernels.sets import (
+    Kernels as Kernels,
+    PageKernels as PageKernels,
+    plain as plain,
+)
+from belated.model.kernels.source import (
+    LEFT as LEFT,
+    MAX_ETA as MAX_ETA,
+    MAX_WEIGHT as MAX_WEIGHT,
+    TIE as TIE,
+    TINY as TINY,
+    amend as amend,
+    bernoulli_link as bernoulli_link,
+    count as count,
+    finite as finite,
+    gaussian_link as gaussian_link,
+    greatest as greatest,
+    learn as learn,
+    poisson_link as poisson_link,
+    proximal as proximal,
+    sampled as sampled,
+    score as score,
+    unlearn as unlearn,
+    upper as upper,
+    winners as winners,
+)

@@ -7,8 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from numba.core import caching
-from numba.core import config as numba_config
+from numba.core import caching, config as numba_config
 
 config: Any = numba_config
 

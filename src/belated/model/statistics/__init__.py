@@ -19,19 +19,16 @@ What adds, and how exactly:
   because the predicted :math:`\bar\eta_s` is frozen at the choice.
 """
 
-from belated.model.statistics.joined import Joined, Seen, quadratic_at
-from belated.model.statistics.observations import Observations
-from belated.model.statistics.running import RunningSums
-from belated.model.statistics.sums import FrozenSums, Information, Moments, Quadratic
-
-__all__ = [
-    "FrozenSums",
-    "Information",
-    "Joined",
-    "Moments",
-    "Observations",
-    "Quadratic",
-    "RunningSums",
-    "Seen",
-    "quadratic_at",
-]
+from belated.model.statistics.joined import (
+    Joined as Joined,
+    Seen as Seen,
+    quadratic_at as quadratic_at,
+)
+from belated.model.statistics.observations import Observations as Observations
+from belated.model.statistics.running import RunningSums as RunningSums
+from belated.model.statistics.sums import (
+    FrozenSums as FrozenSums,
+    Information as Information,
+    Moments as Moments,
+    Quadratic as Quadratic,
+)

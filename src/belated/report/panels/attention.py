@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from belated.advice import CHECKS, Evidence, Overview, advise
-from belated.evaluation import silence, slowing
+from belated.evaluation.silences import silence, slowing
 from belated.report.facts import HOUR, RECENT, Facts, if_known
 from belated.report.html import element
 from belated.report.text import Data

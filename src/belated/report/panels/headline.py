@@ -19,6 +19,7 @@ def collect(facts: Facts) -> dict[str, Any]:
         "decisions": len(facts.table),
         "bandit": int(own.sum()),
         "holdout": int(held.sum()),
+        "baseline": facts.table.baseline,
         "voided": len(facts.everything) - len(facts.table),
         "rewards": int(facts.table.arrived.sum()),
         "reward_sum": short(float(facts.table.value[facts.table.arrived].sum())),
@@ -85,7 +86,7 @@ def verdict(data: Data) -> tuple[str, str, str]:
     between = f"({whole(extra['lo'])} to {whole(extra['hi'])})"
     if extra["lo"] <= 0.0 <= extra["hi"]:
         return (
-            "Whether the bandit earns more than its holdout is ",
+            f"Whether the bandit earns more than {_baseline(head)} is ",
             "not known yet",
             f": {several(extra['p'], noun) if noun == 'reward' else whole(extra['p'])}"
             f" more {between}.",
@@ -94,7 +95,7 @@ def verdict(data: Data) -> tuple[str, str, str]:
     count = whole(abs(extra["p"]))
     many = f"{count} rewards {more}" if noun == "reward" else f"{count} {more}"
     between = f"({whole(abs(extra['lo']))} to {whole(abs(extra['hi']))})"
-    return "The bandit earned about ", many, f" than its holdout rule would have {between}."
+    return "The bandit earned about ", many, f" than {_baseline(head)} would have {between}."
 
 
 def tiles(data: Data) -> str:
@@ -105,7 +106,8 @@ def tiles(data: Data) -> str:
     first = tile("Lift over holdout", "not known", [said], "", "hero")
     if lift:
         kind = "good" if lift["lo"] > 0 else "bad" if lift["hi"] < 0 else ""
-        notes = [f"95 % between {signed(lift['lo'])} and {signed(lift['hi'])}"]
+        between = f"95 % between {signed(lift['lo'])} and {signed(lift['hi'])}"
+        notes = [between, f"the holdout is {_baseline(head)}"]
         picture = whisker(lift["lo"], lift["p"], lift["hi"])
         first = tile("Lift over holdout", signed(lift["p"]), notes, picture, f"hero {kind}")
     earned = tile("Reward per decision", "not known", ["fewer than 10 rewards"], "")
@@ -132,6 +134,15 @@ def tiles(data: Data) -> str:
     rewards = tile("Rewards", whole(head["rewards"]), came, bars(spark["rewards"]))
     pending = tile("Pending", whole(head["pending"]["n"]), to_come, line(spark["pending"]))
     return first + earned + decisions + rewards + pending + missed
+
+
+def _baseline(head: dict[str, Any]) -> str:
+    """What the holdout shows."""
+    rule = head["baseline"]
+    if rule is None:
+        return "its holdout rule"
+    named = {"uniform": "a random choice", "first": "the first action"}
+    return named.get(rule, f"“{rule}”")
 
 
 def _between(data: Data, interval: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from typing import Literal
 
 from belated.exceptions import Forbidden, InvalidInput, RateLimited, Unauthenticated
-from belated.journals import KeyStore, LiveKey
+from belated.journals.keys import KeyStore, LiveKey
 from belated.service.runtime import Runtime
 from belated.wire.keys import ALL, LENGTH, Key, KeyScope, looks_whole
 

@@ -33,8 +33,7 @@ from belated.decider import ParsedRequest
 from belated.decider.actions import ActionState
 from belated.decider.requests import in_context, offered
 from belated.exceptions import InvalidInput
-from belated.features import action_names
-from belated.features.records import MAPPINGS
+from belated.features.records import MAPPINGS, action_names
 from belated.fold.contexts import pack_context
 from belated.service.access.tokens import RewardTokens
 from belated.service.http.problems import ProblemError

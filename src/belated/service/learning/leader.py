@@ -23,7 +23,8 @@ from belated.features import Features
 from belated.fold.fold import Fold
 from belated.fold.published import PublishedModel
 from belated.fold.saving import Saving
-from belated.journals import CoordinationStore, Journal
+from belated.journals import Journal
+from belated.journals.coordination import CoordinationStore
 from belated.journals.identity import configure, settings_of
 from belated.service.learning.lease import SECONDS, Lease, LeaseRenewal, new_holder
 from belated.service.runtime import Runtime, ThreadRuntime
@@ -51,6 +52,7 @@ class Leader(Generic[MakeFold]):
         shelf: the same journal, opened once more: snapshots are written to it concurrently. If
             None, the journal itself.
         features: what makes rows, recorded in the journal; None if requests have rows.
+        holdout: the baseline of the holdout, recorded in the journal; None without one.
         holder: a unique name for this learner; made up if None.
         lease: seconds for which the lead is held without being renewed.
         runtime: time and threads; real ones if None.
@@ -70,6 +72,7 @@ class Leader(Generic[MakeFold]):
         *,
         shelf: Journal | None = None,
         features: Features | None = None,
+        holdout: int | str | None = None,
         holder: str | None = None,
         lease: float = SECONDS,
         runtime: Runtime | None = None,
@@ -87,7 +90,7 @@ class Leader(Generic[MakeFold]):
         self.head = ""
         self._head_at = -math.inf
         self._make_fold = fold
-        self._features = features
+        self._features, self._holdout = features, holdout
         self._monotonic = runtime.monotonic
 
     def leads(self) -> bool:
@@ -111,7 +114,9 @@ class Leader(Generic[MakeFold]):
 
     def _configure(self, fold: Fold) -> None:
         """Record the settings in the journal; only the leader does, so that one process writes."""
-        settings = settings_of(fold.policy, fold.rewards, fold.retention, self._features)
+        settings = settings_of(
+            fold.policy, fold.rewards, fold.retention, self._features, self._holdout
+        )
         configure(self.journal, settings, self.journal.now())
 
     def _is_frozen(self) -> bool:

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 from belated.exceptions import BelatedError, JournalError, JournalUnavailable
 from belated.fold.fold import Fold
 from belated.fold.partitioned import PartitionFold, check_mergeable
-from belated.journals import Store, StoreSession
+from belated.journals import Store
 from belated.journals.coordination import leaders
+from belated.journals.store import StoreSession
 from belated.service.learning.leader import PUBLISH
 from belated.service.learning.learning_service import LearningService
 from belated.service.learning.lease import SECONDS, LeaseRenewal, new_holder
@@ -330,6 +331,8 @@ def learner_of(
     coordinating: Store | StoreSession = store
     saving: Store | StoreSession = store
     settings: dict[str, Any] = {"features": definition.features, "lease": lease}
+    if definition.holdout is not None:
+        settings["holdout"] = definition.holdout.baseline
     if sessions is not None:
         reading, coordinating, saving = sessions.reading, sessions.coordinating, sessions.saving
         settings |= {"runtime": sessions.threads, "renewal": sessions.renewal}

@@ -17,7 +17,8 @@ from belated.fold.evidence import evidence_of
 from belated.fold.fold import Fold
 from belated.fold.ledger import Ledger
 from belated.fold.refit import Fitted
-from belated.journals import CoordinationStore, Journal
+from belated.journals import Journal
+from belated.journals.coordination import CoordinationStore
 from belated.service.histogram import DELAYS, SECONDS, Histogram
 from belated.service.learning.leader import (
     ALIVE,

@@ -11,9 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from belated.exceptions import JournalError
-from belated.journals import CoordinationStore
 from belated.journals.cells import Cells
-from belated.journals.coordination import Held, renew_leases
+from belated.journals.coordination import CoordinationStore, Held, renew_leases
 from belated.service.runtime import Runtime, Worker
 
 #: Seconds for which the lead is held without being renewed; then a dead leader is replaced.

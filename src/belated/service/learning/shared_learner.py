@@ -21,7 +21,8 @@ from belated.exceptions import (
 from belated.fold.columns import kernels_for
 from belated.fold.partitioned import Merging, PartitionFold, PartitionSums
 from belated.fold.published import PublishedModel
-from belated.journals import CoordinationStore, Journal
+from belated.journals import Journal
+from belated.journals.coordination import CoordinationStore
 from belated.journals.log import WatchedLog
 from belated.journals.pages import ColumnPage
 from belated.service.histogram import SECONDS, Histogram

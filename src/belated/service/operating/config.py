@@ -30,7 +30,8 @@ from belated.fold.requests import Keep, check_keep
 from belated.fold.weighting import check_learnable
 from belated.journals import Store, open_store
 from belated.journals.coordination import ONLY_KAFKA
-from belated.policies import usual_policy
+from belated.policies import Policy
+from belated.policies.delayed_ucb import default_policy
 from belated.service.access.authorizer import Auth, auth_at
 from belated.service.access.origins import as_origin
 from belated.service.access.tokens import TokenMode, TokenSecrets, check_bounded
@@ -161,8 +162,8 @@ def parse_config(
     ... address = "sqlite:///belated.db"
     ...
     ... [bandits.offers]
-    ... policy = "DelayedUCB(dim=20, family=Bernoulli())"
-    ... rewards = "Explicit(window='7d')"
+    ... features = "PerArm(['blue', 'red'], context=['age'])"
+    ... rewards = "ConversionsOnly('7d')"
     ... ''')
     >>> config.store.name, config.server.port, config.bandits[0].name
     ('sqlite', 8080, 'offers')
@@ -265,10 +266,11 @@ def _definition(
     if not _NAME.fullmatch(name):
         table.refuse(None, f"{name!r} is no name for a bandit: letters, digits and -._~ only")
     features = table.take("features", _written(as_features), None)
-    if features is None:
-        policy = table.take("policy", _written(as_whole_policy), example='"DelayedUCB(dim=20, …)"')
+    policy: Policy | None
+    if "features" in table.names:
+        policy = table.take("policy", _written(as_whole_policy), default_policy())
     else:
-        policy = table.take("policy", _written(as_whole_policy), usual_policy(features.dim))
+        policy = table.take("policy", _written(as_whole_policy), example='"DelayedUCB(dim=20)"')
     rewards = table.take("rewards", _written(as_semantics), example="\"ConversionsOnly('7d')\"")
     span = table.take("retention", _span, None)
     partitions = table.take("partitions", _partitions, None)
@@ -296,16 +298,18 @@ def _definition(
     if catalogue is not None:
         described = features
         features = table.checked("catalogue", lambda: with_catalogue(described, catalogue))
-    if features is not None and features.dim != policy.dim:
-        message = f"they give rows of {features.dim} numbers, and the policy is for {policy.dim}"
-        table.refuse("features", message)
+    if features is None and "features" in table.names:
+        return None
+    bound = table.checked("policy", lambda: policy.bound_to(features))
+    if bound is None:
+        return None
     if learners == "many":
-        table.checked("learners", lambda: check_mergeable(policy, rewards))
+        table.checked("learners", lambda: check_mergeable(bound, rewards))
         if not assigns:
             table.refuse("learners", ONLY_KAFKA)
     lasts = None if lifetime is None else lifetime // timedelta(microseconds=1)
     return Definition(
-        name, policy, rewards, features, retention, partitions,
+        name, bound, rewards, features, retention, partitions,
         tokens=tokens, token_lifetime=lasts, baseline=baseline, keep_requests=keep,
         contexts=contexts,
         holdout=table.checked("holdout", lambda: check_holdout(holdout, features)),
@@ -315,10 +319,12 @@ def _definition(
 
 def _holdout(table: TomlTable) -> Holdout | None:
     share = table.take("share", _share, example="0.05")
-    baseline = table.take("baseline", _action, UNIFORM)
+    baseline = table.take("baseline", _action, "")
     by = table.take("by", _text, None)
     table.finish()
-    return None if share is None else Holdout(share, baseline, by)
+    if share is None:
+        return None
+    return table.checked("baseline", lambda: Holdout(share, baseline, by))
 
 
 # --- how values are read -------------------------------------------------------------------------

@@ -18,10 +18,11 @@ import msgspec
 from belated.core.times import as_datetime
 from belated.exceptions import BelatedError, InvalidConfig
 from belated.fold.published import PublishedModel
-from belated.journals import PostgresStore, SQLiteStore, Store, StoredBandit
+from belated.journals import PostgresStore, SQLiteStore, Store
 from belated.journals.postgres.queries import VERSION
 from belated.journals.postgres.rights import Role, rights_of
 from belated.journals.sqlite.store import looking_into
+from belated.journals.store import StoredBandit
 from belated.service.operating.config import Config, read_config
 from belated.service.operating.feature_changes import feature_change
 from belated.service.serving.definition import Definition

@@ -27,8 +27,7 @@ from belated.service.histogram import Histogram
 from belated.service.learning.learners import Learners, Learning
 from belated.service.learning.learning_service import LearningService
 from belated.service.learning.shared_learner import PartitionWorker, SharedLearner
-from belated.service.runtime import dead_workers
-from belated.service.runtime import failures as worker_failures
+from belated.service.runtime import dead_workers, failures as worker_failures
 from belated.service.serving.group_commit import GroupCommit
 from belated.service.serving.served_bandits import ServedBandit
 from belated.service.serving.spools import Unreadable

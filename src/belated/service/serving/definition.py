@@ -58,7 +58,7 @@ class Definition:
     learners: LearnerCount = "one"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "policy", self.policy.in_blocks_of(self.features))
+        object.__setattr__(self, "policy", self.policy.bound_to(self.features))
 
     def identify(self, journal: Journal) -> None:
         """Write into a new journal what the bandit is; refuse one that was made for another."""

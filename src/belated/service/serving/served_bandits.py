@@ -60,10 +60,10 @@ from belated.exceptions import (
 )
 from belated.fold.decision_history import DecisionHistory, read_current, read_history
 from belated.fold.published import PublishedModel
-from belated.journals import Journal, SpoolJournal, SpoolStatus, Store, UniqueLog
+from belated.journals import Journal, SpoolJournal, Store, UniqueLog
 from belated.journals.arrivals import erasure_of_subject
 from belated.journals.log import CountsDuplicates, finds_by_id
-from belated.journals.spool.journal import SpooledLog
+from belated.journals.spool.journal import SpooledLog, SpoolStatus
 from belated.journals.store import BatchLog, StoreSession
 from belated.model.kernels import Kernels
 from belated.service.console.reports import BanditReport

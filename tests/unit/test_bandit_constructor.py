@@ -14,6 +14,7 @@ from belated import (
     Bernoulli,
     Category,
     DefaultAfter,
+    DelayedThompson,
     DelayedUCB,
     Explicit,
     Flag,
@@ -25,6 +26,7 @@ from belated.exceptions import InvalidInput
 from belated.expressions import as_features
 from belated.fold.fold import Fold, same_sums
 from belated.journals import MemoryJournal
+from belated.policies import Policy, Warmup
 from belated.testing import ManualClock
 
 WEEK = DefaultAfter(timedelta(days=7))
@@ -33,7 +35,7 @@ COLORS = ["blue", "red"]
 
 def test_three_lines() -> None:
     """Decide without arguments, report, and the better action wins."""
-    bandit = Bandit.of(COLORS, rewards=Explicit(), seed=1)
+    bandit = Bandit(COLORS, rewards=Explicit(), seed=1)
     rng = np.random.default_rng(1)
     chosen = []
     for _ in range(300):
@@ -48,20 +50,68 @@ def test_three_lines() -> None:
 
 def test_what_it_is_made_of() -> None:
     """The usual policy, a column for each action; families and settings may be given."""
-    bandit = Bandit.of(COLORS, rewards=WEEK)
-    assert bandit.policy == DelayedUCB(2, Bernoulli(), blocks=2)
+    bandit = Bandit(COLORS, rewards=WEEK)
+    assert bandit.policy == DelayedUCB(2, Bernoulli(), blocks=2, floor=0.02)
     assert bandit.features == PerArm(COLORS)
     features = PerArm(COLORS, context={"age": Number(18, 90)})
-    other = Bandit.of(features, rewards=Explicit(), family=Gaussian(), baseline="red")
+    other = Bandit(features, rewards=Explicit(), family=Gaussian(), floor=0, baseline="red")
     assert other.policy == DelayedUCB(4, Gaussian(), blocks=2)
     assert other.decide({"age": 41}).action in COLORS
     with pytest.raises(InvalidInput, match="rewards is missing"):
-        Bandit.of(COLORS)
+        Bandit(COLORS)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        DelayedThompson(family=Gaussian()),
+        Warmup(DelayedUCB(family=Gaussian()), rounds=5),
+        DelayedUCB(4, Gaussian()),
+    ],
+)
+def test_a_policy_takes_its_width_from_the_features(policy: Policy) -> None:
+    """It need not be counted; a width that is given must be right."""
+    bandit = Bandit(PerArm(COLORS, context=["age"]), rewards=Explicit(), policy=policy)
+    assert (bandit.policy.dim, bandit.policy.blocks) == (4, 2)
+    assert bandit.decide({"age": 0.3}).action in COLORS
+    with pytest.raises(InvalidInput, match=r"policy.dim is 3, but rows have 4 numbers: leave out"):
+        Bandit(PerArm(COLORS, context=["age"]), rewards=Explicit(), policy=DelayedUCB(3))
+
+
+def test_a_policy_without_a_width_says_so() -> None:
+    """Where there are no features, and when it is to choose."""
+    with pytest.raises(InvalidInput, match=r"pass dim=, or give the bandit features"):
+        Bandit(policy=DelayedUCB(), rewards=Explicit())
+    with pytest.raises(InvalidInput, match=r"DelayedUCB does not know how many numbers a row has"):
+        _ = DelayedUCB().start
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({}, r"features are missing: pass the names of the actions"),
+        ({"features": DelayedUCB(2)}, r"a policy, DelayedUCB: pass it as policy="),
+        ({"features": DelayedUCB}, r"a policy, DelayedUCB: pass it as policy="),
+        ({"features": PerArm}, r"features is the class PerArm: pass an instance"),
+        ({"features": "blue"}, r"actions is 'blue'"),
+        (
+            {"features": COLORS, "policy": DelayedUCB(), "family": Gaussian()},
+            r"DelayedUCB\(family=",
+        ),
+        ({"features": COLORS, "policy": DelayedUCB(), "floor": 0.1}, r"DelayedUCB\(floor=0.1, "),
+        ({"features": COLORS, "floor": 5}, r"floor is 5"),
+        ({"features": COLORS, "family": "gaussian"}, r"family is 'gaussian'"),
+    ],
+)
+def test_what_contradicts_itself(settings: dict[str, Any], match: str) -> None:
+    """It is refused, with what to write instead."""
+    with pytest.raises(InvalidInput, match=match):
+        Bandit(**settings, rewards=Explicit())
 
 
 def test_actions_may_be_named_or_not() -> None:
     """All, some of them, or none; alone and in batches."""
-    bandit = Bandit.of(COLORS, rewards=WEEK)
+    bandit = Bandit(COLORS, rewards=WEEK)
     assert bandit.decide(None, COLORS).action in COLORS
     assert bandit.decide(None, ["red"]).action == "red"
     made = bandit.decide_many([None] * 4)
@@ -72,24 +122,24 @@ def test_actions_may_be_named_or_not() -> None:
 def test_it_survives_reopening(tmp_path: Path) -> None:
     """With its journal's address; with other actions, and in another order."""
     address = f"sqlite:///{tmp_path}/colors.db?bandit=colors"
-    with Bandit.of(COLORS, rewards=WEEK, journal=address) as bandit:
+    with Bandit(COLORS, rewards=WEEK, journal=address) as bandit:
         first = bandit.decide(id="a")
         bandit.observe("a", 1.0)
         digest = bandit.digest
-    with Bandit.of(COLORS, rewards=WEEK, journal=address) as again:
+    with Bandit(COLORS, rewards=WEEK, journal=address) as again:
         assert again.digest == digest
         assert again.decide(id="a") == first
-    with Bandit.of([*COLORS, "green"], rewards=WEEK, journal=address) as larger:
+    with Bandit([*COLORS, "green"], rewards=WEEK, journal=address) as larger:
         assert larger.decide(None, ["green"]).action == "green"
         assert larger.digest != digest
-    with Bandit.of(["red", "blue"], rewards=WEEK, journal=address) as other:
+    with Bandit(["red", "blue"], rewards=WEEK, journal=address) as other:
         assert other.estimate.n == 1
 
 
 def test_the_past_can_be_seen() -> None:
     """As of a moment before the reward."""
     clock = ManualClock()
-    bandit = Bandit.of(COLORS, rewards=WEEK, clock=clock, journal=MemoryJournal(clock=clock))
+    bandit = Bandit(COLORS, rewards=WEEK, clock=clock, journal=MemoryJournal(clock=clock))
     decision = bandit.decide()
     before = clock.now
     clock.now += 60_000_000
@@ -115,7 +165,7 @@ def test_a_replay_of_encoded_contexts_is_exact(tmp_path: Path) -> None:
     """Digest and sums; with features read from what the journal says of itself, too."""
     address = f"sqlite:///{tmp_path}/people.db?bandit=people"
     features = PerArm(COLORS, context=CONTEXT)
-    with Bandit.of(features, rewards=WEEK, journal=address, seed=3) as bandit:
+    with Bandit(features, rewards=WEEK, journal=address, seed=3) as bandit:
         made = bandit.decide_many([record(n) for n in range(200)])
         bandit.observe_many((one.id, n % 2) for n, one in enumerate(made))
         configured = bandit.journal.configured()
@@ -131,8 +181,8 @@ def test_a_replay_of_encoded_contexts_is_exact(tmp_path: Path) -> None:
             assert kept is not None
             assert kept.actions is not None
             assert (written.rows(kept.context, kept.actions)[one.index] == one.x).all()
-    with Bandit.of(written, rewards=WEEK, journal=address) as again:
+    with Bandit(written, rewards=WEEK, journal=address) as again:
         assert again.digest == digest
     other = PerArm(COLORS, context={**CONTEXT, "age": Number(18, 91)})
-    with Bandit.of(other, rewards=WEEK, journal=address) as again:
+    with Bandit(other, rewards=WEEK, journal=address) as again:
         assert again.digest == digest
