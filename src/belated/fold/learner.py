@@ -39,7 +39,7 @@ from belated.policies.policy import Policy
 #: Steps that are repeated on the result of a fit with each record: more than a record makes.
 REPEATED = 4
 #: Numbers in rows that wait, before they are added to the sums.
-WAITING = 1 << 21
+WAITING = 1 << 18
 
 
 class Learner:
