@@ -286,8 +286,8 @@ LONGEST = 2.0
 #: Growth in decisions after which θ̂ makes a step though nothing was reported, and after which it
 #: is fitted anew; and the least number of decisions between two fits.
 STEP, GROWTH, SOONEST = 0.01, 0.05, 20
-#: The growth that calls for a fit where there are no sums by age.
-GROWTH_WITHOUT_SUMS = 0.25
+#: Where there are no sums by age, a fit waits for one decision for so many coefficients.
+COEFFICIENTS = 16
 #: What a fit costs beside matrices, in floating-point operations that take as long: the delay law,
 #: and the likelihood of one decision.
 LAW, LIKELIHOOD = 1e6, 300
@@ -304,8 +304,7 @@ class ExpectedConversions(Constant):
 
     Between two fits θ̂ follows sums of decisions by age, in one step that solves for all
     coefficients. Where there are too many of these for that, no sums are kept: each conversion
-    moves θ̂ by itself, and fits are more frequent than elsewhere for as many coefficients, because
-    only they count silence.
+    moves θ̂ by itself, and only a fit counts silence.
 
     Attributes:
         window: within which conversions come, in microseconds.
@@ -556,17 +555,14 @@ class ExpectedConversions(Constant):
             faded = decisions, round(data.conversions.counts.sum())
         return Fitted(refit, estimate, model, sums=blocks, faded=faded)
 
-    def finish_fit(self, fitted: Fitted) -> None:
-        """Go on from a fit beside the fold, and from what has come since it began."""
-        self._go_on(fitted, moves=True)
-
     def go_on_from(self, estimate: Estimate, data: object) -> None:
         """Let the model go on from a fit."""
         now, until, held = self.learner.now, self._clock.until, self.held
-        self._go_on(self._fitted(Refit(), estimate, data, now, until, held), moves=False)
+        self.finish_fit(self._fitted(Refit(), estimate, data, now, until, held))
         self._schedule()
 
-    def _go_on(self, fitted: Fitted, moves: bool) -> None:
+    def finish_fit(self, fitted: Fitted) -> None:
+        """Go on from a fit beside the fold, and from what has come since it began."""
         estimate, refit, model = fitted.estimate, fitted.refit, self.learner.model
         assert isinstance(fitted.sums, AgeBlocks)
         self.prior, self._blocks, self._faded = estimate.prior, fitted.sums, fitted.faded
@@ -580,7 +576,7 @@ class ExpectedConversions(Constant):
             change()
         model.restart(estimate.mean, estimate.dispersion)
         model.observed = root_of(estimate.precision)
-        self._step(moves)
+        self._step(moves=bool(refit.since or refit.changes))
 
     def _schedule(self) -> None:
         """A fit is made of now: say when the next one is due."""
@@ -590,8 +586,8 @@ class ExpectedConversions(Constant):
         if self._faded is not None:  # what has faded need not grow
             count, conversions = self._faded
             known = min(known, max(conversions, MANY))
-        growth = GROWTH if self.sums_by_age else GROWTH_WITHOUT_SUMS
-        self._fit_due = decisions + max(SOONEST, growth * count)
+        least = SOONEST if self.sums_by_age else max(SOONEST, self.policy.dim / COEFFICIENTS)
+        self._fit_due = decisions + max(least, GROWTH * count)
         self.next_fit = self.converted - known + self._estimator.next_fit(known, self.policy.shape)
 
     def put_off_fit(self) -> None:
