@@ -21,6 +21,7 @@ QUICK: dict[str, str | None] = {
     "attacks": "--seconds 1 --attack malformed",
     "bandits": None,
     "batches": "--repeats 1",
+    "blocks_regret": "--size 3x2 --rounds 50 --seeds 2",
     "catching_up": "--events 2000 --opened 2000 --repeats 1",
     "chain": "--repeats 2",
     "cold_start": None,

@@ -1,12 +1,14 @@
 """Measure `PerArm` with embeddings: a decision, a reward and memory; and those of bayesianbandits.
 
 The context is a vector of normals; each action has a θ of its own; rewards of 0 and 1 come 50
-decisions late. Times are in ms: CPU time of the calling thread, the time that passed ("wall"), and
-the CPU time of all other threads for each round ("threads"), which make fits. Memory is the peak of
-the process. Each size runs in a process of its own. With ``--peer`` an interpreter that has
-bayesianbandits (its version is in experiments/peers/requirements) plays the same rounds, one
-learner for each action, as experiments/peers does. A size such as 2000x1 is a single block; with
-``--inline`` a bandit that fits in the caller's thread plays the same rounds.
+decisions late. First they are reported as README recommends, with ``ConversionsOnly``, where a
+reward of 0 is never reported; then all of them, with ``Explicit``. Times are in ms: CPU time of the
+calling thread, the time that passed ("wall"), and the CPU time of all other threads for each round
+("threads"), which make fits. Memory is the peak of the process. Each size runs in a process of its
+own. With ``--peer`` an interpreter that has bayesianbandits (its version is in
+experiments/peers/requirements) plays the same rounds, one learner for each action, as
+experiments/peers does. A size such as 2000x1 is a single block; with ``--inline`` bandits that fit
+in the caller's thread play the same rounds.
 
 Run: python benchmarks/embeddings.py [--sizes 384x10 2000x1] [--rounds 4000] [--inline]
      [--peer PYTHON]
@@ -22,6 +24,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,9 +35,14 @@ SIZES = ("384x5", "384x10", "384x50", "384x200", "768x10")
 
 
 def play(
-    size: str, rounds: int, decide: Callable[..., Any], observe: Callable[..., object]
+    size: str,
+    rounds: int,
+    decide: Callable[..., Any],
+    observe: Callable[..., object],
+    *,
+    silence: bool = False,
 ) -> dict[str, float]:
-    """Play rounds, and return what they took and cost."""
+    """Play rounds, and return what they took and cost; in ``silence`` no reward of 0 is told."""
     width, actions = map(int, size.split("x"))
     rng = np.random.default_rng(7)
     thetas = 4.0 * rng.normal(size=(actions, width)) / np.sqrt(width)
@@ -50,8 +58,11 @@ def play(
         regret += means.max() - means[chosen]
         waiting.append((handle, float(rng.random() < means[chosen])))
         if len(waiting) > DELAY:
+            handle, reward = waiting.popleft()
+            if silence and not reward:
+                continue
             begin = time.thread_time(), time.perf_counter()
-            observe(*waiting.popleft())
+            observe(handle, reward)
             observed.append((time.thread_time() - begin[0], time.perf_counter() - begin[1]))
     found = {
         "regret": float(regret),
@@ -68,9 +79,9 @@ def play(
     return found
 
 
-def belated(size: str, rounds: int, *, background: bool = True) -> dict[str, float]:
-    """Play with the policy and the rewards that README recommends for embeddings."""
-    from belated import Bandit, Bernoulli, DelayedUCB, Explicit, PerArm
+def belated(rewards: Any, size: str, rounds: int, background: bool = True) -> dict[str, float]:
+    """Play with the default policy."""
+    from belated import Bandit, ConversionsOnly, PerArm
     from belated.model.kernels import complete, plain
 
     while complete() is plain():  # compiled kernels arrive in the background
@@ -78,19 +89,28 @@ def belated(size: str, rounds: int, *, background: bool = True) -> dict[str, flo
     width, actions = map(int, size.split("x"))
     names = [f"action {k}" for k in range(actions)]
     features = PerArm(names, context=width)
-    policy, rewards = DelayedUCB(features.dim, Bernoulli()), Explicit()
-    bandit = Bandit(policy=policy, rewards=rewards, features=features, background_fits=background)
+    bandit = Bandit(features, rewards=rewards, background_fits=background)
 
     def decide(context: np.ndarray) -> tuple[str, int]:
         decision = bandit.decide(context, names)
         return decision.id, decision.index
 
-    return play(size, rounds, decide, bandit.observe)
+    silence = isinstance(rewards, ConversionsOnly)
+    return play(size, rounds, decide, bandit.observe, silence=silence)
 
 
-def inline(size: str, rounds: int) -> dict[str, float]:
-    """Play with fits in the calls that find them due."""
-    return belated(size, rounds, background=False)
+def conversions(size: str, rounds: int, *, background: bool = True) -> dict[str, float]:
+    """Play as README recommends: only rewards of 1 are reported."""
+    from belated import ConversionsOnly
+
+    return belated(ConversionsOnly("7d"), size, rounds, background)
+
+
+def explicit(size: str, rounds: int, *, background: bool = True) -> dict[str, float]:
+    """Play with all rewards reported."""
+    from belated import Explicit
+
+    return belated(Explicit(), size, rounds, background)
 
 
 def bayesianbandits(size: str, rounds: int) -> dict[str, float]:
@@ -115,40 +135,48 @@ def bayesianbandits(size: str, rounds: int) -> dict[str, float]:
     return play(size, rounds, decide, observe)
 
 
+PEER = "bayesianbandits"
+PLAYERS: dict[str, Callable[[str, int], dict[str, float]]] = {
+    "ConversionsOnly": conversions,
+    "Explicit": explicit,
+    "ConversionsOnly inline": partial(conversions, background=False),
+    "Explicit inline": partial(explicit, background=False),
+    PEER: bayesianbandits,
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", nargs="+", default=SIZES, help="width x actions")
     parser.add_argument("--rounds", type=int, default=4_000)
     parser.add_argument("--peer", help="an interpreter that has bayesianbandits")
     parser.add_argument("--inline", action="store_true", help="play without background fits too")
-    parser.add_argument(
-        "--one", choices=("belated", "inline", "bayesianbandits"), help=argparse.SUPPRESS
-    )
+    parser.add_argument("--one", choices=PLAYERS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        played = globals()[arguments.one](arguments.sizes[0], arguments.rounds)
-        json.dump(played, sys.stdout)
+        json.dump(PLAYERS[arguments.one](arguments.sizes[0], arguments.rounds), sys.stdout)
         return
     columns = [
         *("decide", "decide p99", "observe", "observe p99", "observe p99 wall"),
         *("observe max wall", "threads", "MB", "regret"),
     ]
-    print(f"| size | library | {' | '.join(columns)} |")
+    print(f"| size | player | {' | '.join(columns)} |")
     print(f"|---|---|{'--:|' * len(columns)}")
-    libraries = {"belated": sys.executable}
-    if arguments.inline:
-        libraries["inline"] = sys.executable
-    if arguments.peer:
-        libraries["bayesianbandits"] = arguments.peer
+    players = [
+        name
+        for name in PLAYERS
+        if (arguments.inline or "inline" not in name) and (arguments.peer or name != PEER)
+    ]
     for size in arguments.sizes:
-        for library, python in libraries.items():
-            options = ["--sizes", size, "--rounds", str(arguments.rounds), "--one", library]
+        for player in players:
+            python = arguments.peer if player == PEER else sys.executable
+            options = ["--sizes", size, "--rounds", str(arguments.rounds), "--one", player]
             ran = subprocess.run(
                 [python, __file__, *options], stdout=subprocess.PIPE, text=True, check=True
             )
             found = json.loads(ran.stdout)
             cells = (f"{found[name]:,.{0 if found[name] > 100 else 2}f}" for name in columns)
-            print(f"| {size} | {library} | {' | '.join(cells)} |", flush=True)
+            print(f"| {size} | {player} | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -62,6 +62,7 @@ class Recomputing(Learner):
             slopes = self.policy.family.slope(rows @ self.model.theta)
             weights = slopes * np.array(list(counts.values()))
             observed = self.weighting.observed
+            assert observed is not None
             self.model.renew(observed, observed + Information.of(rows, weights).matrix)
 
 

@@ -15,6 +15,7 @@ from belated import Bandit, Bernoulli, DelayedUCB, Explicit
 from belated.cli.journal import verify as journal_verify
 from belated.cli.main import main
 from belated.core.events import Record, Void, encode
+from belated.fold.decision_history import AT_ONCE
 from belated.journals import Journal, Store, open_store
 from belated.journals.chain import LINK
 from belated.journals.pages import pages
@@ -127,7 +128,7 @@ def test_verify_and_export_read_page_by_page(
     count = len(limits)
     assert count > 30
     said(capsys, "show", "order-1", named)
-    assert len(limits) <= count + 1  # found by the index; the subject stands behind the decision
+    assert limits[count:] == [AT_ONCE]  # found by the index; its subject would be right behind it
 
 
 @pytest.mark.parametrize("into", ["sqlite", "postgresql"])

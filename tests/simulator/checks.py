@@ -34,6 +34,7 @@ from belated.fold.requests import KeptRequest
 from belated.fold.undone import Undone
 from belated.fold.weighting import HalfLife
 from belated.journals.pages import ColumnPage
+from belated.model.blocks import cross, gram
 from belated.model.estimators import Estimate, Laplace, Online, Thinned
 from belated.model.estimators.conversion_law import Conversions
 from belated.model.estimators.thinned import AgedDecisions, DecidedRows
@@ -42,6 +43,7 @@ from belated.model.families import Gaussian
 from belated.model.kernels import MAX_WEIGHT, PageKernels, pages
 from belated.model.statistics import Observations, Seen
 from tests.simulator.oracle import Oracle, Outcome
+from tests.simulator.releases import row_of
 from tests.simulator.world import PLAIN, DecisionRequest, World
 
 #: The page kernel as plain Python.
@@ -60,11 +62,15 @@ class Disagreement(AssertionError):
 
 def check_counts(who: str, fold: Fold) -> None:
     """C: decisions = dormant + pending + rewarded + defaulted + censored + voided."""
-    counts, model = fold.counts, fold.model
+    counts, model, pending = fold.counts, fold.model, fold.counts["pending"]
     _same("C", who, "decisions", sum(counts.values()), fold.counters.get("decided", 0))
     _same("C", who, "events", sum(fold.counters.values()), fold.version)
-    _same("C", who, "G_t", model.pending, counts["pending"])
-    _same("C", who, "n", model.n, counts["rewarded"] + counts["defaulted"])
+    if fold.features is None:
+        _same("C", who, "n", model.n, counts["rewarded"] + counts["defaulted"])
+    else:  # of some decisions the features make no row
+        ledgers = fold.ledgers.items()
+        pending = sum(len(fold.adapters[n].with_rows(ledger.awaited())) for n, ledger in ledgers)
+    _same("C", who, "G_t", model.pending, pending)
 
 
 def check_replay(world: World, who: str, fold: Fold) -> None:
@@ -72,7 +78,7 @@ def check_replay(world: World, who: str, fold: Fold) -> None:
     check_counts(who, fold)
     # It may already know what is undone after its positions.
     undone = [ledger.undone for ledger in fold.ledgers.values()]
-    check_same("H", who, fold, replayed(world, fold.positions, undone))
+    check_same("H", who, fold, replayed(world, fold.positions, undone, fold))
 
 
 def check_same(law: str, who: str, fold: Fold, other: Fold) -> None:
@@ -83,15 +89,23 @@ def check_same(law: str, who: str, fold: Fold, other: Fold) -> None:
         raise Disagreement(f"{law}: {who} has other sums")
 
 
-def replayed(world: World, positions: Sequence[int], undone: Sequence[Undone | None] = ()) -> Fold:
+def replayed(
+    world: World,
+    positions: Sequence[int],
+    undone: Sequence[Undone | None] = (),
+    like: Fold | None = None,
+) -> Fold:
     """Fold all records up to these positions, one by one and from the beginning.
 
     Args:
         world: with the records.
         positions: the last of each partition.
         undone: what no longer counts in each; by default what these records undo.
+        like: a fold with the features to use; by default those of the current release.
     """
     fold = empty_fold(world)
+    if like is not None and like.features is not fold.features:
+        fold = Fold(**fold_settings(world) | {"policy": like.policy, "features": like.features})
     for partition, position in enumerate(positions):
         records = [
             record for record in world.store.records(partition) if record.position <= position
@@ -111,7 +125,8 @@ def fold_settings(world: World) -> dict[str, Any]:
     """Return the arguments of every fold of a run."""
     settings = world.settings
     return {
-        "policy": settings.policy,
+        "policy": world.policy,
+        "features": world.features,
         "rewards": settings.rewards,
         "partitions": settings.partitions,
         "retention": retention_us(settings.retention, settings.rewards),
@@ -208,14 +223,19 @@ def check_oracle(fold: Fold, expected: Expected) -> None:
     unmatched = sum(oracle.unmatched for oracle in oracles)
     _same("L", "the oracle", "unmatched events", fold.counters.get("unmatched", 0), unmatched)
     # Computed naively, without the learner's own sums.
-    learned = [outcome for oracle in oracles for outcome in oracle.learned]
+    learned = _with_rows(fold, [outcome for oracle in oracles for outcome in oracle.learned])
     policy = fold.learner.policy
     X = _rows(fold, learned).astype(np.float64)
     y = np.array([outcome.value for outcome in learned], float)
     y = np.clip(y, policy.family.support.lower, policy.family.support.upper)
     moments = fold.learner.observed.moments()
     _same("L", "the oracle", "n", moments.n, len(y))
-    for what, wanted_sum in {"gram": X.T @ X, "cross": y @ X, "square": y @ y}.items():
+    sums = {
+        "gram": gram(X, None, policy.shape),
+        "cross": cross(y, X, policy.shape),
+        "square": y @ y,
+    }
+    for what, wanted_sum in sums.items():
         found_sum = getattr(moments, what)
         if not np.allclose(found_sum, wanted_sum, rtol=1e-9, atol=1e-9 * max(1.0, y @ y)):
             raise Disagreement(f"L: the oracle has another {what}: {wanted_sum}, not {found_sum}")
@@ -231,9 +251,9 @@ def check_estimate(who: str, fold: Fold, expected: Expected) -> None:
     """
     policy, learner = fold.policy, fold.learner
     oracles, now = expected
-    learned = [outcome for oracle in oracles for outcome in oracle.learned]
+    learned = _with_rows(fold, [outcome for oracle in oracles for outcome in oracle.learned])
     entries = [outcome for oracle in oracles for outcome in oracle.entries.values()]
-    pending = [outcome for outcome in entries if outcome.state == "pending"]
+    pending = _with_rows(fold, [outcome for outcome in entries if outcome.state == "pending"])
     # Rows may be frozen at the estimate of their time, by whoever saved the snapshot that was
     # loaded; and Online depends on the order of rewards.
     frozen = any(store.frozen is not None for store in learner.observations)
@@ -272,7 +292,7 @@ def _outstanding(fold: Fold, pending: list[Outcome], now: int) -> Matrix:
     if family.dispersion is not None:  # otherwise the sum is divided by φ when it is used
         slopes = np.array([family.slope_at(outcome.decision.mean) for outcome in pending])
         weights = weights * np.minimum(slopes / family.dispersion, MAX_WEIGHT)
-    return rows.T @ (weights[:, None] * rows)
+    return gram(rows, weights, fold.policy.shape)
 
 
 def _estimate(fold: Fold, learned: list[Outcome], pending: list[Outcome], now: int) -> Estimate:
@@ -319,8 +339,13 @@ def _weights(fold: Fold, outcomes: list[Outcome], now: int) -> Vector:
 
 
 def _rows(fold: Fold, outcomes: list[Outcome]) -> Row:
-    rows = np.array([outcome.decision.x for outcome in outcomes], np.float32)
-    return rows.reshape(-1, fold.policy.dim)
+    rows = [row_of(fold.features, outcome.decision) for outcome in outcomes]
+    return np.array(rows, np.float32).reshape(-1, fold.policy.row_width)
+
+
+def _with_rows(fold: Fold, outcomes: list[Outcome]) -> list[Outcome]:
+    """Return those of which the features make a row."""
+    return [one for one in outcomes if row_of(fold.features, one.decision) is not None]
 
 
 def check_acknowledged(world: World) -> None:
@@ -416,6 +441,8 @@ def check_requests(world: World) -> None:
             data = requests.get(position)
             kept = None if data is None else KeptRequest.read(data)
             rows = None if kept is None else kept.rows
+            if kept is not None and world.features is not None:
+                continue  # the context is in the record
             if kept is None or rows is None:
                 raise Disagreement(f"X: {event} was stored without its request")
             if not np.array_equal(rows[kept.place(event.index, event.action)], event.x):

@@ -29,6 +29,7 @@ from belated.journals.log import EMPTY, Tail
 from belated.journals.snapshots import Snapshot
 from belated.model.families import Bernoulli, Gaussian
 from tests.simulator.checks import check_oracle, empty_fold, expected_of, replayed
+from tests.simulator.releases import decision_of
 from tests.simulator.settings import DAY, HOUR, SECOND
 from tests.simulator.store import Transaction
 from tests.simulator.world import (
@@ -187,8 +188,11 @@ class SubjectClient(Client):
         """Append a decision that was made earlier."""
         world, store = self._world, self._world.store
         id = world.settings.tuning.new_id(at, slot_of_subject(subject))
-        x = rows_of(subject, world.settings.policy.dim)[0]
-        decision = Decision(id, at, 0, 0, x, 0.5, 0.5, 0)
+        if world.features is None:
+            x = rows_of(subject, world.settings.policy.dim)[0]
+            decision = Decision(id, at, 0, 0, x, 0.5, 0.5, 0)
+        else:
+            decision = decision_of(world.features, id, at, subject, 0)
         if store.reachable and not store.is_busy:
             world.sent.append(decision)
             store.append([decision, SubjectDecision(subject, at, id)])
@@ -224,8 +228,12 @@ class Writer:
         if not isinstance(what, DecisionRequest):
             self._write([what] * rng.choice([1, 1, 1, 2]), reply)
         elif what.name is not None and rng.random() < 0.3:
-            x = what.rows(self._name, world.settings.policy.dim)[1]
-            rival = Decision(what.name, self._clock(), 1, 1, x, 0.5, 0.5, 0, what.activated)
+            name, now, activated = what.name, self._clock(), what.activated
+            if world.features is None:
+                x = what.rows(self._name, world.settings.policy.dim)[1]
+                rival = Decision(name, now, 1, 1, x, 0.5, 0.5, 0, activated)
+            else:
+                rival = decision_of(world.features, name, now, name, 1, activated=activated)
             world.sent.append(rival)
             self._write([rival])
 

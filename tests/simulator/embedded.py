@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from belated.bandit import Bandit
 from belated.core.events import Reward, SubjectReward, Void
@@ -18,6 +18,7 @@ from belated.exceptions import (
     RewardConflict,
     UnknownEvent,
 )
+from belated.features import PerArm
 from belated.fold.fold import Fold
 from belated.journals import Journal
 from belated.journals.spool.journal import SpoolJournal
@@ -49,6 +50,7 @@ from tests.simulator.clients import (
     Writer,
 )
 from tests.simulator.faults import Killed
+from tests.simulator.releases import ReleaseManager, offered
 from tests.simulator.settings import DAY
 from tests.simulator.store import SimulatedJournal
 from tests.simulator.world import (
@@ -61,7 +63,6 @@ from tests.simulator.world import (
     Reply,
     Request,
     World,
-    rows_of,
 )
 
 T = TypeVar("T")
@@ -126,7 +127,8 @@ class Process:
     def _open(self) -> Bandit:
         settings = self.world.settings
         return Bandit(
-            policy=settings.policy,
+            policy=self.world.policy,
+            features=self.world.features,
             rewards=settings.rewards,
             retention=settings.retention,
             journal=self._journal(),
@@ -228,11 +230,13 @@ class Decider(Process):
 
     def _answer(self, bandit: Bandit, what: Request) -> Answer:
         if isinstance(what, DecisionRequest):
-            rows, now = what.rows(self.name, bandit.policy.dim), self._clock()
+            offer, now = _offered(bandit, what.key or self.name), self._clock()
             if what.count > 1:
-                return bandit.decide_many(rows=[rows] * what.count, activated=what.activated)
+                (name, value) = next(iter(offer.items()))
+                many = {"rows" if name == "rows" else "contexts": [value] * what.count}
+                return bandit.decide_many(**many, activated=what.activated)
             decision = bandit.decide(
-                rows=rows,
+                **offer,
                 id=what.name,
                 activated=what.activated,
                 subject=what.subject,
@@ -298,12 +302,15 @@ class Cluster:
             SubjectClient(world, "subject client", servers)
         BoundaryWriter(world)
         UndoingOperator(world)
-        TrimmingOperator(world)
+        if not world.settings.releases:  # a trimmed journal refuses other features
+            TrimmingOperator(world)
         self._rng = world.stream("town")
         world.schedule.after(0, self._inject_faults)
 
     def _start_processes(self) -> None:
         world, settings = self.world, self.world.settings
+        if settings.releases:
+            self._manager = ReleaseManager(world, lambda: self._processes)
         self.learners = [Learner(world, f"learner {n}") for n in range(settings.learners)]
         self.deciders = [Decider(world, f"decider {n}") for n in range(settings.deciders)]
 
@@ -362,6 +369,8 @@ class Cluster:
 
     def _start_all(self) -> None:
         for process in self._processes:
+            if process._bandit is not None and process.bandit.features is not self.world.features:
+                process.kill()
             process.start()
 
     def end(self) -> None:
@@ -417,21 +426,33 @@ class Cluster:
                 if bandit.mode != mode:
                     raise Disagreement(f"L: {process.name} does not read the mode {mode}")
                 try:
-                    decision = bandit.decide(rows=rows_of("", bandit.policy.dim))
+                    decision = bandit.decide(**_offered(bandit, ""))
                 except BanditOff:
                     obeyed = mode == "off"
                 else:
-                    obeyed = mode != "off" and (mode != "baseline" or decision.propensity == 1 / 3)
+                    uniform = decision.propensity == 1 / len(_actions(bandit))
+                    obeyed = mode != "off" and (mode != "baseline" or uniform)
                 if not obeyed:
                     raise Disagreement(f"L: {process.name} does not obey the mode {mode}")
-        self._processes[0].bandit.pause(0)
+        paused = _actions(self._processes[0].bandit)[0]
+        self._processes[0].bandit.pause(paused)
         for process in self._processes:
             bandit = process.bandit
             if bandit.actions[0].state != "paused":
                 raise Disagreement(f"L: {process.name} does not read that an action is paused")
-            if bandit.decide(rows=rows_of("", bandit.policy.dim)).action == 0:
+            if bandit.decide(**_offered(bandit, "")).action == paused:
                 raise Disagreement(f"L: {process.name} chooses a paused action")
-        self._processes[0].bandit.resume(0)
+        self._processes[0].bandit.resume(paused)
+
+
+def _offered(bandit: Bandit, key: str) -> dict[str, Any]:
+    """Return what a request offers, by the name of the argument."""
+    offer = offered(key, bandit.features, bandit.policy.dim)
+    return {"rows" if bandit.features is None else "context": offer}
+
+
+def _actions(bandit: Bandit) -> Sequence[int | str]:
+    return bandit.features.actions if isinstance(bandit.features, PerArm) else range(3)
 
 
 #: Consequences of faults that the ledger counts, with its names for them.

@@ -61,6 +61,8 @@ SIGHTINGS = (
     "rivals under one id",
     "decision activated",
     "decision voided",
+    "features changed",
+    "features rolled back",
 )
 FAULTS = (*STRIKES, *SIGHTINGS)
 
@@ -68,8 +70,11 @@ FAULTS = (*STRIKES, *SIGHTINGS)
 SHARED_STRIKES = {"sums late": 0.1, "worker slept": 0.2}
 SHARED_SIGHTINGS = ("partition lost", "partition given back", "center moved")
 #: These cannot occur there: a service's learner reports no halts, "worker slept" replaces
-#: take-overs, and the service answers before it folds anything.
-_UNSEEN = ("fold halted at a record", "partition taken over", "told before the decision")
+#: take-overs, the service answers before it folds anything, and its features stay as they are.
+_UNSEEN = (
+    *("fold halted at a record", "partition taken over", "told before the decision"),
+    *("features changed", "features rolled back"),
+)
 SHARED_FAULTS = tuple(
     name for name in (*FAULTS, *SHARED_STRIKES, *SHARED_SIGHTINGS) if name not in _UNSEEN
 )

@@ -20,10 +20,12 @@ from belated.core.events import (
     encode,
 )
 from belated.core.ids import key_of, partition_of
+from belated.core.inputs import Row
 from belated.core.rewards import reported_outcome, reported_reward, retention_us
 from belated.core.times import duration_us
 from belated.decider import MODES, ParsedRequest, check_same
 from belated.decider.actions import Change
+from belated.decider.requests import parse_request
 from belated.exceptions import (
     BanditOff,
     InvalidInput,
@@ -52,13 +54,14 @@ from tests.simulator.checks import (
     check_oracle,
     check_pages,
     check_sticky,
-    empty_fold,
     expected_of,
+    fold_settings,
     replayed,
 )
 from tests.simulator.embedded import TROUBLE, Cluster
 from tests.simulator.faults import Killed
 from tests.simulator.host import Host, SimulatedLoop
+from tests.simulator.releases import ReleaseManager, offered
 from tests.simulator.settings import SECOND
 from tests.simulator.store import SessionCells, SimulatedJournal
 from tests.simulator.world import (
@@ -70,7 +73,6 @@ from tests.simulator.world import (
     Reply,
     Request,
     World,
-    rows_of,
 )
 
 #: Limit on the seconds, one by one, that a learner gets to finish its work.
@@ -262,6 +264,7 @@ class Server:
         if self._host is not None and self._host.alive:
             return
         self._host = Host(self.world, self.name, self._died)
+        self.features = self.world.features
         try:
             self.open(self._host)
         except (Killed, *TROUBLE) as error:
@@ -368,10 +371,18 @@ class DeciderServer(Server):
 
     def open(self, host: Host) -> None:
         """Serve the bandit."""
-        settings = self.world.settings
+        settings, world = self.world.settings, self.world
         retention = retention_us(settings.retention, settings.rewards)
         self.bandits = ServedBandits(
-            [Definition(BANDIT, settings.policy, settings.rewards, retention=retention)],
+            [
+                Definition(
+                    BANDIT,
+                    world.policy,
+                    settings.rewards,
+                    features=world.features,
+                    retention=retention,
+                )
+            ],
             self.store,
             cast(AbstractEventLoop, SimulatedLoop(host)),
             host,
@@ -418,10 +429,7 @@ class DeciderServer(Server):
     def _submit(self, what: Request, respond: Callable[[Any], None]) -> None:
         bandit = self.bandit
         if isinstance(what, DecisionRequest):
-            rows = what.rows(self.name, bandit.definition.policy.dim)
-            request = ParsedRequest(
-                len(rows), None, what.name, activated=what.activated, subject=what.subject
-            )
+            request, rows = self._parsed(what)
             data = rows.astype(np.float32).tobytes()
             if what.sticky is not None:
                 now = self.host.clock()
@@ -462,6 +470,18 @@ class DeciderServer(Server):
         else:
             bandit.append_event(what, respond)
 
+    def _parsed(self, what: DecisionRequest) -> tuple[ParsedRequest, Row]:
+        features, dim = self.bandit.definition.features, self.bandit.definition.policy.dim
+        return parse_request(
+            offered(what.key or self.name, features, dim),
+            None,
+            dim=dim,
+            features=features,
+            id=what.name,
+            activated=what.activated,
+            subject=what.subject,
+        )
+
     def poll(self) -> None:
         """Read the mode and the model now."""
         poll = self.bandits.poll
@@ -477,9 +497,9 @@ class DeciderServer(Server):
             return
         if len(answer) != what.count:
             raise Disagreement(f"X: {what.count} decisions were asked for, {len(answer)} answered")
-        rows = what.rows(self.name, self.world.settings.policy.dim)
+        _, rows = self._parsed(what)
         for decision in answer:
-            check_same(decision, rows)
+            check_same(decision, rows, self.bandit.definition.features)
             if what.name is not None and decision.id != what.name:
                 raise Disagreement(f"X: {what.name} was asked for, and {decision.id} answered")
             if what.name is not None and not self.world.settings.spooled:
@@ -565,10 +585,11 @@ class LearnerServer(LearningServer):
 
     def open(self, host: Host) -> None:
         """Start the learner."""
+        settings = fold_settings(self.world)
         self.service = LearningService(
             self.store.journal(),
             self.store.coordination(),
-            lambda: empty_fold(self.world),
+            lambda: Fold(**settings),
             holder=f"{self.name}/{self.rng.random()}",
             lease=self.lease(),
             runtime=host,
@@ -621,6 +642,8 @@ class ServiceCluster(Cluster):
     def _start_processes(self) -> None:
         world, settings = self.world, self.world.settings
         self.store = SimulatedStore(world)
+        if settings.releases:
+            self._manager = ReleaseManager(world, lambda: [one.host for one in self._servers])
         self._start_learners()
         self.deciders = [
             DeciderServer(world, self.store, f"decider {n}") for n in range(settings.deciders)
@@ -652,7 +675,8 @@ class ServiceCluster(Cluster):
         """Change the mode, or an action, repeatedly."""
         if self.world.active:
             if self._operator.random() < 0.5:
-                self._change_action(self._operator.choice("01"), self._operator.choice(CHANGES))
+                action, change = self._operator.choice("01"), self._operator.choice(CHANGES)
+                self._change_action(action, change)
             self._change_mode(self._operator.choice(["learn", "learn", "learn", *MODES]))
             wait = self._operator.expovariate(5 / self.world.settings.span)
             self.world.schedule.after(wait, self._operate)
@@ -680,6 +704,8 @@ class ServiceCluster(Cluster):
         for action in "01":
             self._change_action(action, "resume")
         for server in self._servers:
+            if server.features is not self.world.features:
+                server.host.kill()
             server.start()
         self._poll()
 
@@ -771,7 +797,7 @@ class ServiceCluster(Cluster):
                 same = (before == decider.bandit.decider.model.decided).all()
                 obeyed = {
                     "off": not propensities,
-                    "baseline": propensities == [1 / len(rows_of("", world.settings.policy.dim))],
+                    "baseline": propensities == [1 / len(self._actions)],
                     "freeze": bool(propensities) and same,
                     "learn": bool(propensities),
                 }
@@ -779,18 +805,24 @@ class ServiceCluster(Cluster):
                     raise Disagreement(f"L: {decider.name} in mode {mode}: {propensities}, {same}")
         self._check_actions()
 
+    @property
+    def _actions(self) -> Sequence[int | str]:
+        features = self.world.features
+        return range(3) if features is None else features.actions
+
     def _check_actions(self) -> None:
         """L: no decider chooses a paused action."""
+        *paused, last = self._actions
         for change in ("pause", "resume"):
-            for action in "01":
-                self._change_action(action, change)
+            for action in paused:
+                self._change_action(str(action), change)
             self._poll()
             for decider in self.deciders:
                 made: list[Decision] = []
                 decider.receive(DecisionRequest(None, count=5), partial(_note_made, made))
                 self.world.schedule.run()
                 chosen = {decision.action for decision in made}
-                if not chosen or (change == "pause" and chosen != {2}):
+                if not chosen or (change == "pause" and chosen != {last}):
                     raise Disagreement(f"L: {decider.name} chooses {chosen} after {change}")
 
 

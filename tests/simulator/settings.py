@@ -53,6 +53,7 @@ class Settings:
         span: how long clients are active, in microseconds.
         shared: whether the learners of a service share the partitions.
         subjects: whether a client decides for subjects, and rewards them.
+        releases: whether features change.
     """
 
     seed: int
@@ -72,6 +73,7 @@ class Settings:
     span: int
     shared: bool = False
     subjects: bool = False
+    releases: bool = False
 
     @classmethod
     def draw(cls, seed: int, *, shared: bool = False) -> Settings:
@@ -129,7 +131,8 @@ class Settings:
         )
         if shared:
             return replace(settings, partitions=16, learners=4, served=True, shared=True)
-        return settings._weighted_by_age(window, reduce)._attributed()
+        releases = stream(seed, "releases or not").random() < 0.4
+        return replace(settings, releases=releases)._weighted_by_age(window, reduce)._attributed()
 
     def _attributed(self) -> Settings:
         """Credit rewards of subjects for half of the window in some runs."""

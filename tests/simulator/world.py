@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import blake2b
 from heapq import heappop, heappush
@@ -15,7 +15,9 @@ import numpy as np
 
 from belated.core.events import Activation, Decision, Record, Reward, SubjectReward, Void
 from belated.core.inputs import Row
+from belated.features import PerArm
 from belated.model import kernels
+from belated.policies import Policy
 from tests.simulator.faults import Faults, Killed
 from tests.simulator.settings import DAY, SECOND, Settings, stream
 from tests.simulator.store import Store
@@ -88,9 +90,14 @@ class DecisionRequest:
     subject: str | None = None
     sticky: timedelta | None = None
 
+    @property
+    def key(self) -> str | None:
+        """What the offer depends on; None if on who answers."""
+        return self.subject or self.name
+
     def rows(self, who: str, dim: int) -> Row:
         """Return the rows that are offered: the same for a subject or a name, whoever answers."""
-        return rows_of(self.subject or self.name or who, dim)
+        return rows_of(self.key or who, dim)
 
 
 DecisionEvent = Activation | Reward | SubjectReward | Void
@@ -233,6 +240,7 @@ class World:
         acknowledged: requests that were acknowledged, with their answers.
         answered: the bytes of the decision that was returned under each name.
         store_clock_moved: whether the store's clock has jumped, so that leases end early or late.
+        features: of the current release; None if callers pass rows.
     """
 
     def __init__(
@@ -250,6 +258,7 @@ class World:
         self.acknowledged: list[tuple[Request, Answer]] = []
         self.answered: dict[str, bytes] = {}
         self.store_clock_moved = False
+        self.features: PerArm | None = None
         self._listen = listen
         self._trace = blake2b(digest_size=16)
 
@@ -262,6 +271,14 @@ class World:
         skew = self.stream(f"{name}'s clock").randint(-60, 60) * SECOND if self.active else 0
         self.clocks.append(Clock(self.schedule, skew))
         return self.clocks[-1]
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of the current release."""
+        policy = self.settings.policy
+        if self.features is None:
+            return policy
+        return replace(policy, dim=self.features.dim).in_blocks_of(self.features)
 
     @property
     def active(self) -> bool:

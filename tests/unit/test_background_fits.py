@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,14 +13,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from belated import Bandit, Bernoulli, DelayedUCB, Explicit, PerArm, SQLiteJournal
+from belated import (
+    Bandit,
+    Bernoulli,
+    ConversionsOnly,
+    DelayedUCB,
+    Explicit,
+    PerArm,
+    SQLiteJournal,
+)
+from belated.core.rewards import Rewards
 from belated.exceptions import FitWarning
 from belated.fold import learner as learner_module
 from belated.fold.learner import Learner
 from belated.fold.refit import Refit
-from belated.fold.weighting import Constant
-from belated.model.blocks import identity
+from belated.fold.weighting import Constant, ExpectedConversions
+from belated.fold.weighting.age_blocks import AgeBlocks
+from belated.model import blocks as model_blocks
+from belated.model.blocks import identity, precision_of
+from belated.model.estimators import Thinned, thinned
 from belated.model.kernels import plain
+from belated.testing import ManualClock
 
 #: Coefficients of a block that is fitted by itself.
 DIM = 150
@@ -31,23 +46,25 @@ def _all_fits_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learner_module, "CHEAP", 0.0)
 
 
-def opened(blocks: bool, **settings: Any) -> Bandit:
-    """A bandit with wide rows, in blocks or not."""
-    features = PerArm(ACTIONS, context=DIM) if blocks else None
-    policy = DelayedUCB(DIM if features is None else features.dim, Bernoulli())
-    return Bandit(policy=policy, rewards=Explicit(), features=features, seed=1, **settings)
+def opened(blocks: bool, *, dim: int = DIM, **settings: Any) -> Bandit:
+    """A bandit with rows that are wide unless it is said, in blocks or not."""
+    features = PerArm(ACTIONS, context=dim) if blocks else None
+    policy = DelayedUCB(dim if features is None else features.dim, Bernoulli())
+    return Bandit(features, policy=policy, **{"rewards": Explicit(), "seed": 1} | settings)
 
 
 def played(bandit: Bandit, rounds: int, between: Callable[[], object] = lambda: None) -> None:
     """Decide, report, correct and withdraw; rewards are 20 decisions late."""
-    rng = np.random.default_rng(3)
+    rng, dim = np.random.default_rng(3), bandit.policy.dim
     waiting: list[str] = []
     for number in range(rounds):
         if bandit.features is None:
-            rows = rng.normal(size=(3, DIM)) / np.sqrt(DIM)
+            rows = rng.normal(size=(3, dim)) / np.sqrt(dim)
         else:
-            rows = rng.normal(size=DIM) / np.sqrt(DIM)
-        waiting.append(bandit.decide(rows=rows).id)
+            width = dim // len(ACTIONS) - 1  # beside the intercept
+            rows = rng.normal(size=width) / np.sqrt(width)
+        given = {"rows": rows} if bandit.features is None else {"context": rows}
+        waiting.append(bandit.decide(**given).id)
         if len(waiting) > 20:
             id, reward = waiting.pop(0), float(rng.random() < 0.4)
             bandit.observe(id, reward)
@@ -82,16 +99,88 @@ def test_a_fit_in_a_thread_loses_nothing(blocks: bool) -> None:
     learner.fold_in()
     model, weighting = learner.model, learner.weighting
     assert weighting.pending.count == model.pending == 20
-    sums = weighting.observed, weighting.observed + weighting.pending.matrix
-    for root, precision in zip((model.observed, model.decided), sums, strict=True):
-        product = root @ root.swapaxes(-1, -2) @ precision
-        np.testing.assert_allclose(product, identity(model.theta.shape), atol=0.1)
+    covariance = model.decided @ model.decided.swapaxes(-1, -2)
+    precision = precision_of(model.observed) + weighting.pending.matrix
+    np.testing.assert_allclose(covariance @ precision, identity(model.theta.shape), atol=0.1)
     assert bandit.as_of(END).digest == bandit.digest
 
 
-def test_in_line_equal_calls_lead_to_equal_decisions() -> None:
+class Work:
+    """Counts what is computed in the thread that made this, and in others."""
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+        self.here, self.elsewhere = Counter[str](), Counter[str]()
+
+    def count(self, patch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
+        """Count the calls of a function."""
+        function = getattr(owner, name)
+
+        def counted(*arguments: Any, **named: Any) -> Any:
+            here = threading.get_ident() == self._thread
+            (self.here if here else self.elsewhere)[name] += 1
+            return function(*arguments, **named)
+
+        patch.setattr(owner, name, counted)
+
+
+@pytest.mark.parametrize("dim", [3, DIM])
+@pytest.mark.parametrize("blocks", [True, False])
+def test_conversions_wait_for_no_fit(
+    blocks: bool, dim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the rewards that README recommends the caller never fits, nor solves for wide rows."""
+    bandit, work = opened(blocks, dim=dim, rewards=ConversionsOnly("1h")), Work()
+    with monkeypatch.context() as patch:
+        for owner, name in (
+            (Thinned, "fit"),
+            (thinned, "fitted_law"),
+            (AgeBlocks, "add_all"),
+            (model_blocks, "_root"),
+        ):
+            work.count(patch, owner, name)
+        played(bandit, 300, lambda: time.sleep(0.001))
+        learner = ended(bandit)
+    assert work.elsewhere["fit"] > 1
+    assert work.elsewhere["fitted_law"] == work.elsewhere["fit"]
+    assert work.here["fit"] == work.here["fitted_law"] == work.here["add_all"] == 0
+    assert (work.here["_root"] == 0) == (dim == DIM)  # otherwise a step takes less than a handover
+    assert bandit.as_of(END).digest == bandit.digest
+    estimate = bandit.estimate
+    inverse = np.linalg.inv(estimate.precision)
+    deviations = np.sqrt(np.diagonal(inverse, axis1=-2, axis2=-1))
+    assert np.abs((learner.model.theta - estimate.theta) / deviations).max() < 1.0
+
+
+@pytest.mark.parametrize("half_life", [None, "30m"])
+def test_sums_by_age_miss_nothing_that_came_during_a_fit(half_life: str | None) -> None:
+    """Decisions, conversions, corrections and withdrawals."""
+    policy = DelayedUCB(3, Bernoulli(), half_life=half_life)
+    bandit = Bandit(policy, rewards=ConversionsOnly("1h"), seed=1)
+    played(bandit, 100)
+    learner = ended(bandit)
+    learner.defers = True
+    fit = learner.begin_fit()
+    played(bandit, 100)
+    assert learner.finish_fit(fit())
+    weighting = learner.weighting
+    assert isinstance(weighting, ExpectedConversions)
+    found, data = weighting._blocks, weighting.data()
+    wanted = AgeBlocks(
+        weighting.window, Bernoulli(), found.theta, found.law, found.until, weighting.half_life
+    )
+    wanted.fade(found._time)
+    wanted.add_all(data, weighting._clock.until)
+    np.testing.assert_allclose(found.converted, wanted.converted, rtol=1e-9)
+    np.testing.assert_allclose(found._all, wanted._all, rtol=1e-9)
+    assert found._n.sum() == pytest.approx(wanted._n.sum(), rel=1e-9)
+
+
+@pytest.mark.parametrize("rewards", [Explicit(), ConversionsOnly("1h")], ids=repr)
+def test_in_line_equal_calls_lead_to_equal_decisions(rewards: Rewards) -> None:
     """And no thread is started."""
-    bandits = [opened(True, background_fits=False, kernels=plain()) for _ in range(2)]
+    settings: Any = {"rewards": rewards, "background_fits": False, "kernels": plain()}
+    bandits = [opened(True, clock=ManualClock(), **settings) for _ in range(2)]
     for bandit in bandits:
         played(bandit, 100)
         assert bandit._fold.learner._task is None

@@ -370,9 +370,9 @@ def test_a_learner_that_publishes_makes_one_step_for_each_model(
     shop.run(30)
     steps, step = [], ExpectedConversions._step
 
-    def note(self: ExpectedConversions, moves: bool = True) -> float:
+    def note(self: ExpectedConversions, moves: bool = True) -> None:
         steps.append(moves)
-        return step(self, moves)
+        step(self, moves)
 
     monkeypatch.setattr(ExpectedConversions, "_step", note)
     before = fold.version

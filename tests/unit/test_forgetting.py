@@ -25,6 +25,7 @@ from belated import (
     paper_ducb,
     simulate,
 )
+from belated.core.events import Decision
 from belated.decider import Decider, LoadedModel, ParsedRequest
 from belated.exceptions import InvalidInput
 from belated.expressions import as_whole_policy
@@ -150,13 +151,15 @@ class Clock:
         return self.now
 
 
-def played(bandit: Bandit, rounds: int, seed: int = 0) -> None:
+def played(bandit: Bandit, rounds: int, seed: int = 0) -> list[tuple[Decision, float]]:
     """Rewards at once; θ turns in the middle."""
-    rng = np.random.default_rng(seed)
+    rng, rewarded = np.random.default_rng(seed), []
     for t in range(rounds):
         decision = bandit.decide(rows=rng.normal(size=(4, 2)))
         eta = (4.0 if t < rounds // 2 else -4.0) * float(decision.x[0])
-        bandit.observe(decision, float(rng.random() < 1.0 / (1.0 + math.exp(-eta))))
+        rewarded.append((decision, float(rng.random() < 1.0 / (1.0 + math.exp(-eta)))))
+        bandit.observe(*rewarded[-1])
+    return rewarded
 
 
 @pytest.mark.parametrize("half_life", ["60s", "auto"])
@@ -213,11 +216,19 @@ def test_a_fit_beside_the_fold_ends_where_one_at_once_does(half_life: str) -> No
     played(bandit, 500)
     learner = bandit._fold.learner
     learner.defers = True
-    fit = learner.begin_fit()
-    played(bandit, 6, seed=3)
+    fit, began = learner.begin_fit(), learner.now
+    twin = fit().model
+    assert twin is not None
+    assert isinstance(learner.weighting, HalfLife)
+    fades = learner.weighting.half_life or math.inf
+    for decision, reward in played(bandit, 6, seed=3):
+        recorded = bandit.entry(decision).recorded_us
+        assert recorded is not None
+        twin.learn(decision.x, reward, 2.0 ** ((recorded - began) / fades))
     assert learner.finish_fit(fit())
     beside = learner.model.theta.copy()
-    learner.fit()
+    np.testing.assert_allclose(beside, twin.theta, rtol=1e-12)
+    learner.fit()  # each of six steps is off by a share of what it moves θ by
     np.testing.assert_allclose(beside, learner.model.theta, atol=0.15)
     # A twentieth of a half-life later it is due by itself.
     assert not learner.fit_is_due()

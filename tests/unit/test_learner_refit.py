@@ -43,20 +43,49 @@ def test_what_changes_during_a_fit_counts(family: Family, partitions: int) -> No
     X, y = data(family, 2000, 0)
     places = taught(learner, X, y, partitions)
     fit = learner.begin_fit()
-    taught(learner, *data(family, 100, 1), partitions)
+    new, rewards = data(family, 100, 1)
+    taught(learner, new, rewards, partitions)
     for partition, handle in places[:30]:
         learner.revise(handle, 1.0, partition=partition)
-    for partition, handle in places[30:60]:
+    weights = []
+    for n, (partition, handle) in enumerate(places[30:60], 30):
+        weights.append(learner.model.predict(X[n])[1])
         learner.retract(handle, partition=partition)
-    assert learner.finish_fit(fit())
+    fitted = fit()
+    assert fitted.model is not None
+    explored = np.linalg.inv(fitted.model.decided @ fitted.model.decided.T)
+    assert learner.finish_fit(fitted)
     whole = learner.estimate
     assert learner.model.n == whole.n == 2070
     deviations = np.sqrt(np.diag(whole.covariance))
     assert np.abs((learner.model.theta - whole.theta) / deviations).max() < 0.02
+    # Steps leave the weights of older rows where they were: of a fit of all these are others.
     covariance = learner.model.observed @ learner.model.observed.T
     np.testing.assert_allclose(covariance, whole.covariance, rtol=0.1, atol=0.01 * deviations.max())
-    decided = learner.model.decided @ learner.model.decided.T  # nothing is pending
-    np.testing.assert_allclose(decided, covariance, rtol=0.1, atol=0.01 * deviations.max())
+    # What is explored is that of the fit, and every change since: exactly.
+    explored += 0.25 * new.T @ new - X[30:60].T @ (np.array(weights)[:, None] * X[30:60])
+    decided = np.linalg.inv(learner.model.decided @ learner.model.decided.T)
+    np.testing.assert_allclose(decided, explored, rtol=1e-9)
+
+
+@every_family
+def test_what_came_last_is_in_the_sums_of_a_fit(family: Family) -> None:
+    """Also if nothing has been stored since the fit began."""
+    learner = Learner(DelayedUCB(3, family, ridge=1.0))
+    learner.defers = True
+    taught(learner, *data(family, 200, 0))
+    fit = learner.begin_fit()
+    new, rewards = data(family, 5, 1)
+    taught(learner, new, rewards)
+    weights = np.array(learner._waiting.came[0].after)
+    fitted = fit()
+    assert fitted.observed is not None
+    before = fitted.observed.copy()
+    assert learner.finish_fit(fitted)
+    after = learner.weighting.observed
+    assert after is not None
+    added = after - before
+    np.testing.assert_allclose(added, new.T @ (weights[:, None] * new), rtol=1e-9, atol=1e-12)
 
 
 def test_a_deferred_fit_waits_for_whoever_begins_it() -> None:

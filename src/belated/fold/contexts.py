@@ -195,8 +195,8 @@ class RowEncoder:
         self._renamed: Mapping[Any, Any] = getattr(features, "renamed", {})
         known = getattr(features, "actions", None)
         self._actions = None if known is None else frozenset(known)
-        self._context = _fields_of(features.context if isinstance(features, _OURS) else ())
-        self._record = _fields_of(features.action if isinstance(features, Shared) else ())
+        self._context = fields_of(features.context if isinstance(features, _OURS) else ())
+        self._record = fields_of(features.action if isinstance(features, Shared) else ())
 
     def row(self, decision: Decision) -> Row | None:
         """Return the row of a decision; None if these features cannot make one."""
@@ -256,8 +256,12 @@ class RowEncoder:
         return False
 
 
-def _fields_of(spec: Any) -> dict[str, Any] | int:
-    """Return the encoder of each field, None for a plain number; or how many numbers there are."""
+def fields_of(spec: Any) -> dict[str, Any] | int:
+    """Return the encoder of each field, None for a plain number; or how many numbers there are.
+
+    >>> fields_of(["age"]), fields_of(3)
+    ({'age': None}, 3)
+    """
     if isinstance(spec, RandomFeatures):
         spec = spec.fields
     if isinstance(spec, Mapping):

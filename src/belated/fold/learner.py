@@ -15,7 +15,6 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -27,8 +26,9 @@ from belated.core.rewards import Rewards
 from belated.core.tuning import USUAL, Tuning
 from belated.exceptions import BelatedError, FitWarning
 from belated.fold.freezer import Freezer
-from belated.fold.refit import BackgroundTask, Fitted, Refit
+from belated.fold.refit import CHEAP, BackgroundTask, Fitted, Refit
 from belated.fold.times import SILENT, Times
+from belated.fold.waiting import Waiting
 from belated.fold.weighting import Outstanding, weighting_of
 from belated.model.estimators import Estimate, Laplace
 from belated.model.kernels import Kernels
@@ -36,92 +36,10 @@ from belated.model.model import Model
 from belated.model.statistics import Information, Joined, Observations, Seen
 from belated.policies.policy import Policy
 
-#: A fit of fewer floating-point operations is made at once: to hand it to a thread costs as much.
-CHEAP = 2e6
 #: Steps that are repeated on the result of a fit with each record: more than a record makes.
 REPEATED = 4
 #: Numbers in rows that wait, before they are added to the sums.
-WAITING = 1 << 21
-
-
-@dataclass(eq=False)
-class Decided:
-    """Decisions: their rows, the weights they are pending with, and when they took effect."""
-
-    rows: list[Vector] = field(default_factory=list)
-    weights: list[float] = field(default_factory=list)
-    began: list[int] = field(default_factory=list)
-
-    def append(self, row: Vector, weight: float, began: int) -> None:
-        """Add one."""
-        self.rows.append(row)
-        self.weights.append(weight)
-        self.began.append(began)
-
-
-@dataclass(eq=False)
-class Arrived(Decided):
-    """The same of decisions with a reward; ``after`` are the weights of their rows since."""
-
-    rewards: list[float] = field(default_factory=list)
-    after: list[float] = field(default_factory=list)
-
-
-@dataclass(eq=False)
-class Pages:
-    """Whole tables of decisions that are pending, or no longer if their weights are negative."""
-
-    began: list[NDArray[np.int64]] = field(default_factory=list)
-    rows: list[Row | Matrix] = field(default_factory=list)
-    weights: list[Vector] = field(default_factory=list)
-
-    def append(self, rows: Row | Matrix, weights: Vector, began: NDArray[np.int64]) -> None:
-        """Add a table."""
-        self.began.append(began)
-        self.rows.append(rows)
-        self.weights.append(weights)
-
-    def __len__(self) -> int:
-        return sum(map(len, self.weights))
-
-
-class Waiting:
-    """What became pending, left and arrived since the sums were last made.
-
-    Rows given to it must not change afterwards.
-
-    Args:
-        partitions: of the journal.
-
-    Attributes:
-        asked: decisions that became pending.
-        left: those that are pending no longer, without a reward.
-        came: rewards, by partition.
-        pages: whole tables of both.
-        pending: decisions that are recorded and pending once all this is added.
-    """
-
-    def __init__(self, partitions: int) -> None:
-        self.asked, self.left, self.pages = Decided(), Decided(), Pages()
-        self.came = [Arrived() for _ in range(partitions)]
-        self.pending = 0
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing waits."""
-        lists = (self.asked.rows, self.left.rows, self.pages.rows, *(one.rows for one in self.came))
-        return not any(lists)
-
-    def pending_changes(self) -> tuple[NDArray[np.int64], Matrix, Vector]:
-        """When decisions took effect, their rows, and by how much more these are pending."""
-        pages = self.pages
-        for decided in (self.asked, self.left, *self.came):
-            if decided.rows:
-                weights, began = np.array(decided.weights), np.array(decided.began, dtype=np.int64)
-                change = weights if decided is self.asked else -weights
-                pages.append(np.array(decided.rows), change, began)
-        joined = np.concatenate
-        return joined(pages.began), joined(pages.rows), joined(pages.weights)
+WAITING = 1 << 18
 
 
 class Learner:
@@ -275,6 +193,11 @@ class Learner:
         if self._refit is not None:
             self._refit.note(name, x, again or arguments)
         return result
+
+    def note(self, change: Callable[[], None]) -> None:
+        """Have a fit under way change its sums, too."""
+        if self._refit is not None:
+            self._refit.changes.append(change)
 
     @property
     def data_under_fit(self) -> object:
@@ -517,6 +440,11 @@ class Learner:
         return self._refit is None and self.weighting.is_due
 
     @property
+    def is_fitting(self) -> bool:
+        """Whether a fit is under way, or steps are repeated on its result."""
+        return self._refit is not None
+
+    @property
     def is_busy(self) -> bool:
         """Whether a thread is at work on the sums or on a fit."""
         return self._task is not None
@@ -562,10 +490,10 @@ class Learner:
             self._refit = None
             return False
         if not refit.steps or refit.fitted.model is None:
+            self._store_waiting()  # what is new has to be added to the sums of the fit, too
             self._refit = None
             # The two know each other: together they would stay until the next garbage collection.
             fitted, refit.fitted = refit.fitted, None
-            self._store_waiting()
             self.weighting.finish_fit(fitted)
             self._compact()
         return True

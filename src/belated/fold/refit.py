@@ -8,17 +8,18 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from belated.core.inputs import Matrix, Row, Vector
+from belated.fold.waiting import Waiting
 from belated.model.blocks import add_gram
 from belated.model.estimators import Estimate
 from belated.model.model import Model
 
-if TYPE_CHECKING:
-    from belated.fold.learner import Waiting
+#: A fit of fewer floating-point operations is made at once: to hand it to a thread costs as much.
+CHEAP = 2e6
 
 
 @dataclass(eq=False)
@@ -31,12 +32,16 @@ class Fitted:
         model: a model of these coefficients, whose roots count what was pending at the beginning;
             None if the weighting makes roots of its own.
         observed: the precision of what had arrived at the beginning.
+        sums: of the weighting's own kind, at this estimate.
+        faded: what decisions and conversions count for, where they fade.
     """
 
     refit: Refit
     estimate: Estimate
     model: Model | None = None
     observed: Matrix | None = None
+    sums: Any = None
+    faded: tuple[float, int] | None = None
 
 
 @dataclass(eq=False)
@@ -48,6 +53,7 @@ class Refit:
         before: how often rows were stored before it began that are not in the sums yet.
         data: what is fitted.
         since: what was stored since, and is in the sums.
+        changes: of the sums since, beside what was stored.
         steps: of the live model since the fit began: the method, the row and further arguments.
         fitted: the result, while steps are repeated on it.
     """
@@ -56,6 +62,7 @@ class Refit:
     before: int = 0
     data: Any = None
     since: list[Waiting] = field(default_factory=list)
+    changes: list[Callable[[], None]] = field(default_factory=list)
     steps: deque[tuple[str, Vector | Row, tuple[float, ...]]] = field(default_factory=deque)
     fitted: Fitted | None = None
 
@@ -74,13 +81,13 @@ class Refit:
         """
         assert self.fitted is not None
         model, observed = self.fitted.model, self.fitted.observed
-        if model is None or observed is None:
+        if model is None:
             return True
         for _ in range(len(self.steps) if limit is None else min(limit, len(self.steps))):
             name, x, arguments = self.steps.popleft()
             if getattr(model, name)(x, *arguments) is False:
                 return False
-            if name == "retract":
+            if name == "retract" and observed is not None:
                 *_, weight = arguments
                 add_gram(observed, x[None, :].astype(np.float64), np.array([-weight]))
         return True

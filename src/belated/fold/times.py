@@ -70,6 +70,13 @@ class Times:
         self.began[first:], self.came[first:] = began, came
         self.predicted[first:] = np.nan
 
+    def copy(self) -> Times:
+        """Copy when decisions took effect and their rewards came."""
+        twin = Times()
+        twin.extend(self.began, self.came)
+        twin._first = self._first
+        return twin
+
     def restart(self, handle: int, began: int) -> None:
         """A decision took effect at another time."""
         self.began[handle] = began

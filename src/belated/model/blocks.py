@@ -171,6 +171,19 @@ def root_of(precision: Matrix) -> Matrix:
     return np.array([_root(block) for block in precision])
 
 
+def precision_of(root: Matrix) -> Matrix:
+    """H, whose inverse has this root.
+
+    >>> precision_of(np.array([[0.5]]))
+    array([[4.]])
+    """
+    found = np.empty_like(root)
+    for block in np.ndindex(root.shape[:-2]):
+        inverse, _ = dtrtri(root[block], lower=0)
+        found[block] = inverse.T @ inverse
+    return found
+
+
 def inverse_of(precision: Matrix) -> Matrix:
     """H⁻¹."""
     root = root_of(precision)

@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from belated.core.inputs import Matrix, Row, Vector
 from belated.fold.weighting.half_life import shares_at
@@ -113,8 +113,13 @@ class AgeBlocks:
     def convert(self, times: NDArray[np.int64], rows: Row | Matrix, y: Vector) -> None:
         """Count conversions of these values, of decisions of these times."""
         table = rows.astype(np.float64, copy=False)
-        omega = self._omega(times, self._family.mean(predictors(table, self.theta)))
-        self.converted += cross(y * omega * self._weights(times), table, self.theta.shape)
+        self.converted += cross(self.pulls(times, table, y), table, self.theta.shape)
+
+    def pulls(self, times: NDArray[np.int64], rows: Row | Matrix, y: ArrayLike) -> Vector:
+        """Return ω y of conversions, by what their decisions count for."""
+        omega = self._omega(times, self._family.mean(predictors(rows, self.theta)))
+        pulls: Vector = np.asarray(y) * omega * self._weights(times)
+        return pulls
 
     def add_all(self, data: AgedDecisions, until: int) -> None:
         """Count decisions and their conversions; their ages are up to a time."""
@@ -145,7 +150,7 @@ class AgeBlocks:
         if len(self) > MANY:
             self._merge(now)
 
-    def remove(self, time: int, row: Vector) -> bool:
+    def remove(self, time: int, row: Vector | Row) -> bool:
         """Count a decision no longer; returns False if no block can have it."""
         here = np.flatnonzero((self._first <= time) & (time <= self._last))
         if not len(here):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from belated.core.inputs import Matrix, Row, Vector
 from belated.core.rewards import Rewards
 from belated.fold.refit import Fitted, Refit
-from belated.model.blocks import add_gram, is_positive, root_of
+from belated.model.blocks import add_gram, is_positive, precision_of, root_of
 from belated.model.estimators import Estimate, Laplace
 from belated.model.estimators.estimate import WIDE
 from belated.model.families import Gaussian
@@ -21,7 +21,8 @@ from belated.model.priors import Prior
 from belated.model.statistics import Information, Joined, Observations
 
 if TYPE_CHECKING:
-    from belated.fold.learner import Learner, Waiting
+    from belated.fold.learner import Learner
+    from belated.fold.waiting import Waiting
 
 #: When pending decisions took effect, their rows and the weights they are pending with.
 Outstanding = tuple[NDArray[np.int64], Row, Vector]
@@ -76,9 +77,11 @@ class Constant:
         # What each block adds to the estimate of an adaptive prior.
         self.known = np.zeros((policy.blocks or 0, 2))
         # Precisions: of what arrived, the same in the policy's metric, and of what is pending.
-        self.observed: Matrix = policy.start.precision.copy()
-        self.counted: Matrix = self.observed.copy() if self.gram else policy.start.precision
-        self.pending = Information(0, np.zeros_like(self.observed))
+        # Where rows are wide each takes megabytes, and the model's root says what has arrived.
+        start = policy.start.precision
+        self.observed: Matrix | None = None if self.sums_late else start.copy()
+        self.counted: Matrix = start.copy() if self.gram else start
+        self.pending = Information(0, np.zeros(start.shape))
         #: Of decisions that are not recorded yet.
         self.held = Information.zero(policy.shape)
         self._share_roots()
@@ -139,7 +142,7 @@ class Constant:
             return
         # What its row has in the sums is what it had in the last fit: nearly what it would have.
         _, weight = model.predict(x)
-        with learner.summing:
+        if self.observed is not None:
             add_gram(self.observed, x[None, :], np.array([-weight]))
         done = learner.step("retract", x, y, weight)
         if self._has_one_root:  # and it was taken out of it
@@ -162,7 +165,7 @@ class Constant:
 
     def _take_arrived(self, waiting: Waiting) -> None:
         for arrived in waiting.came:
-            if arrived.rows:
+            if arrived.rows and self.observed is not None:
                 add_gram(self.observed, np.array(arrived.rows), np.array(arrived.after))
 
     def _take_pending(
@@ -282,7 +285,7 @@ class Constant:
             model = learner.model.refitted(estimate, observed, decided)
             if self._has_one_root:
                 model.decided = model.observed
-            return Fitted(refit, estimate, model, observed)
+            return Fitted(refit, estimate, model, None if self.sums_late else observed)
 
         return fit
 
@@ -290,14 +293,9 @@ class Constant:
         """Go on from a fit beside the fold, on which all steps since it began are repeated."""
         refit, block = fitted.refit, fitted.refit.block
         assert fitted.model is not None
-        assert fitted.observed is not None
-        with self.learner.summing:
-            if block is None:
-                self.observed = fitted.observed
-            else:
-                self.observed[block] = fitted.observed
-            for waiting in refit.since:
-                self._take_arrived(waiting)
+        self.observed = fitted.observed
+        for waiting in refit.since:
+            self._take_arrived(waiting)
         self.settle(fitted.estimate, refit.data, block)
         self.learner.model.replace(fitted.model, block)
         self._share_roots()
@@ -308,6 +306,8 @@ class Constant:
         self.observed = self._explored(estimate, ...)
         self.learner.model.restart(estimate.mean, estimate.dispersion)
         self.learner.renew()
+        if self.sums_late:
+            self.observed = None
 
     def settle(self, estimate: Estimate, data: object, block: int | None = None) -> None:
         """Note the prior of a fit, and when the next one is due.
@@ -381,9 +381,10 @@ class Constant:
     def renew(self) -> None:
         """Make the roots of the model anew from the sums."""
         model = self.learner.model
+        observed = precision_of(model.observed) if self.observed is None else self.observed
         pending = self._outstanding() + self.held.matrix
-        decided = self._decided(self.observed, self.counted, pending, model.dispersion)
-        model.renew(self.observed, decided)
+        decided = self._decided(observed, self.counted, pending, model.dispersion)
+        model.renew(observed, decided)
         self._share_roots()
 
     def _outstanding(self, data: object = None) -> Matrix:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -11,12 +13,12 @@ from numpy.typing import NDArray
 
 from belated.core.inputs import Matrix, Row, Vector
 from belated.core.rewards import ConversionsOnly, Rewards
-from belated.fold.refit import Fitted, Refit
+from belated.fold.refit import CHEAP, Fitted, Refit
 from belated.fold.times import REMOVED, SILENT, Times
 from belated.fold.weighting.age_blocks import TICK, AgeBlocks
 from belated.fold.weighting.constant import Constant, Outstanding
 from belated.fold.weighting.half_life import REACH, USED, shares_at
-from belated.model.blocks import product, root_of, solve
+from belated.model.blocks import add_gram, no_sum, predictors, product, root_of, solve
 from belated.model.estimators import Estimate
 from belated.model.estimators.conversion_law import Conversions
 from belated.model.estimators.thinned import (
@@ -25,12 +27,14 @@ from belated.model.estimators.thinned import (
     Thinned,
     ThinnedEstimate,
     prior_precision,
+    thinned_weight,
 )
 from belated.model.priors import Prior
-from belated.model.statistics import Observations
+from belated.model.statistics import Information, Observations
 
 if TYPE_CHECKING:
-    from belated.fold.learner import Learner, Waiting
+    from belated.fold.learner import Learner
+    from belated.fold.waiting import Waiting
 
 
 Delivery = Literal["auto", "batches", "single"]
@@ -282,6 +286,11 @@ LONGEST = 2.0
 #: Growth in decisions after which θ̂ makes a step though nothing was reported, and after which it
 #: is fitted anew; and the least number of decisions between two fits.
 STEP, GROWTH, SOONEST = 0.01, 0.05, 20
+#: Where there are no sums by age, a fit waits for one decision for so many coefficients.
+COEFFICIENTS = 16
+#: What a fit costs beside matrices, in floating-point operations that take as long: the delay law,
+#: and the likelihood of one decision.
+LAW, LIKELIHOOD = 1e6, 300
 #: What has faded is fitted anew by its growth from so many conversions on, however few still count.
 MANY = 30
 
@@ -293,10 +302,15 @@ class ExpectedConversions(Constant):
     batches. With a half-life a decision, its conversion and what that says of delays count for
     2^(-age/h) by that record. The model moves when a record is folded: see :meth:`finish`.
 
+    Between two fits θ̂ follows sums of decisions by age, in one step that solves for all
+    coefficients. Where there are too many of these for that, no sums are kept: each conversion
+    moves θ̂ by itself, and only a fit counts silence.
+
     Attributes:
         window: within which conversions come, in microseconds.
         half_life: of the policy, in microseconds, if it has one.
         converted: conversions that were learned.
+        sums_by_age: whether sums of decisions by age are kept.
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> from belated.fold.learner import Learner
@@ -325,21 +339,29 @@ class ExpectedConversions(Constant):
         self._estimator = given if isinstance(given, Thinned) else Thinned()
         nothing = AgedDecisions(policy.shape, (), Conversions.none(), TICK / self.window)
         self._clock = AgeClock(self.window, rewards.delivery)
-        self._work: Literal["", "step", "fit"] = ""
+        self.sums_by_age = math.prod(policy.shape) * policy.shape[-1] ** 2 <= CHEAP
+        self._step_is_due = self._fit_is_due = False
         # With so many decisions θ̂ makes its next step, and is fitted anew.
         self._step_due, self._fit_due = 1.0, float(SOONEST)
+        # What decisions, and conversions, counted for in the last fit; None: all in full.
+        self._faded: tuple[float, int] | None = None
         self._fitted_at = 0
         law, family, start = self._estimator.law(nothing), policy.family, policy.start.mean
         self._blocks = AgeBlocks(self.window, family, start, law, 0, self.half_life)
         super().__init__(learner)
+        self.sums_late = not self.sums_by_age
+        self.observed, self.counted = None, no_sum(policy.shape)
+        self.pending = Information.zero(policy.shape)
         learner.model.effective_n = 0.0
 
     # --- what has changed ----------------------------------------------------------------------
 
     def learn(self, x: Vector, y: float, weight: float, began: int) -> float:
-        """A conversion came, or the window has ended without one; the model moves later."""
+        """A conversion came, or the window has ended without one; sums move the model later."""
         self.learner.model.pending -= 1
         self.learner.model.n += 1
+        if y and not self.sums_by_age:
+            self._move(began, x, 0.0, y)
         return 0.0
 
     def learned(self, x: Vector, y: float, handle: int, recorded: int, partition: int) -> None:
@@ -358,51 +380,67 @@ class ExpectedConversions(Constant):
         self.converted += count
         self._clock.told(recorded)
         if count < 0 or (self.converted >= self.next_fit and not self._clock.in_batches):
-            self._work = "fit"
-        elif not self._work and not self._clock.in_batches:
-            self._work = "step"
+            self._fit_is_due = True
+        elif not self._clock.in_batches:
+            self._step_is_due = True
 
     def revise(self, handle: int, row: Row, before: float, y: float, partition: int) -> None:
         """A reward was ``before`` and is ``y``."""
         times = self.learner.times[partition]
-        self._change(times.began[handle], row.astype(np.float64), y - before)
+        began = int(times.began[handle])
+        if self.sums_by_age:
+            self._change(began, row, y - before)
+        elif not self.learner.is_bulk:
+            self._move(began, row, before, y)
         self._convert(bool(y) - bool(before), int(times.came[handle]))
 
     def retract(self, handle: int, x: Vector, y: float, partition: int) -> None:
         """A reward is gone, and its decision with it."""
         times = self.learner.times[partition]
         began = int(times.began[handle])
-        self._drop(began, x)
         times.began[handle], times.came[handle] = REMOVED, SILENT
         self.learner.model.n -= 1
+        if self.sums_by_age:
+            self._change(began, x, -y, removed=True)
+        else:
+            self._fit_is_due = True
         if y:
-            self._change(began, x, -y)
             self._convert(-1, self.learner.now)
 
-    def _change(self, began: int, x: Vector, change: float) -> None:
-        if not self.learner.is_bulk:
-            self._blocks.fade(self.learner.now)
-            self._blocks.convert(np.array([began]), x[None, :], np.array([change]))
+    def _move(self, began: int, x: Vector | Row, before: float, y: float) -> None:
+        """Move θ̂ by one reward that was ``before`` and is ``y``, as its score at the last fit."""
+        if not self._clock.in_batches:
+            pulls = self._blocks.pulls(np.array([began] * 2), np.array([x] * 2), [before, y])
+            self.learner.step("revise", x, *pulls.tolist())
 
-    def _drop(self, began: int, x: Vector) -> None:
-        if not self.learner.is_bulk and not self._blocks.remove(began, x):
-            self._work = "fit"
+    def _change(self, began: int, x: Vector | Row, change: float, removed: bool = False) -> None:
+        """Count another value of a decision in the sums, of a fit under way too."""
+        if not self.learner.is_bulk:
+            self.learner.note(partial(self._apply, began, x, change, removed))
+            self._apply(began, x, change, removed)
+
+    def _apply(self, began: int, x: Vector | Row, change: float, removed: bool) -> None:
+        self._blocks.fade(self.learner.now)
+        if removed and not self._blocks.remove(began, x):
+            self._fit_is_due = True
+        if change:
+            self._blocks.convert(np.array([began]), x[None, :], np.array([change]))
 
     def restart(self, handle: int, began: int, partition: int) -> None:
         """The decision of a reward took effect at another time."""
         self.learner.times[partition].restart(handle, began)
-        self._work = "fit"
+        self._fit_is_due = True
 
     def take(self, waiting: Waiting) -> None:
         """Add what waits to the sums by age; in bulk a fit at its end counts all."""
-        if self.learner.is_bulk:
+        if self.learner.is_bulk or not self.sums_by_age:
             return
         blocks, asked = self._blocks, waiting.asked
         blocks.fade(self.learner.now)
         if asked.rows:
             blocks.add(np.array(asked.began), np.array(asked.rows), self._clock.until)
         for began, row in zip(waiting.left.began, waiting.left.rows, strict=True):
-            self._drop(began, row)
+            self._apply(began, row, 0.0, True)
         for arrived in waiting.came:
             y = np.array(arrived.rewards)
             if y.any():
@@ -416,33 +454,35 @@ class ExpectedConversions(Constant):
     @property
     def is_due(self) -> bool:
         """Whether a fit is left to whoever fits beside the fold."""
-        return self.learner.defers and self._work == "fit"
+        return self.learner.defers and self._fit_is_due
+
+    @property
+    def fit_cost(self) -> float:
+        """About how many floating-point operations the fit takes that is due."""
+        *blocks, size = self.policy.shape
+        each = size**2 + LIKELIHOOD
+        return LAW + math.prod(blocks) * size**3 + self.learner.model.decisions * each
 
     def finish(self, recorded: int) -> None:
         """A record is folded: let the model move, if it is to."""
         learner, clock = self.learner, self._clock
         clock.now = learner.now
-        decisions, faded = learner.model.decisions, self._has_faded
-        if clock.has_delivered or faded or decisions >= self._fit_due:
-            self._work = "fit"
-        elif decisions >= self._step_due and not self._work:
-            self._work = "step"
-        work, self._work = self._work, ""
-        if learner.is_bulk or not work:
+        decisions = learner.model.decisions
+        if clock.has_delivered or self._has_faded or decisions >= self._fit_due:
+            self._fit_is_due = True
+        elif decisions >= self._step_due:
+            self._step_is_due = True
+        if learner.is_bulk or learner.defers:  # the model is not used before it is exported
             return
-        if learner.defers:  # the model is not used before it is exported: see refresh()
-            self._work = work
-        elif work == "fit":
-            learner.fit()
-        else:
+        if self._fit_is_due and not learner.is_fitting:
+            learner.refit()
+        elif self._step_is_due:
             self._step()
 
     def refresh(self) -> None:
         """Make the step that is outstanding; a fit that is due is left to others."""
-        if self._work:
+        if self._step_is_due or self._fit_is_due:
             self._step()
-        if self._work == "step":
-            self._work = ""
 
     @property
     def _has_faded(self) -> bool:
@@ -453,15 +493,20 @@ class ExpectedConversions(Constant):
 
     def data(self, *, copy: bool = False) -> AgedDecisions:
         """Return all decisions as they are known."""
+        return self._reader(copy)()
+
+    def _reader(self, copy: bool) -> Callable[[], AgedDecisions]:
+        """Return what collects all decisions as they are known now; of a copy in any thread."""
         learner, clock = self.learner, self._clock
         learner.fold_in()
         clock.now = learner.now
         batches = clock.look(*conversions_in(learner.times))
         learned = list(zip(learner.observations, learner.times, strict=True))
-        fading = None if self.half_life is None else Fading(learner.now, self.half_life)
         if copy:
-            self._work, self._fitted_at = "", learner.now
-        return decided(learned, learner.outstanding(), self.window, clock.until, batches, fading)
+            learned = [(store + Observations(store.shape), at.copy()) for store, at in learned]
+        fading = None if self.half_life is None else Fading(learner.now, self.half_life)
+        pending = learner.outstanding()
+        return partial(decided, learned, pending, self.window, clock.until, batches, fading)
 
     def fit(self, data: Any, prior: Prior, start: Vector, polish: bool) -> Estimate:
         """Fit; in any thread."""
@@ -470,41 +515,94 @@ class ExpectedConversions(Constant):
         return replace(estimate, half_life_us=self.half_life)
 
     def begin_fit(self, refit: Refit) -> Callable[[], Fitted]:
-        """Return what makes a fit of now; in any thread."""
-        data, start = self.data(copy=True), self.learner.model.theta.copy()
-        prior = self.prior
-        return lambda: Fitted(refit, self.fit(data, prior, start, polish=False))
+        """Return what makes a fit of now, and what the model goes on from; in any thread."""
+        read, prior, start = self._reader(copy=True), self.prior, self.learner.model.theta.copy()
+        now, until, held = self.learner.now, self._clock.until, self.held
+        self._schedule()
+
+        def fit() -> Fitted:
+            data = read()
+            estimate = self.fit(data, prior, start, polish=False)
+            return self._fitted(refit, estimate, data, now, until, held)
+
+        return fit
+
+    def _fitted(
+        self,
+        refit: Refit,
+        estimate: Estimate,
+        data: object,
+        now: int,
+        until: int,
+        held: Information,
+    ) -> Fitted:
+        """Return an estimate, and the sums or the model to go on from; in any thread."""
+        assert isinstance(estimate, ThinnedEstimate)
+        assert isinstance(data, AgedDecisions)
+        family, mean = self.policy.family, estimate.mean
+        blocks = AgeBlocks(self.window, family, mean, estimate.law, until, self.half_life)
+        blocks.fade(now)
+        model = None
+        if self.sums_by_age:
+            blocks.add_all(data, until)
+        else:
+            counted = self._counted(data, estimate)
+            explored = self._explored_with(counted, estimate.dispersion, held)
+            model = self.learner.model.refitted(estimate, estimate.precision, explored)
+        faded = None
+        if self.half_life is not None:
+            decisions = sum(float(part.counted(np.ones(len(part.y))).sum()) for part in data.parts)
+            faded = decisions, round(data.conversions.counts.sum())
+        return Fitted(refit, estimate, model, sums=blocks, faded=faded)
+
+    def go_on_from(self, estimate: Estimate, data: object) -> None:
+        """Let the model go on from a fit."""
+        now, until, held = self.learner.now, self._clock.until, self.held
+        self.finish_fit(self._fitted(Refit(), estimate, data, now, until, held))
+        self._schedule()
 
     def finish_fit(self, fitted: Fitted) -> None:
         """Go on from a fit beside the fold, and from what has come since it began."""
-        self.go_on_from(fitted.estimate, self.data())
-        self._step()
-
-    def go_on_from(self, estimate: Estimate, data: object) -> None:
-        """Let the model go on from a fit, all sums taken at it."""
-        assert isinstance(estimate, ThinnedEstimate)
-        assert isinstance(data, AgedDecisions)
-        model, now, until = self.learner.model, self.learner.now, self._clock.until
-        self.prior = estimate.prior
+        estimate, refit, model = fitted.estimate, fitted.refit, self.learner.model
+        assert isinstance(fitted.sums, AgeBlocks)
+        self.prior, self._blocks, self._faded = estimate.prior, fitted.sums, fitted.faded
+        if fitted.model is not None:
+            model.replace(fitted.model, None)
+            model.effective_n = estimate.effective_n
+            return
+        for waiting in refit.since:
+            self.take(waiting)
+        for change in refit.changes:
+            change()
         model.restart(estimate.mean, estimate.dispersion)
-        family, theta = self.policy.family, model.theta.copy()
-        self._blocks = AgeBlocks(self.window, family, theta, estimate.law, until, self.half_life)
-        self._blocks.fade(now)
-        self._blocks.add_all(data, until)
-        self._work, self._fitted_at = "", now
         model.observed = root_of(estimate.precision)
-        self._fit_due = model.decisions + max(SOONEST, GROWTH * self._step(moves=False))
-        known = self.converted
-        if self.half_life is not None:  # what has faded need not grow
-            known = min(known, max(round(data.conversions.counts.sum()), MANY))
+        self._step(moves=bool(refit.since or refit.changes))
+
+    def _schedule(self) -> None:
+        """A fit is made of now: say when the next one is due."""
+        self._fit_is_due, self._fitted_at = False, self.learner.now
+        decisions, known = self.learner.model.decisions, self.converted
+        count = float(decisions)
+        if self._faded is not None:  # what has faded need not grow
+            count, conversions = self._faded
+            known = min(known, max(conversions, MANY))
+        least = SOONEST if self.sums_by_age else max(SOONEST, self.policy.dim / COEFFICIENTS)
+        self._fit_due = decisions + max(least, GROWTH * count)
         self.next_fit = self.converted - known + self._estimator.next_fit(known, self.policy.shape)
 
+    def put_off_fit(self) -> None:
+        """A fit has failed: the next one was scheduled when it began."""
+
     def renew(self) -> None:
-        """Let the model make a step."""
+        """Let the model make a step; without sums, have all fitted again."""
+        self._fit_is_due |= not self.sums_by_age
         self._step()
 
-    def _step(self, moves: bool = True) -> float:
-        """Make θ̂ and the root of all decisions anew from the sums; returns how many count."""
+    def _step(self, moves: bool = True) -> None:
+        """Make θ̂ and the root of all decisions anew from the sums."""
+        self._step_is_due = False
+        if not self.sums_by_age:
+            return
         self.learner.fold_in()
         self._clock.now = self.learner.now
         self._blocks.fade(self.learner.now)
@@ -518,14 +616,32 @@ class ExpectedConversions(Constant):
             length = float(np.linalg.norm(step))
             model.theta = self._blocks.theta + min(1.0, LONGEST / (length or 1.0)) * step
         share = self.share_of_pending
-        counted = (share * sums.all + (1.0 - share) * sums.seen) / phi
-        own = prior_precision(self.policy.start, family, phi)
-        held = self.held.matrix / phi if self.unscaled else self.held.matrix
-        model.decided = root_of(own + counted + share * held)
+        counted = share * sums.all + (1.0 - share) * sums.seen
+        model.decided = root_of(self._explored_with(counted, phi, self.held))
         model.effective_n = sums.n
         count = float(model.decisions) if self.half_life is None else sums.decisions
         self._step_due = model.decisions + STEP * count + 1
-        return count
+
+    def _explored_with(self, counted: Matrix, dispersion: float, held: Information) -> Matrix:
+        """The precision that counts all decisions, of which this is the information for φ = 1."""
+        total: Matrix = counted / dispersion
+        total += prior_precision(self.policy.start, self.policy.family, dispersion)
+        if held.count:
+            share = self.share_of_pending / (dispersion if self.unscaled else 1.0)
+            total += share * held.matrix
+        return total
+
+    def _counted(self, data: AgedDecisions, estimate: ThinnedEstimate) -> Matrix:
+        """The information of all decisions, as :meth:`_step` has it from sums."""
+        share, family = self.share_of_pending, self.policy.family
+        total = np.zeros(self.counted.shape)
+        for part in data.parts:
+            rows = part.rows.astype(np.float64)
+            _, mean, slope = family.cumulant_mean_slope(predictors(rows, estimate.mean))
+            seen = estimate.law.at(part.age)
+            known = seen * thinned_weight(family, seen, mean)
+            add_gram(total, rows, part.counted(slope * (share + (1.0 - share) * known)))
+        return total
 
     def unpack(self, partition: int, pieces: dict[str, bytes]) -> None:
         """Take what :meth:`pack` gave, in bulk."""

@@ -274,8 +274,9 @@ class Newton:
         value = value / self.dispersion - 0.5 * float(np.vdot(away, pull))
         if not math.isfinite(value):
             value = -math.inf
-        precision = prior.precision + information / self.dispersion
-        return value, score / self.dispersion - pull, precision
+        information /= self.dispersion  # in place: where blocks are wide, a copy is large
+        information += prior.precision
+        return value, score / self.dispersion - pull, information
 
     def _terms(
         self, eta: Vector, y: Vector, counted: NDArray[Any] | None

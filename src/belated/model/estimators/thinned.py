@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from belated.core.inputs import Matrix, Row, Vector
 from belated.exceptions import InvalidInput
-from belated.model.blocks import Shape, add_gram, cross, inverse_of, outer, predictors, product
+from belated.model.blocks import Shape, add_gram, cross, inverse_of, outer, predictors
 from belated.model.estimators.conversion_law import (
     EDGES,
     SHORTEST,
@@ -29,7 +29,7 @@ from belated.model.estimators.conversion_law import (
     age_counts,
     fitted_law,
 )
-from belated.model.estimators.estimate import Estimate, next_fit
+from belated.model.estimators.estimate import WIDE, Estimate, next_fit
 from belated.model.estimators.laplace import Laplace, Newton, check_shape
 from belated.model.estimators.ridge import Ridge
 from belated.model.estimators.weighted import Weighted, WeightedRows
@@ -140,7 +140,8 @@ class Thinned:
 
     def next_fit(self, n: int, shape: Shape) -> float:
         """After every one of the first conversions; then when they have grown enough."""
-        return n + 1 if n < FIRST else next_fit(n, shape, self.growth)
+        every = n < FIRST and shape[-1] <= WIDE
+        return n + 1 if every else next_fit(n, shape, self.growth)
 
     def law(self, data: AgedDecisions) -> ConversionLaw:
         """Return the delay law of the conversions among these decisions."""
@@ -172,11 +173,10 @@ class Thinned:
             found = _fitted_variance(data, seen, prior, polish)
         else:
             found = _fitted(data, seen, family, prior, start, polish)
-        covariance = _covariance(data, seen, law, family, found)
         return ThinnedEstimate(
             theta=found.theta,
             mean=found.mean,
-            precision=inverse_of(covariance),
+            precision=_precision(data, seen, law, family, found),
             n=data.n,
             converged=found.converged,
             iterations=found.iterations,
@@ -314,10 +314,10 @@ def prior_precision(prior: Prior, family: Family, dispersion: float) -> Matrix:
     return prior.precision / dispersion if relative else prior.precision
 
 
-def _covariance(
+def _precision(
     data: AgedDecisions, seen: Sequence[Vector], law: ConversionLaw, family: Family, found: Estimate
 ) -> Matrix:
-    """A⁻¹ B A⁻¹ + k kᵀ: the sandwich, and how θ moves with a deviation of F."""
+    """The inverse of A⁻¹ B A⁻¹ + k kᵀ: the sandwich, and how θ moves with a deviation of F."""
     phi, theta = found.dispersion, found.theta
     bread = prior_precision(found.prior, family, phi).copy()
     filling, moved = bread.copy(), np.zeros(data.shape)
@@ -334,6 +334,10 @@ def _covariance(
         add_gram(filling, rows, part.counted(np.square(omega / phi) * variance))
         late = part.counted(omega * mean * law.deviation(part.age) / phi)
         moved += cross(late, rows, data.shape)
-    inverse = inverse_of(bread)
-    # What a deviation of F moves in several blocks at once is left out between them.
-    return inverse @ filling @ inverse + outer(product(inverse, moved))
+    # What a deviation of F moves in several blocks at once is left out between them. So one block
+    # after the other, in place: where blocks are wide, each copy of all of them is large.
+    for block in np.ndindex(bread.shape[:-2]):
+        inverse = inverse_of(bread[block])
+        covariance = inverse @ filling[block] @ inverse + outer(inverse @ moved[block])
+        bread[block] = inverse_of(covariance)
+    return bread

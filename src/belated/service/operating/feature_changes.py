@@ -12,6 +12,7 @@ import msgspec
 from belated.exceptions import InvalidInput, JournalMismatch
 from belated.expressions import as_features
 from belated.features import PerArm, RandomFeatures, Shared
+from belated.fold.contexts import fields_of
 from belated.fold.fold import Fold
 from belated.journals import Journal, SQLiteStore, Store
 from belated.service.serving.definition import Definition
@@ -169,19 +170,18 @@ def _fields(what: str, before: Any, after: Any) -> Iterator[str]:
         yield "random waves removed" if isinstance(before, RandomFeatures) else "random waves added"
     old, new = _by_name(before), _by_name(after)
     for name in (name for name in new if name not in old):
-        yield f"{what} added: {name} {new[name]}"
+        yield f"{what} added: {name} {new[name]}".rstrip()
     for name in (name for name in old if name not in new):
         yield f"{what} removed: {name}"
     for name in (name for name in new if name in old and old[name] != new[name]):
         yield f"{what} changed: {name} {old[name]} -> {new[name]}"
 
 
-def _by_name(spec: Any) -> dict[str, Any]:
-    if isinstance(spec, RandomFeatures):
-        spec = spec.fields
-    if isinstance(spec, int):
-        return {f"number {n}": "" for n in range(spec)}
-    return dict(spec) if isinstance(spec, Mapping) else dict.fromkeys(spec, "")
+def _by_name(spec: Any) -> dict[str, str]:
+    fields = fields_of(spec)
+    if isinstance(fields, int):
+        return {f"number {n}": "" for n in range(fields)}
+    return {name: "" if encoder is None else repr(encoder) for name, encoder in fields.items()}
 
 
 def _actions(before: Any, after: PerArm) -> Iterator[str]:
