@@ -278,7 +278,7 @@ class World:
         policy = self.settings.policy
         if self.features is None:
             return policy
-        return replace(policy, dim=self.features.dim).in_blocks_of(self.features)
+        return replace(policy, dim=0).bound_to(self.features)
 
     @property
     def active(self) -> bool:

@@ -68,7 +68,8 @@ class Warmup(Policy):
 
     def bound_to(self, features: Any) -> Self:
         """Return the same policy for the rows that features make."""
-        return replace(self, then=self.then.bound_to(features))
+        then = self.then.bound_to(features)
+        return self if then is self.then else replace(self, then=then)
 
     @property
     def learns_after(self) -> int | None:
