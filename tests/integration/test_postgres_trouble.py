@@ -173,7 +173,7 @@ def test_an_import_whose_answer_is_lost_says_so(
             return ask(wrapped, **how)
 
         journal._session._run = lose_the_last  # type: ignore[assignment, method-assign]
-        with pytest.raises(JournalUnavailable, match="not known"):
+        with pytest.raises(JournalUnavailable, match="outcome of the call is unknown"):
             journal.import_records([Record(0, 1, 5, Void("a", 1))])
         assert proxy.lost == 1
     with PostgresJournal(dsn, bandit=bandit) as journal:
