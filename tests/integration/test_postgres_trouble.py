@@ -53,7 +53,7 @@ def terminate(dsn: str, process: int) -> None:
 
 
 class LossyProxy:
-    """Stands between client and server; when told so, it swallows one answer and hangs up."""
+    """A proxy that drops one response and closes the connection on request."""
 
     def __init__(self, port: int) -> None:
         self.losing = False
