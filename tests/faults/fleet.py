@@ -51,7 +51,7 @@ class Fleet:
         return self._start(release, "learn")
 
     def replace_learner(self, release: Release) -> None:
-        """By one that has stood by before."""
+        """Replace the learner by one that stood by."""
         following = self.start_learner(release)
         following.heard("this learner stands by")
         self.stop_learner()

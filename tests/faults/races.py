@@ -41,7 +41,7 @@ class Races(Load):
 
     @property
     def goes_on(self) -> bool:
-        """Whether nobody was told what no caller should hear."""
+        """Whether no caller has received an unexpected error."""
         return self._thread.is_alive()
 
     async def _run(self) -> None:

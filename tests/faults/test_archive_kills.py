@@ -65,7 +65,7 @@ def rows_in(folder: str) -> list[str]:
 
 
 class Writer:
-    """A process that archives, once it is told to begin."""
+    """A process that archives after a signal to start."""
 
     def __init__(self, address: str, folder: str) -> None:
         self._process = subprocess.Popen(

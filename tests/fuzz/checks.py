@@ -29,12 +29,12 @@ UNSAYABLE = re.compile(
             r"Expected `int.*`, got `float`",  # for a schema 1.0 is a whole number
             r"context age × action price of action .* at most 1e\+08 in size",
             r" is -?10000000\d\.?\d*: a finite number of at most 1e\+08",  # 1e8 as a float32
-            r"the token is not one of this decision",
+            r"the token is not valid for this decision",
             r"does not grant scope .* on all bandits",  # the key is for those that are fuzzed
             r"a time after the start of the pause, and after now, was expected",
             r"an action is resumed at once, and only a pause has an end",
             r"the action .* is retired: resume it first",
-            r"the token has ended",  # one that was answered may be sent too late
+            r"the token has expired",  # one that was answered may be sent too late
         ]
     ),
     re.DOTALL,

@@ -96,7 +96,7 @@ SAID = {
     "this learner leads",
     "mode changed",
     "actions changed",
-    "records were undone: they are folded anew",
+    "records were erased or retracted: folding again",
     "Invalid HTTP request received.",
 } | {f"advice: {name}" for name in WARNINGS}
 

@@ -112,7 +112,7 @@ def fill(journal: Journal, first: int, days: int, each: int = 500, seed: int = 0
 
 
 def _later(id: str, at: int, n: int, decision: Decision, rng: Any) -> list[tuple[int, Event]]:
-    """What is told of a decision, sooner or later, and before it."""
+    """Return the events of a decision, which may arrive late or before it."""
     wait = int(rng.exponential(5 * HOUR))
     value = float(rng.random() < 0.4)
     found: list[tuple[int, Event]] = []

@@ -80,7 +80,7 @@ class SQLiteForger:
         self._remove_end()
 
     def _remove_end(self) -> None:
-        """What says where the file ended: it would give away the forgery, to all its bandits."""
+        """Remove the file with the last record, which would reveal the forgery."""
         self._end.unlink(missing_ok=True)
 
     def close(self) -> None:

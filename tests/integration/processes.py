@@ -84,7 +84,7 @@ class Process:
         return found
 
     def mentions(self, text: str) -> bool:
-        """Whether this stands anywhere in its log."""
+        """Whether the log contains this text."""
         return text in self.log
 
     def send(self, number: int) -> None:
@@ -130,5 +130,5 @@ class Process:
         assert status == 202, found
 
     def state(self) -> dict[str, Any]:
-        """How it stands with the bandit."""
+        """The state of the bandit."""
         return self.ask("GET", "/v1/offers")[1]

@@ -209,7 +209,7 @@ def test_damage_is_noticed(
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
-    with pytest.raises(CorruptJournal, match="changed or cut off"):
+    with pytest.raises(CorruptJournal, match="changed or truncated"):
         rebuilt(used, folder)
 
 

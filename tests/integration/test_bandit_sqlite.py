@@ -61,7 +61,7 @@ def test_bandits_in_one_file_know_nothing_of_each_other(tmp_path: Path) -> None:
 
 
 def test_snapshots_of_other_semantics_do_not_mix(tmp_path: Path) -> None:
-    """Two that disagree about silence save in turn: each finds its own, or starts anew."""
+    """Folds with different rewards save in turn: each loads its own snapshot, or starts again."""
     # Full blocks of rows are stored once and then kept; here they are full with four rows.
     tuning = Tuning(block=4)
     path, clock = tmp_path / "offers.db", ManualClock()

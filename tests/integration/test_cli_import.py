@@ -109,7 +109,7 @@ def check_same(one: Fold, other: Fold) -> None:
 
 
 def told(journal: Journal) -> list[tuple[int, bytes]]:
-    """All but what each partition has of its own, with its stamps, whatever the partitions."""
+    """All events but settlements, with stamps, independent of partitions."""
     return sorted(
         (one.recorded, encode(one.event))
         for p in range(journal.partitions)

@@ -92,10 +92,12 @@ class TestCommand:
         cure = f"for that file use 'sqlite:///{journal}'"
         for command in (["inspect"], ["verify"], ["export"], ["show", "a"], ["import", "-"]):
             assert cure in complaint(capsys, *command, str(journal))
-        assert "this is no file" in complaint(capsys, "inspect", f"sqlite:///{folder}")
+        assert "this is not a file" in complaint(capsys, "inspect", f"sqlite:///{folder}")
         for path in (text, empty, other):
             for command in (["inspect"], ["verify"], ["export"], ["show", "a"]):
-                assert "no journal of belated" in complaint(capsys, *command, f"sqlite:///{path}")
+                assert "not a journal of belated" in complaint(
+                    capsys, *command, f"sqlite:///{path}"
+                )
         assert "no bandit 'x', but 'offers'" in complaint(
             capsys, "verify", f"sqlite:///{journal}?bandit=x"
         )
@@ -112,7 +114,7 @@ class TestCommand:
         lines = tmp_path / "lines"
         before[lines] = said(capsys, "export", journal).encode()
         lines.write_bytes(before[lines])
-        assert "is there already" in complaint(capsys, "import", lines, journal)
+        assert "exists already" in complaint(capsys, "import", lines, journal)
         assert "no exported journal" in complaint(capsys, "import", text, tmp_path / "new.db")
         assert "no such file" in complaint(capsys, "import", "none", tmp_path / "new.db")
         assert "no such folder" in complaint(capsys, "import", lines, tmp_path / "no" / "new.db")
@@ -141,7 +143,7 @@ class TestCommand:
         assert [one["bandit"] for one in both["bandits"]] == ["news", "offers"]
 
     def test_families_are_parsed_and_never_run(self) -> None:
-        """What a family calls itself gives it back, and nothing else is taken."""
+        """The name of a family is parsed; nothing else is accepted."""
         families: list[Family] = [
             Bernoulli(),
             Poisson(),

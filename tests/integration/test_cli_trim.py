@@ -223,7 +223,7 @@ def test_what_is_undone_while_bases_are_made(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They are made anew: none may hold what was erased."""
+    """The bases are computed again, and none holds an erased event."""
     calls: list[int] = []
 
     def undoing(journal: Journal, fold: Fold, *rest: Any) -> list[Snapshot]:

@@ -145,7 +145,7 @@ def erase(capsys: pytest.CaptureFixture[str], named: str, id: str) -> None:
 def test_what_was_undone_verifies(
     used: Bandit, named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Snapshots from before an act are of no use, which is told; those from after it agree."""
+    """Snapshots from before an erasure are reported as unusable; later ones agree."""
     used.save()
     assert verified(capsys, named)["compared"] == 2
     erase(capsys, named, "order-1")
@@ -453,7 +453,7 @@ def test_what_was_overwritten_without_an_erasure_is_damage(
 def test_a_bandit_that_is_behind_meets_what_was_overwritten(
     used: Bandit, store: Store, bandit: str, named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It begins anew, with what was erased in mind, and comes to the same."""
+    """It folds the journal again without the erased events, and gets the same state."""
     fold = Fold(used.policy, used.rewards, partitions=2)
     fold.begin(used.journal)
     erase(capsys, named, "order-1")

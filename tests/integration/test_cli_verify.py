@@ -146,7 +146,7 @@ class TestVerify:
     def test_what_this_release_cannot_read(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """It is compared up to there, and told."""
+        """Records are compared up to the unreadable one, which is reported."""
         path = tmp_path / "offers.db"
         used_journal(path)
         with SQLiteJournal(path, bandit="offers") as journal:

@@ -176,7 +176,7 @@ def test_a_wrong_key_shows_nothing(browser: Chromium, serving: Serving) -> None:
     """But what is wrong with it."""
     page = Page(browser, serving.url)
     page.sign_in("blt_wrong")
-    page.says("said", "this is no key")
+    page.says("said", "invalid API key")
     assert page.text("list") == page.text("report") == ""
     assert browser.run("document.getElementById('bandit').hidden") is True
 

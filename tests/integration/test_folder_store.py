@@ -52,7 +52,7 @@ def test_it_is_short() -> None:
 
 
 def test_a_transaction_that_was_cut_short_is_completed(tmp_path: Path) -> None:
-    """Whoever comes next does what the file says that is written first."""
+    """The next process completes the transaction in the pending file."""
     cells = page.FolderCells(tmp_path)
     cells.transact({}, {"one": b"1", "two": b"2"})
     puts = {"one": (2, 5, b"11"), "three": (1, 5, b"3")}

@@ -69,7 +69,7 @@ def restamp(rng: np.random.Generator, rows: list[Row]) -> list[Row]:
 
 
 def remove(rng: np.random.Generator, rows: list[Row]) -> list[Row]:
-    """One is gone, and those behind it close the gap, or do not."""
+    """Remove a record, and optionally move later records to close the gap."""
     n = one_of(rng, rows)
     left = [*rows[:n], *rows[n + 1 :]]
     return numbered(left) if rng.random() < 0.5 else left
@@ -154,7 +154,7 @@ def _taken_at(heads: list[str]) -> list[int]:
 def test_a_record_that_is_not_what_its_digest_names(
     store: Store, address: str, bandit: str
 ) -> None:
-    """The checksum was made anew, and the digest left, so that a head would be as it was."""
+    """The checksum was recomputed and the digest left unchanged: the head stays the same."""
     rng = np.random.default_rng(2)
     with store.journal(bandit, partitions=PARTITIONS) as journal:
         journal.append(some(rng, 5))

@@ -44,7 +44,7 @@ def share(*workers: WorkerGroup) -> list[int]:
 
 
 def test_partitions_are_shared_and_come_back(workers: list[WorkerGroup]) -> None:
-    """Never has a partition two workers; whoever leaves is replaced at once."""
+    """A partition never has two workers; one that leaves is replaced at once."""
     one, two, three = workers
     eventually(lambda: share(one) == [4])
     eventually(lambda: share(one, two) == [2, 2])
@@ -75,7 +75,7 @@ def test_what_the_brokers_want_back_is_held_until_it_is_given_back(
 def test_a_partition_that_another_has_acquired_is_claimed_again_later(
     workers: list[WorkerGroup],
 ) -> None:
-    """By then the brokers have told whose it is."""
+    """The brokers have confirmed the owner by then."""
     one, *_ = workers
     eventually(lambda: one.claim() == Claim(ALL))
     one.doubt([1])

@@ -191,7 +191,7 @@ def test_a_transaction_that_fails_leaves_nothing(opened: KafkaJournal) -> None:
 
 
 def test_an_act_is_found_though_its_writer_died(kafka: KafkaCluster, opened: KafkaJournal) -> None:
-    """Whoever reads it next writes it to the shelf, also as columns."""
+    """The next reader copies it to its cell, also when reading columns."""
     raw(kafka, opened, pack([encode(ModeChanged(5, "off"))]))
     raw(kafka, opened, pack([encode(Void("a", 1)), encode(Erased(bytes(24), 1))]), 1)
     assert (opened.mode(), opened.undone(1)) == (None, [])
@@ -225,7 +225,7 @@ def test_what_is_asked_by_id_is_refused_in_words(opened: KafkaJournal) -> None:
         lambda: opened.records_of(["order-17"]),
     ]
     for call in calls:
-        with pytest.raises(NotIndexed, match="'order-17': ask the bandit or the learner"):
+        with pytest.raises(NotIndexed, match="'order-17': query the bandit or the learner"):
             call()
     with pytest.raises(NotIndexed):
         opened.settlements(0)
@@ -268,7 +268,7 @@ def test_old_records_are_dropped_behind_a_base(kafka: KafkaCluster, opened: Kafk
     assert [one.event for one in opened.undone(home)] == [Erased(erased_key_of("a"), 1)]
     assert opened.requests(home, first) == {}
     delete_behind_its_back(kafka, opened, home, 2)
-    with pytest.raises(CorruptJournal, match="nothing holds what it came to"):
+    with pytest.raises(CorruptJournal, match="no base that replaces it"):
         opened.read(home, first[1], 9)
 
 

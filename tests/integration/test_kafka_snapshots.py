@@ -81,7 +81,7 @@ def files_of(journal: KafkaJournal) -> PieceFiles:
 def test_the_owner_saves_files_and_removes_old_ones(
     kafka: KafkaCluster, dsn: str, bandit: str, place: str
 ) -> None:
-    """One who was fenced writes none and takes none away."""
+    """A fenced owner neither writes nor removes files."""
     with opened(kafka, dsn, bandit, place) as one, opened(kafka, dsn, bandit, place) as two:
         (position,) = one.append([Settled(0, 1)])
         one.acquire(0)

@@ -52,9 +52,9 @@ def test_a_broker_that_does_not_know_a_new_topic_yet_is_asked_again(
 
 def test_too_few_copies_are_refused(kafka: KafkaCluster, dsn: str, opened: KafkaJournal) -> None:
     """By default there must be three; a cluster of one broker can make no topic with three."""
-    with pytest.raises(JournalMismatch, match="has 1 copies of a record, not 3"):
+    with pytest.raises(JournalMismatch, match="has only 1 of 3 replicas"):
         KafkaJournal(kafka.address, shelf=dsn, bandit=opened.bandit)
-    with pytest.raises(JournalError, match="3 copies"):
+    with pytest.raises(JournalError, match="a topic with 3 replicas"):
         KafkaJournal(kafka.address, shelf=dsn, bandit=f"{opened.bandit} new")
 
 

@@ -137,7 +137,7 @@ def test_stamps_ahead_of_the_clock_are_told(store: Store, bandit: str, writer: B
 
 
 def test_one_leads_and_the_other_takes_over(store: Store, bandit: str, writer: Bandit) -> None:
-    """At once if the first resigns; when its lease has ended if it is gone."""
+    """At once if the first one releases the lease; after the lease expires if it has died."""
     play(writer, 30)
     first, second = (learning_service(definition(bandit), store, lease=2.0) for _ in range(2))
     until_idle(first)
@@ -160,7 +160,7 @@ def test_one_leads_and_the_other_takes_over(store: Store, bandit: str, writer: B
 def test_one_that_was_cut_off_can_neither_publish_nor_save(
     store: Store, bandit: str, writer: Bandit
 ) -> None:
-    """It notices at its next step, stands by, and starts anew when it may lead again."""
+    """It stands by after its next step, and starts from the snapshot when it leads again."""
     play(writer, 10)
     slow = learning_service(definition(bandit), store, lease=0.3)
     next_one = learning_service(definition(bandit), store)
@@ -335,7 +335,7 @@ def test_who_leads_can_be_seen(store: Store, bandit: str, writer: Bandit) -> Non
 
 
 def test_a_long_step_does_not_lose_the_lead(store: Store, bandit: str, writer: Bandit) -> None:
-    """The lease is renewed beside it: one that stands by does not get in."""
+    """The lease is renewed in the background, so that no other learner takes over."""
     play(writer, 5)
     busy, other = (learning_service(definition(bandit), store, lease=1.5) for _ in range(2))
     make = busy._make_fold

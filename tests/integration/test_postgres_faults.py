@@ -191,7 +191,7 @@ def test_a_partition_that_another_holds(dsn: str, bandit: str) -> None:
 
 
 def play(bandit: Bandit, rounds: int) -> list[str]:
-    """Decide and be told, a round each; returns the ids."""
+    """Decide and report rewards for some rounds; return the ids."""
     ids = []
     for n in range(rounds):
         ids.append(bandit.decide(rows=OFFER).id)

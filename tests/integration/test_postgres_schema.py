@@ -96,11 +96,11 @@ def test_tables_of_no_release_are_not_passed_over(
     """Nothing leads from them to the present ones: that is said at once."""
     assert main(["schema", "--from", str(VERSION - 1)]) == 2
     told = capsys.readouterr()
-    assert f"tables of version {VERSION - 1} are of no release" in told.err
+    assert f"no migration of the tables from version {VERSION - 1} to" in told.err
     assert not told.out
     PostgresJournal.create_tables(empty)
     execute(empty, f"UPDATE belated.migration SET version = {VERSION - 1}")
-    with pytest.raises(JournalError, match="are of no release"):
+    with pytest.raises(JournalError, match="there is no migration"):
         PostgresJournal.create_tables(empty)
 
 

@@ -54,7 +54,7 @@ def terminate(dsn: str, process: int) -> None:
 
 
 class LossyProxy:
-    """Stands between client and server; when told so, it swallows one answer and hangs up."""
+    """A proxy that drops one response and closes the connection on request."""
 
     def __init__(self, port: int) -> None:
         self.losing = False
@@ -174,7 +174,7 @@ def test_an_import_whose_answer_is_lost_says_so(
             return ask(wrapped, **how)
 
         journal._session._run = lose_the_last  # type: ignore[assignment, method-assign]
-        with pytest.raises(JournalUnavailable, match="not known"):
+        with pytest.raises(JournalUnavailable, match="outcome of the call is unknown"):
             journal.import_records([Record(0, 1, 5, Void("a", 1))])
         assert proxy.lost == 1
     with PostgresJournal(dsn, bandit=bandit) as journal:

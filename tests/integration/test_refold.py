@@ -124,7 +124,7 @@ def test_a_live_ledger_that_went_wrong(journal: Journal, wrong: Callable[[Fold],
     refold = Refold(journal, clock)
     (found,) = again(refold, live, clock)
     assert "partition 1" in found
-    assert "other decisions" in found
+    assert "different decisions" in found
     assert refold.disagreements == 1
 
 
@@ -151,7 +151,7 @@ def test_an_old_record_that_was_changed_under_a_learner(
     journal: Journal,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The learner stands beyond it; it is logged, counted, and learning goes on."""
+    """The learner has read it already; the change is logged and counted, and learning goes on."""
     learner = LearningService(store.journal(bandit), store.coordination(bandit), empty)
     while learner.step():
         pass

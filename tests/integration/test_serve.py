@@ -267,11 +267,11 @@ def test_what_cannot_start_says_why_in_one_line(start: Start, store: Store) -> N
         tables = start("serve")
         assert tables.ended() == 2
         (line,) = tables.log.splitlines()
-        assert "has no tables for journals yet: run `belated schema" in line
+        assert "has no tables for journals: run `belated schema" in line
     outside = start("serve", "--create-tables", "--host", "0.0.0.0")
     assert outside.ended() == 2
     (line,) = outside.log.splitlines()
-    assert "others can ask too: say who may, with auth =" in line
+    assert "is reachable from other machines: set auth =" in line
     service = start("serve", "--create-tables")
     taken = start("serve", "--port", str(service.heard("serving")["port"]))
     assert taken.ended() == 2

@@ -168,7 +168,7 @@ def test_the_problem_says_whether_a_key_is_mistyped(http: httpx.Client) -> None:
         for one in (key[:-1], key)
     ]
     assert "mistyped" in said[0]
-    assert "not known, or it was revoked" in said[1]
+    assert "unknown or revoked API key" in said[1]
 
 
 def test_a_scheme_is_read_in_any_case(http: httpx.Client, serving: Serving, store: Store) -> None:

@@ -89,7 +89,7 @@ def test_a_file_of_another_user_is_told_of_and_holds_nothing_up(
         assert f'{unreadable}"damaged"}} 0.0' in text
         (line,) = [one for one in caplog.records if hasattr(one, "file")]
         assert line.file == str(tmp_path / f"{name}.1.spool")
-        assert "let this user read and write it" in line.why  # type: ignore[attr-defined]
+        assert "let this user read and write the file" in line.why  # type: ignore[attr-defined]
         with store.journal(name) as journal:
             assert len(journal.records_of(["left 0", "left 1", "left 2"])) == 2
         take_away.give_back(tmp_path / f"{name}.1.spool")

@@ -76,7 +76,7 @@ def test_it_says_what_to_do_and_that_helps(tmp_path: Path) -> None:
 
 
 def test_a_process_that_dies_is_no_damage(tmp_path: Path) -> None:
-    """And a torn file beside the journal says nothing."""
+    """An incomplete file of the last record is ignored."""
     path = tmp_path / "offers.db"
     with SQLiteJournal(path, bandit="offers") as journal:
         journal.append([Void("a", 5)])

@@ -158,13 +158,13 @@ def test_a_decision_is_found_without_reading_its_rewards(
     with SQLiteJournal(path, bandit="offers") as journal:
         journal.append_unique([decision], ["a"])
         journal.append([Reward("a", n, 1.0) for n in range(5_000)])
-        found, read = SQLiteJournal._found, []
+        found, read = SQLiteJournal._record_of, []
 
         def noted(self: SQLiteJournal, row: Any) -> Record:
             read.append(row)
             return found(self, row)
 
-        monkeypatch.setattr(SQLiteJournal, "_found", noted)
+        monkeypatch.setattr(SQLiteJournal, "_record_of", noted)
         assert journal.decisions(["a"]) == {"a": decision}
         assert journal.append_unique([decision], ["a"]).standing == {"a": decision}
         assert len(read) == 2

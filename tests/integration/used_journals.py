@@ -39,7 +39,7 @@ IDENTITY = {"family": "Bernoulli()", "dim": "3", "features": ""}
 
 
 def random_events(rng: np.random.Generator, count: int, partitions: int) -> list[Event]:
-    """Decisions, what is told of them in any order, and what settles them."""
+    """Decisions, their rewards in any order, and settlements."""
     names = [f"order {n}" if n % 3 else f"größe-{n}" for n in range(count // 3)]
     events: list[Event] = []
     for n in range(count):
@@ -168,7 +168,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) 
 
 
 def told(partitions: list[list[Record]]) -> list[tuple[int, bytes]]:
-    """All that is not Settled, with its stamps, whatever the partitions."""
+    """All events but settlements, with stamps, independent of partitions."""
     return sorted(
         (record.recorded, encode(record.event))
         for records in partitions

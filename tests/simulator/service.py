@@ -355,9 +355,9 @@ class WatchedSpool(SpoolJournal):
 
     watch: Callable[[], None] = staticmethod(lambda: None)
 
-    def _keep(self, append: Callable[[], T], spool: Callable[[], T]) -> T:
+    def _append_or_spool(self, append: Callable[[], T], spool: Callable[[], T]) -> T:
         try:
-            return super()._keep(append, spool)
+            return super()._append_or_spool(append, spool)
         finally:
             self.watch()
 

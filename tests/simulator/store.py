@@ -31,7 +31,7 @@ from belated.journals.arrivals import (
 )
 from belated.journals.cells import NO_VERSIONS, Cell, Outcome, cell_name
 from belated.journals.coordination import owner_cell
-from belated.journals.journal import PassedOn, T
+from belated.journals.journal import DelegatingJournal, T
 from belated.journals.log import EMPTY, Appended, Requests, Tail
 from belated.journals.memory import MemoryCells
 from belated.journals.pages import ColumnPage
@@ -236,7 +236,7 @@ class Store(MemoryJournal):
 
     def overwrite(self, keys: Sequence[bytes]) -> int:
         """Overwrite events, and remember them for the checks."""
-        found = [record for record, _ in to_overwrite(self._of(None, set(keys)))]
+        found = [record for record, _ in to_overwrite(self._find(None, set(keys)))]
         self._overwritten |= {(record.partition, record.position): record for record in found}
         self._forget(found)
         return super().overwrite(keys)
@@ -326,7 +326,7 @@ class _SessionShelf(CellShelf):
         self._open_shelf(SessionCells(store))
 
 
-class SimulatedJournal(PassedOn):
+class SimulatedJournal(DelegatingJournal):
     """The session of one process with the store: a :class:`~belated.journals.Journal` that fails.
 
     Args:

@@ -150,9 +150,9 @@ class TestMistakes:
         ("address", "expected"),
         [
             ("offers.db", "'offers.db' is not an address: for that file use 'sqlite:///offers.db'"),
-            ("sqlite:///offers.db?bandit=offers", "the address names a bandit, and a store holds"),
+            ("sqlite:///offers.db?bandit=offers", "the address of a store must not name a bandit"),
             ("memory:", "the memory of one process is not durable"),
-            ("mysql://me:secret@db/x", "the scheme 'mysql' is not known: use 'memory:'"),
+            ("mysql://me:secret@db/x", "unknown scheme 'mysql' in the address: use 'memory:'"),
         ],
     )
     def test_what_is_no_address_of_a_store(self, address: str, expected: str) -> None:

@@ -57,7 +57,7 @@ def made(learner: Scripted) -> Callable[[], LearningService]:
 def said(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """All is logged, and no one waits long."""
     caplog.set_level(logging.INFO, "belated.service")
-    for name in ("STAND_BY", "AWAY", "FAILED"):
+    for name in ("STAND_BY", "UNAVAILABLE", "FAILED"):
         monkeypatch.setattr(module, name, 0.001)
 
 
@@ -82,9 +82,13 @@ def test_an_outage_is_told_when_it_begins_and_when_it_ends(
     learner = Scripted([True, away, away, away, True])
     learners = Learners({"offers": made(learner)})
     learners.start()
-    eventually(lambda: "the journal is back" in caplog.messages)
+    eventually(lambda: "the journal is available again" in caplog.messages)
     learners.stop()
-    assert caplog.messages == ["this learner leads", "the journal is away", "the journal is back"]
+    assert caplog.messages == [
+        "this learner leads",
+        "the journal is unavailable",
+        "the journal is available again",
+    ]
 
 
 def test_one_that_fails_is_made_anew_and_the_others_do_not_notice(
@@ -107,8 +111,8 @@ def test_one_that_fails_is_made_anew_and_the_others_do_not_notice(
     learners.stop()
     assert [one.closed for one in (first, second, other)] == [True, True, True]
     told = [one.message for one in caplog.records if vars(one)["bandit"] == "offers"]
-    failed = "a learner failed and is made anew"
-    assert told == ["the journal is away", failed, "this learner leads"]
+    failed = "a learner failed and is restarted"
+    assert told == ["the journal is unavailable", failed, "this learner leads"]
 
 
 def test_stopping_what_was_not_started() -> None:

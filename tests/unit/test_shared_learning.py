@@ -359,7 +359,7 @@ def test_sums_that_cannot_be_read_are_passed_over(caplog: pytest.LogCaptureFixtu
     held = one.worker.owned[2]
     one.coordination.send({2: (held.epoch, b"rubbish")})
     town.run(one, seconds=1)
-    assert "sums that cannot be read" in caplog.text
+    assert "unreadable sums of a partition" in caplog.text
 
 
 def test_a_store_that_is_away_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

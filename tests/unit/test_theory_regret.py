@@ -300,7 +300,7 @@ def test_constants_come_from_the_family() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"horizon": 5}, "horizon is 5: more rounds than the 5 features"),
+        ({"horizon": 5}, "horizon is 5: it must exceed the 5 features"),
         ({"horizon": 1e6}, "horizon is 1000000.0: a whole number"),
         ({"dim": 0}, "dim is 0"),
         ({"sigma": 0.0}, "sigma is 0.0"),

@@ -1,18 +1,19 @@
 """Where events are stored: appended, and read back by position.
 
 * :class:`MemoryJournal`: in this process, for as long as it lives.
-* :class:`SQLiteJournal`: in a file, durable, for one machine and any number of its processes.
-* :class:`PostgresJournal`: in a database, durable, for any number of machines.
-* :class:`KafkaJournal`: in Kafka and a database, for more than one database takes.
-* :class:`SpoolJournal`: in front of another one; takes events also while that is unavailable.
+* :class:`SQLiteJournal`: in a file; durable; for any number of processes on one machine.
+* :class:`PostgresJournal`: in a database; durable; for any number of machines.
+* :class:`KafkaJournal`: in Kafka and a database; for higher rates than one database can ingest.
+* :class:`SpoolJournal`: wraps another journal and accepts events while that one is unavailable.
 
-:func:`open_journal` opens any but the last by its address, and :func:`open_store` the store
-that holds many journals, and for a service their leases, published models and API keys. A
-:class:`StoreSession` is one connection for any number of them.
+:func:`open_journal` opens any of them but the last by its address. :func:`open_store` opens a
+store, which holds many journals and, for a service, their leases, published models and API keys. A
+:class:`StoreSession` is one connection shared by any number of journals.
 
-A store is logs of events (:class:`UniqueLog`) and :class:`Cells`, small named values with versions.
-All else is built on these once: what a bandit is, owners, snapshots, leases, models and keys. The
-how-to "Write a store" shows a store of your own, and :mod:`belated.testing` tests it.
+A store consists of event logs (:class:`UniqueLog`) and :class:`Cells`, small named values with
+versions. Everything else is implemented once on top of these: identities, owners, snapshots,
+leases, models and keys. The how-to "Write a store" implements a custom store;
+:mod:`belated.testing` tests it.
 """
 
 from typing import TYPE_CHECKING
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from belated.journals.postgres.store import PostgresStore
     from belated.journals.spool.journal import SpoolJournal
 else:
-    #: What most programs do not use is imported when it is asked for.
-    _LATER = {
+    #: Rarely used names are imported on first access.
+    _LAZY = {
         "KafkaJournal": "kafka.log",
         "KafkaStore": "kafka.store",
         "PostgresJournal": "postgres.log",
@@ -45,9 +46,9 @@ else:
     def __getattr__(name):
         from importlib import import_module
 
-        if name not in _LATER:
+        if name not in _LAZY:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+        value = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
         globals()[name] = value
         return value
 

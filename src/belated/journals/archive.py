@@ -1,8 +1,8 @@
-"""Old days of a journal as Parquet, in a folder or an object store; and a journal with its archive.
+"""The archive: old days of a journal as Parquet files, in a folder or an object store.
 
-A day has the decisions that the journal took on it, in UTC, each with all its records, however
-later they came; and the other records of that day, which belong to no archived decision. So every
-record of a journal is in exactly one place.
+An archived day (UTC) contains the decisions recorded on that day, each with all of its records
+whenever they arrived, and all other records of the day that do not belong to an archived decision.
+Every record is archived exactly once.
 """
 
 from __future__ import annotations
@@ -21,30 +21,24 @@ from numpy.typing import NDArray
 
 from belated.core.events import Event, Record, digest_of, read_event
 from belated.core.times import as_datetime
-from belated.exceptions import (
-    CorruptJournal,
-    InvalidInput,
-    ReadOnly,
-    UnsupportedFormat,
-    extra,
-)
+from belated.exceptions import CorruptJournal, InvalidInput, ReadOnly, UnsupportedFormat, extra
 from belated.journals.arrivals import check_range
 from belated.journals.folders import open_folder
-from belated.journals.journal import Journal, PassedOn
+from belated.journals.journal import DelegatingJournal, Journal
 from belated.journals.log import EMPTY, Appended, Requests, Tail
 from belated.journals.pages import ColumnPage
 from belated.journals.snapshots import Snapshot
 
-#: Of the files of a day; in the metadata of each, and in its manifest.
+#: Format of the files of a day, stored in the metadata of each file and in the manifest.
 FORMAT = "belated-archive/1"
-#: Microseconds.
+#: Length of a day in microseconds.
 DAY = 86_400_000_000
 
 Times = NDArray[np.int64]
 
 
 class StoredRecord(NamedTuple):
-    """A record by its place, its stamp and the bytes of its event."""
+    """A record as position, stamp and encoded event."""
 
     position: int
     recorded: int
@@ -52,7 +46,7 @@ class StoredRecord(NamedTuple):
 
 
 class ArchivedDecision(NamedTuple):
-    """What there is of a decision beyond the columns that exports have too."""
+    """The fields of an archived decision that exports do not have."""
 
     x: NDArray[np.float32]
     records: Sequence[StoredRecord]
@@ -67,12 +61,12 @@ class ArchivedDay:
     """One day of one partition.
 
     Attributes:
-        partition: of the journal.
-        partitions: of the journal, in all.
-        day: since 1970.
-        columns: one line a decision, as Arrow arrays or numpy's by their names.
-        decisions: what each has beyond them.
-        others: records that belong to no archived decision.
+        partition: Partition of the journal.
+        partitions: Number of partitions of the journal.
+        day: Days since 1970-01-01.
+        columns: Columns with one row per decision, by name, as Arrow or numpy arrays.
+        decisions: Further fields of each decision.
+        others: Records that do not belong to an archived decision.
     """
 
     partition: int
@@ -84,7 +78,7 @@ class ArchivedDay:
 
 
 class File(msgspec.Struct, frozen=True):
-    """A file of a day, as its manifest names it."""
+    """A file of an archived day, as listed in its manifest."""
 
     name: str
     bytes: int
@@ -92,18 +86,18 @@ class File(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What was archived of one day of one partition; written last, so that it proves the rest.
+    """The manifest of one day of one partition; written last, it marks the day as archived.
 
     Attributes:
-        bandit: of the journal.
-        partition: of the journal.
-        partitions: of the journal, in all.
-        day: in UTC, as in 2026-11-16.
-        decisions: how many.
-        records: how many, those of the decisions and all others.
-        last: the greatest position among the records.
-        files: of decisions, and of other records.
-        format: of the files.
+        bandit: Name of the bandit.
+        partition: Partition of the journal.
+        partitions: Number of partitions of the journal.
+        day: Day in UTC, such as 2026-11-16.
+        decisions: Number of decisions.
+        records: Number of records, including those of the decisions.
+        last: Greatest position of a record.
+        files: File of the decisions, and file of the other records.
+        format: Format of the files.
     """
 
     bandit: str
@@ -118,12 +112,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def end(self) -> int:
-        """The first moment after the day, in microseconds since 1970."""
+        """End of the day, in microseconds since 1970."""
         return (int(np.datetime64(self.day, "D").astype(np.int64)) + 1) * DAY
 
 
 def name_of_day(day: int) -> str:
-    """A day since 1970, as people write it.
+    """Format a day, given as days since 1970.
 
     >>> name_of_day(20_773)
     '2026-11-16'
@@ -132,7 +126,7 @@ def name_of_day(day: int) -> str:
 
 
 def arrow() -> tuple[Any, Any]:
-    """Return pyarrow and its Parquet; they are an extra."""
+    """Import pyarrow and pyarrow.parquet, or raise MissingExtra."""
     with extra("an archive", "archive"):
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -140,70 +134,73 @@ def arrow() -> tuple[Any, Any]:
 
 
 def write_decisions(day: ArchivedDay, path: Path) -> None:
-    """Write the decisions of a day, one line each."""
-    pa, pq = arrow()
-    more = day.decisions
+    """Write the decisions of a day, one row each."""
+    pa, _ = arrow()
+    decisions = day.decisions
+
+    def column(name: str, kind: Any) -> Any:
+        return pa.array([getattr(decision, name) for decision in decisions], kind)
+
     columns = dict(day.columns) | {
-        "x": pa.array([one.x for one in more], pa.list_(pa.float32())),
-        "offered": pa.array([one.offered for one in more], pa.list_(pa.string())),
-        "propensities": pa.array([one.propensities for one in more], pa.list_(pa.float64())),
-        "context": pa.array([one.context for one in more], pa.string()),
-        "request": pa.array([one.request for one in more], pa.binary()),
-        "records": _nested(pa, [one.records for one in more]),
+        "x": column("x", pa.list_(pa.float32())),
+        "offered": column("offered", pa.list_(pa.string())),
+        "propensities": column("propensities", pa.list_(pa.float64())),
+        "context": column("context", pa.string()),
+        "request": column("request", pa.binary()),
     }
-    table = pa.table(columns).replace_schema_metadata({"belated.schema": FORMAT})
-    pq.write_table(table, path, compression="zstd")
+    # The records of all decisions are one column: converted at once, then split into lists.
+    ends = np.cumsum([0, *(len(decision.records) for decision in decisions)], dtype=np.int32)
+    records = _records(pa, [record for decision in decisions for record in decision.records])
+    columns["records"] = pa.ListArray.from_arrays(pa.array(ends), records)
+    _write_table(columns, path)
 
 
-def _nested(pa: Any, lists: Sequence[Sequence[StoredRecord]]) -> Any:
-    """Records of many decisions as one column; whole columns at a time."""
-    ends = np.cumsum([0, *map(len, lists)], dtype=np.int32)
-    flat = [one for some in lists for one in some]
-    return pa.ListArray.from_arrays(pa.array(ends), _records(pa, flat))
-
-
-def _records(pa: Any, flat: Sequence[StoredRecord]) -> Any:
-    recorded = np.array([one.recorded for one in flat], dtype=np.int64)
+def _records(pa: Any, records: Sequence[StoredRecord]) -> Any:
+    recorded = np.array([record.recorded for record in records], dtype=np.int64)
     return pa.StructArray.from_arrays(
         [
-            pa.array([one.position for one in flat], pa.int64()),
+            pa.array([record.position for record in records], pa.int64()),
             pa.array(recorded, pa.int64()).cast(pa.timestamp("us", tz="UTC")),
-            pa.array([one.event for one in flat], pa.binary()),
+            pa.array([record.event for record in records], pa.binary()),
         ],
         names=StoredRecord._fields,
     )
 
 
 def write_others(day: ArchivedDay, path: Path) -> None:
-    """Write the records that belong to no archived decision."""
-    pa, pq = arrow()
+    """Write the records that do not belong to an archived decision."""
+    pa, _ = arrow()
     columns = _records(pa, day.others).flatten()
-    table = pa.table(dict(zip(StoredRecord._fields, columns, strict=True)))
-    table = table.replace_schema_metadata({"belated.schema": FORMAT})
+    _write_table(dict(zip(StoredRecord._fields, columns, strict=True)), path)
+
+
+def _write_table(columns: Mapping[str, Any], path: Path) -> None:
+    pa, pq = arrow()
+    table = pa.table(columns).replace_schema_metadata({"belated.schema": FORMAT})
     pq.write_table(table, path, compression="zstd")
 
 
 class Archive:
     """Old days of a bandit's journal, as Parquet in a folder or an object store.
 
-    Files of a day are put in place as a whole, its manifest last. A day without a manifest was not
-    archived: whoever archives next writes the same files again, in place of those.
+    Files of a day are written atomically, the manifest last. A day without a manifest is not
+    archived: its files are overwritten by the next attempt.
 
     Args:
-        address: of the folder: a path, or an address that fsspec knows, as in ``s3://…``.
-        bandit: name of the bandit.
+        address: Path of the folder, or an fsspec address such as ``s3://…``.
+        bandit: Name of the bandit.
     """
 
     def __init__(self, address: str | Path, bandit: str) -> None:
-        arrow()  # say at once if it is missing
+        arrow()  # fail early if it is not installed
         self.bandit = bandit
         self._folder = open_folder(address)
-        # What may stand in a name of a bandit may not in that of a folder.
+        # Quoted: names of bandits may contain characters that paths may not.
         self._root = f"bandit={quote(bandit, safe='')}"
 
     def manifests(self, partition: int) -> list[Manifest]:
-        """Return what was archived of a partition, in the order of days."""
-        return [one for one in self._manifests if one.partition == partition]
+        """Return the manifests of a partition, ordered by day."""
+        return [manifest for manifest in self._manifests if manifest.partition == partition]
 
     @cached_property
     def _manifests(self) -> list[Manifest]:
@@ -211,32 +208,36 @@ class Archive:
 
     def _manifest(self, name: str) -> Manifest:
         try:
-            found = msgspec.json.decode(self._folder.read(name), type=Manifest)
+            manifest = msgspec.json.decode(self._folder.read(name), type=Manifest)
         except msgspec.MsgspecError as error:
-            raise CorruptJournal(f"{name} is not the manifest of a day: {error}") from None
-        if found.format != FORMAT:
-            raise UnsupportedFormat(f"{name} has format {found.format}: upgrade belated")
-        return found
+            message = f"{name} is not a valid manifest: {error}; restore it from a copy"
+            raise CorruptJournal(message) from None
+        if manifest.format != FORMAT:
+            raise UnsupportedFormat(f"{name} has format {manifest.format}: upgrade belated")
+        return manifest
 
     def until(self, partition: int) -> int:
-        """Return up to when a partition was archived, in microseconds since 1970; 0: not at all."""
-        return max((one.end for one in self.manifests(partition)), default=0)
+        """Return the end of the last archived day, in microseconds since 1970, or 0."""
+        return max((manifest.end for manifest in self.manifests(partition)), default=0)
 
     def check(self, partitions: int) -> None:
-        """Refuse an archive of another number of partitions."""
-        other = {one.partitions for one in self._manifests} - {partitions}
+        """Raise InvalidInput if the archive is of a journal with another number of partitions."""
+        other = {manifest.partitions for manifest in self._manifests} - {partitions}
         if other:
-            message = f"the archive of {self.bandit!r} is of a journal of {other.pop()} partitions"
+            message = (
+                f"the archive of {self.bandit!r} is of a journal with {other.pop()} partitions"
+            )
             raise InvalidInput(f"{message}, not {partitions}: choose another folder", partitions)
 
     def write(self, day: ArchivedDay) -> Manifest:
-        """Archive a day; nothing of it counts before all of it is there."""
+        """Archive a day; it counts as archived once its manifest is written."""
         name, part = name_of_day(day.day), f"{day.partition:04d}"
         files = (
             self._put(f"{self._root}/day={name}/part-{part}.parquet", day, write_decisions),
             self._put(f"{self._root}/_others/{name}-{part}.records", day, write_others),
         )
-        records = [one for decision in day.decisions for one in decision.records] + [*day.others]
+        records = [record for decision in day.decisions for record in decision.records]
+        records += day.others
         manifest = Manifest(
             bandit=self.bandit,
             partition=day.partition,
@@ -244,7 +245,7 @@ class Archive:
             day=name,
             decisions=len(day.decisions),
             records=len(records),
-            last=max(one.position for one in records),
+            last=max(record.position for record in records),
             files=files,
         )
         with self._folder.new(f"{self._root}/_manifest/{name}-{part}.json") as path:
@@ -261,77 +262,75 @@ class Archive:
     # --- reading -------------------------------------------------------------------------------
 
     def _tables(self, manifest: Manifest, *columns: str) -> Iterator[Any]:
-        """The decisions and the other records of a day, as Arrow tables."""
+        """Yield the decisions and the other records of a day, as Arrow tables."""
         pa, pq = arrow()
         for file, names in zip(manifest.files, (columns, None), strict=True):
             data = self._folder.read(file.name)
             if sha256(data).hexdigest() != file.sha256:
-                message = f"{file.name} is not what its manifest says: it was changed or cut off"
+                message = f"{file.name} does not match its manifest: it was changed or truncated"
                 raise CorruptJournal(f"{message}; restore it from a copy")
-            # Without threads: one that Arrow has not joined when Python ends aborts the process.
+            # Without threads: threads that Arrow has not joined at exit abort the process.
             parquet = pq.ParquetFile(pa.BufferReader(data))
             yield parquet.read(None if names is None else list(names), use_threads=False)
 
     def positions(self, partition: int, after: int) -> set[int]:
-        """Return the positions of all archived records beyond one."""
+        """Return the positions of all archived records after a position."""
         found: set[int] = set()
         for manifest in self.manifests(partition):
             if manifest.last > after:
-                position, _, _ = self._records(manifest)
-                found.update(position[position > after].tolist())
+                positions, _, _ = self._records(manifest)
+                found.update(positions[positions > after].tolist())
         return found
 
     def records(self, partition: int, upto: int) -> tuple[Times, Times, Any]:
-        """Return positions, stamps and bytes of all archived records up to a position, in order."""
+        """Return positions, stamps and events of archived records up to a position, in order."""
         pa, _ = arrow()
-        parts = [self._records(one) for one in self.manifests(partition)]
-        if not parts:
+        days = [self._records(manifest) for manifest in self.manifests(partition)]
+        if not days:
             return np.zeros(0, np.int64), np.zeros(0, np.int64), pa.array([], pa.binary())
-        position = np.concatenate([one for one, _, _ in parts])
-        recorded = np.concatenate([one for _, one, _ in parts])
+        positions, stamps, events = zip(*days, strict=True)
+        position, recorded = np.concatenate(positions), np.concatenate(stamps)
         order = np.argsort(position, kind="stable")
         order = order[position[order] <= upto]
-        events = pa.chunked_array([one for _, _, one in parts], pa.binary())
-        return position[order], recorded[order], events.take(pa.array(order)).combine_chunks()
+        event = pa.chunked_array(events, pa.binary())
+        return position[order], recorded[order], event.take(pa.array(order)).combine_chunks()
 
     def _records(self, manifest: Manifest) -> tuple[Times, Times, Any]:
         pa, _ = arrow()
         decisions, others = self._tables(manifest, "records")
         nested = decisions["records"].combine_chunks().flatten()
-        both = [
-            [nested.field(name), others[name].combine_chunks()] for name in StoredRecord._fields
-        ]
-        position, recorded, event = (pa.concat_arrays(one) for one in both)
+        position, recorded, event = (
+            pa.concat_arrays([nested.field(name), others[name].combine_chunks()])
+            for name in StoredRecord._fields
+        )
         stamps = recorded.cast(pa.int64()).to_numpy(zero_copy_only=False)
         return position.to_numpy(zero_copy_only=False), stamps, event
 
     def requests(self, partition: int) -> dict[int, bytes]:
-        """Return what archived decisions were chosen from, by position, where it was kept."""
-        found: dict[int, bytes] = {}
+        """Return the stored requests of archived decisions, by position."""
+        requests: dict[int, bytes] = {}
         for manifest in self.manifests(partition):
             table, _ = self._tables(manifest, "position", "request")
-            for position, request in zip(
-                table["position"].to_pylist(), table["request"].to_pylist(), strict=True
-            ):
-                if request is not None:
-                    found[position] = request
-        return found
+            table = table.filter(table["request"].is_valid())
+            positions, values = (table[name].to_pylist() for name in ("position", "request"))
+            requests.update(zip(positions, values, strict=True))
+        return requests
 
 
 T = TypeVar("T")
 
 
-class WholeJournal(PassedOn):
-    """Reads what was trimmed from the archive, and the rest from the journal; appends nothing.
+class WholeJournal(DelegatingJournal):
+    """A read-only journal that returns trimmed records from the archive.
 
-    The archived records that the journal no longer has are held in memory, as bytes.
+    The archived records that the journal has dropped are held in memory, encoded.
 
     Args:
-        journal: with the newer records.
-        archive: with those that it may have dropped.
+        journal: Journal with the newer records.
+        archive: Archive of the records that it may have dropped.
 
     Raises:
-        InvalidInput: the journal has dropped records that the archive does not have.
+        InvalidInput: the journal has dropped records that are not in the archive.
     """
 
     def __init__(self, journal: Journal, archive: Archive) -> None:
@@ -346,7 +345,7 @@ class WholeJournal(PassedOn):
             if start.stamp >= (until := archive.until(partition)) and start != EMPTY:
                 message = (
                     f"partition {partition} of {journal.bandit!r} was trimmed up to "
-                    f"{as_datetime(start.stamp)}, and archived up to {as_datetime(until)} only"
+                    f"{as_datetime(start.stamp)}, but archived only up to {as_datetime(until)}"
                 )
                 raise InvalidInput(f"{message}: the records between are in neither")
 
@@ -354,15 +353,15 @@ class WholeJournal(PassedOn):
         return work()
 
     def start(self, partition: int) -> Tail:
-        """Nothing was dropped."""
+        """Return the start of an untrimmed log: trimmed records are in the archive."""
         return EMPTY
 
     def base(self, partition: int) -> Snapshot | None:
-        """Nothing stands for what was dropped: it is here."""
+        """Return None: trimmed records are in the archive."""
         return None
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
-        """The records beyond a position; see :meth:`Log.read`."""
+        """Return the records after a position; see :meth:`Log.read`."""
         check_range(partition, after, limit, self._partitions)
         start = self._journal.start(partition).position
         if after >= start:
@@ -370,10 +369,10 @@ class WholeJournal(PassedOn):
         positions, stamps, events = self._archived(partition, start)
         first = int(np.searchsorted(positions, after, side="right"))
         stop = min(first + limit, len(positions))
-        rest = self._journal.read(partition, start, max(limit - (stop - first), 1))
-        # If the journal stores digests, a fold compares decisions by them.
-        digests = any(one.digest for one in rest)
-        found = [
+        newer = self._journal.read(partition, start, max(limit - (stop - first), 1))
+        # Folds compare decisions by digest if the journal stores digests.
+        digests = any(record.digest for record in newer)
+        archived = [
             Record(
                 partition, position, stamp, read_event(data), digest_of(data) if digests else b""
             )
@@ -384,7 +383,7 @@ class WholeJournal(PassedOn):
                 strict=True,
             )
         ]
-        return found + rest[: limit - len(found)]
+        return archived + newer[: limit - len(archived)]
 
     def _archived(self, partition: int, start: int) -> tuple[Times, Times, Any]:
         if partition not in self._records:
@@ -392,19 +391,19 @@ class WholeJournal(PassedOn):
         return self._records[partition]
 
     def read_columns(self, partition: int, after: int, limit: int) -> ColumnPage:
-        """The same as columns; see :meth:`ColumnLog.read_columns`."""
+        """Return records after a position as columns; see :meth:`ColumnLog.read_columns`."""
         return ColumnPage.of_records(self.read(partition, after, limit))
 
     def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:
-        """What decisions were chosen from, by position."""
+        """Return the stored requests of decisions, by position."""
         start = self._journal.start(partition).position
-        found = self._journal.requests(partition, [one for one in positions if one > start])
-        if len(found) < len(positions) and start:
+        requests = self._journal.requests(partition, [n for n in positions if n > start])
+        if len(requests) < len(positions) and start:
             if partition not in self._requests:
                 self._requests[partition] = self._archive.requests(partition)
-            known = self._requests[partition]
-            found |= {one: known[one] for one in positions if one <= start and one in known}
-        return found
+            archived = self._requests[partition]
+            requests |= {n: archived[n] for n in positions if n <= start and n in archived}
+        return requests
 
     def append(
         self,
@@ -413,14 +412,14 @@ class WholeJournal(PassedOn):
         recorded: Sequence[int] | None = None,
         requests: Requests | None = None,
     ) -> list[int]:
-        """Refused: append to the journal itself."""
-        raise ReadOnly("a journal with its archive is for reading: append to the journal itself")
+        """Raise ReadOnly."""
+        raise ReadOnly("a journal with its archive is read-only: append to the journal itself")
 
     def append_unique(
         self, events: Sequence[Event], ids: Collection[str], requests: Requests | None = None
     ) -> Appended:
-        """Refused: append to the journal itself."""
-        raise ReadOnly("a journal with its archive is for reading: append to the journal itself")
+        """Raise ReadOnly."""
+        raise ReadOnly("a journal with its archive is read-only: append to the journal itself")
 
     def close(self) -> None:
         """Close the journal."""

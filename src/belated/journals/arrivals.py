@@ -1,4 +1,4 @@
-"""What journals do with events: place and stamp what arrives, and find it again."""
+"""How journals route, stamp and index events."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from belated.exceptions import InvalidInput
 from belated.journals.log import Appended, Requests, Tail
 
 T = TypeVar("T")
-#: Gives the time in microseconds since 1970.
+#: Returns the time in microseconds since 1970.
 Clock = Callable[[], int]
 
 
 def route(event: Event, partitions: int) -> int:
-    """The partition an event belongs to.
+    """Return the partition of an event.
 
     >>> from belated.core.events import Void
     >>> route(Void("018bcfe568007005ab1c2d3e4f506172", 0), 4)
@@ -42,8 +42,7 @@ def route(event: Event, partitions: int) -> int:
     >>> route(Settled(partition=3, until=0), 4)
     3
     """
-    kind = type(event)
-    if kind in _WITH_ID:
+    if type(event) in _WITH_ID:  # faster than isinstance
         return 0 if partitions == 1 else partition_of(key_of(event.id), partitions)  # type: ignore[union-attr]
     return _route_other(event, partitions)
 
@@ -56,46 +55,46 @@ def _route_other(event: Any, partitions: int) -> int:
         return partition_of(event.key, partitions)
     if isinstance(event, Settled | Retracted | Trimmed):
         if event.partition not in range(partitions):
-            message = f"{event!r} is of no partition here: there are {partitions}, from 0 on"
+            message = f"{event!r} has no partition here: partitions are 0 to {partitions - 1}"
             raise InvalidInput(message, event)
         return event.partition
     if isinstance(event, ModeChanged | ActionChanged | Configured | KeyChanged):
         return 0
     if isinstance(event, Opaque):
         message = (
-            "an event this release cannot read does not tell its partition: "
-            "bring it in with its record, by import_records()"
+            "the partition of an event this release cannot read is unknown: "
+            "import its record with import_records()"
         )
         raise InvalidInput(message, event)
     raise InvalidInput(
-        f"{event!r} is no event: see belated.core.events for the kinds there are", event
+        f"{event!r} is not an event: pass one of the classes in belated.core.events", event
     )
 
 
 def stamps_for(
     events: Sequence[object], recorded: Sequence[int] | None, clock: Clock
 ) -> Sequence[int]:
-    """The time of each event: as given, or the clock's for all."""
+    """Return the stamp of each event: ``recorded``, or the current time for all."""
     if recorded is None:
         return [clock()] * len(events)
     if len(recorded) != len(events):
-        message = f"{len(recorded)} times were given for {len(events)} events: one each is needed"
+        message = f"recorded has {len(recorded)} times for {len(events)} events: pass one per event"
         raise InvalidInput(message, recorded)
     return recorded
 
 
 def check_requests(events: Sequence[object], requests: Requests | None) -> None:
-    """Refuse requests that are of no decision among the events."""
-    for place in requests or ():
-        if place not in range(len(events)) or type(events[place]) is not Decision:
-            message = f"a request for the event at index {place!r}, which is no decision"
-            raise InvalidInput(f"{message}: name the index of the decision it is of", place)
+    """Raise InvalidInput if a request is not of a decision among the events."""
+    for index in requests or ():
+        if index not in range(len(events)) or type(events[index]) is not Decision:
+            message = f"requests has the key {index!r}, but the event at that index is no decision"
+            raise InvalidInput(f"{message}: use the indexes of decisions in events", index)
 
 
 def gather(
     calls: Iterable[tuple[Sequence[Event], Requests]],
 ) -> tuple[list[Event], dict[int, bytes]]:
-    """The events of several calls as those of one, and the requests by their places there.
+    """Merge the events and requests of several calls into those of one call.
 
     >>> from belated.core.events import Void
     >>> gather([([Void("a", 0), Void("b", 0)], {}), ([Void("c", 0)], {0: b"of c"})])[1]
@@ -103,22 +102,21 @@ def gather(
     """
     events: list[Event] = []
     requests: dict[int, bytes] = {}
-    for some, kept in calls:
-        if kept:
-            requests.update((len(events) + n, request) for n, request in kept.items())
-        events += some
+    for events_of_call, requests_of_call in calls:
+        requests.update((len(events) + n, request) for n, request in requests_of_call.items())
+        events += events_of_call
     return events, requests
 
 
 def arrange(
     arrivals: Iterable[tuple[int, int, Event | Opaque]], tail_of: Callable[[int], Tail]
 ) -> list[Record]:
-    """Records for what arrives, behind the tail of each partition.
+    """Return the records of new events, which follow the tails of their partitions.
 
     Args:
-        arrivals: partition, time and event of each. A time before the last stamp of the partition
-            is held at that stamp, so that stamps never decrease.
-        tail_of: the tail of a partition.
+        arrivals: Partition, time and event of each. The stamp is the time, but at least the last
+            stamp of the partition, so that stamps never decrease.
+        tail_of: Returns the tail of a partition.
 
     >>> from belated.core.events import Void
     >>> from belated.journals.log import EMPTY
@@ -137,61 +135,56 @@ def arrange(
 def arrange_imported(
     records: Iterable[Record], partitions: int, tail_of: Callable[[int], Tail]
 ) -> list[Record]:
-    """The same for records from another journal, which keep their stamps.
+    """Return the records of another journal as they follow the tails here, stamps unchanged.
 
     Raises:
-        InvalidInput: a stamp is before the one it would follow.
+        InvalidInput: a stamp is less than that of the preceding record.
     """
-    taken = list(records)
-    arranged = arrange(
-        (
-            (
-                record.partition % partitions
-                if isinstance(record.event, Opaque)
-                else route(record.event, partitions),
-                record.recorded,
-                record.event,
-            )
-            for record in taken
-        ),
-        tail_of,
-    )
-    for before, after in zip(taken, arranged, strict=True):
+
+    def home_of(record: Record) -> int:
+        if isinstance(record.event, Opaque):
+            return record.partition % partitions
+        return route(record.event, partitions)
+
+    given = list(records)
+    arrivals = ((home_of(record), record.recorded, record.event) for record in given)
+    arranged = arrange(arrivals, tail_of)
+    for before, after in zip(given, arranged, strict=True):
         if before.recorded != after.recorded:
             message = (
                 f"the record at partition {before.partition}, position {before.position} was "
-                f"recorded at {before.recorded}, but would follow one of {after.recorded} in "
+                f"recorded at {before.recorded}, but would follow a record of {after.recorded} in "
                 f"partition {after.partition}: sort the records by `recorded`, and import them "
-                "into a journal that holds nothing newer"
+                "into a journal without newer records"
             )
             raise InvalidInput(message, before)
     return arranged
 
 
 def check_range(partition: int, after: int, limit: int, partitions: int) -> None:
-    """Refuse to read what cannot be."""
+    """Raise InvalidInput if the arguments of a read are out of range."""
     check_partition(partition, partitions)
     if after < 0:
-        raise InvalidInput(f"after is {after!r}: a position, or 0 for the beginning", after)
+        raise InvalidInput(f"after is {after!r}: pass a position, or 0 for the start", after)
     if limit < 0:
-        raise InvalidInput(f"limit is {limit!r}: how many records at most was expected", limit)
+        raise InvalidInput(f"limit is {limit!r}: pass a number of records, at least 0", limit)
 
 
 def check_partition(partition: int, partitions: int) -> None:
-    """Refuse a partition the journal does not have."""
+    """Raise InvalidInput if the journal has no such partition."""
     if partition not in range(partitions):
-        message = f"the partition is {partition!r}: there are {partitions}, from 0 on"
+        message = f"partition {partition!r} does not exist: partitions are 0 to {partitions - 1}"
         raise InvalidInput(message, partition)
 
 
 _WITH_ID = frozenset(get_args(DecisionEvent | SubjectEvent))
 
 
-#: How many of the last settlements of a partition are returned.
+#: Maximum number of settlements that a look-up returns.
 LAST_SETTLEMENTS = 50
 
 
-#: What events without an id are found by.
+#: Kinds of events without an id, as look-ups distinguish them.
 Subject = Literal["settled", "mode", "action", "configured", "undone", "other"]
 _SUBJECTS: dict[type, Subject] = {
     Settled: "settled",
@@ -215,26 +208,23 @@ def erased_key_in(event: Event | Opaque) -> bytes | None:
 def erasure_of_subject(
     records: Iterable[Record], subject: str, at: int, reason: str, actor: str
 ) -> list[Erased]:
-    """Return what erases a subject: all decisions made for it, and all its rewards.
+    """Return the events that erase a subject with all its decisions and rewards.
 
     Args:
-        records: all records of the subject.
-        subject: to be erased.
-        at: when, in microseconds since 1970.
-        reason: why.
-        actor: who does it.
+        records: All records of the subject.
+        subject: Subject to erase.
+        at: Time of the erasure, in microseconds since 1970.
+        reason: Reason, for the journal.
+        actor: Person or program that requested it.
     """
-    made = [one.event.decision for one in records if isinstance(one.event, SubjectDecision)]
-    keys = map(erased_key_of, [subject_id(subject), *dict.fromkeys(made)])
+    events = (record.event for record in records)
+    decisions = [event.decision for event in events if isinstance(event, SubjectDecision)]
+    keys = map(erased_key_of, [subject_id(subject), *dict.fromkeys(decisions)])
     return [Erased(key, at, reason, actor) for key in keys]
 
 
 def to_overwrite(records: Iterable[Record]) -> list[tuple[Record, Overwritten]]:
-    """What is to stand in place of the events of an erased decision, but for those that are gone.
-
-    Args:
-        records: all records of its id.
-    """
+    """Return the records of an id that are not overwritten yet, each with its replacement."""
     return [
         (record, Overwritten(key))
         for record in records
@@ -244,7 +234,7 @@ def to_overwrite(records: Iterable[Record]) -> list[tuple[Record, Overwritten]]:
 
 
 def subject_of(event: Event | Opaque) -> Subject | None:
-    """What an event without an id is found by; None if it has an id, or cannot be read.
+    """Return the kind of an event without an id; None if it has an id or cannot be read.
 
     >>> subject_of(ModeChanged(5, "off"))
     'mode'
@@ -253,43 +243,42 @@ def subject_of(event: Event | Opaque) -> Subject | None:
 
 
 def standing(records: Iterable[Record]) -> dict[str, Decision]:
-    """The decision that stands under each id: the first that was committed (rule 1).
+    """Return the decision that counts for each id: the first one committed (rule 1).
 
     Args:
-        records: all records of the ids, of any kind, in the order of their positions.
+        records: All records of the ids, ordered by position.
     """
     return {id: decision for id, (decision, _) in _first_decisions(records).items()}
 
 
 def first_of_each(records: Iterable[Record], limit: int | None) -> list[Record]:
-    """All decisions, and the first other records of each id; all of them if there is no limit."""
+    """Return the decisions and the first ``limit`` other records of each id; None for all."""
     if limit is None:
         return list(records)
     counts: Counter[bytes | None] = Counter()
-    found = []
+    selected = []
     for record in records:
-        if isinstance(record.event, Decision):
-            found.append(record)
-            continue
-        key = erased_key_in(record.event)
-        counts[key] += 1
-        if counts[key] <= limit:
-            found.append(record)
-    return found
+        if not isinstance(record.event, Decision):
+            key = erased_key_in(record.event)
+            counts[key] += 1
+            if counts[key] > limit:
+                continue
+        selected.append(record)
+    return selected
 
 
 class FirstDecisions:
-    """Which events are to be appended: all but a second decision under an id that may have one.
+    """Selects the events to append: all but second decisions with the same id.
 
-    Nobody else may append from the time that the records were read to the time of the append.
+    No other writer may append between reading the records and appending the events.
 
     Args:
-        events: That were given.
-        ids: That may have one decision each.
-        records: All records of these ids, in the order of their positions.
+        events: Events to select from.
+        ids: Ids that may have only one decision each.
+        records: All records of these ids, ordered by position.
 
     Attributes:
-        events: That are to be appended.
+        events: Selected events.
 
     >>> from belated.core.events import Void
     >>> first = FirstDecisions([Void("a", 0), Void("b", 0)], {"a"})
@@ -301,53 +290,53 @@ class FirstDecisions:
         self, events: Sequence[Event], ids: Collection[str], records: Iterable[Record] = ()
     ) -> None:
         self.events = self._given = events
-        #: The places of the events that are to be appended; None if all are.
-        self._places: list[int] | None = None
+        #: Indexes of the selected events; None if all are selected.
+        self._selected: list[int] | None = None
         if ids:
             self._known = _first_decisions(records)
-            self._first: dict[str, tuple[Decision, int]] = {}  # and its place, by id
-            self._places = [n for n, event in enumerate(events) if self._is_first(n, event, ids)]
-            self.events = [events[n] for n in self._places]
+            self._first: dict[str, tuple[Decision, int]] = {}  # by id, with its index
+            self._selected = [n for n, event in enumerate(events) if self._is_first(n, event, ids)]
+            self.events = [events[n] for n in self._selected]
 
-    def _is_first(self, place: int, event: Event, ids: Collection[str]) -> bool:
+    def _is_first(self, index: int, event: Event, ids: Collection[str]) -> bool:
         if not isinstance(event, Decision) or event.id not in ids:
             return True
         return (
             event.id not in self._known
-            and self._first.setdefault(event.id, (event, place))[1] == place
+            and self._first.setdefault(event.id, (event, index))[1] == index
         )
 
-    def of_kept(self, given: Sequence[T]) -> Sequence[T]:
-        """Return what is given for each event, of those that are to be appended."""
-        return given if self._places is None else [given[n] for n in self._places]
+    def select(self, values: Sequence[T]) -> Sequence[T]:
+        """Return the values of the selected events, given one per event."""
+        return values if self._selected is None else [values[n] for n in self._selected]
 
     def requests(self, requests: Requests | None) -> Requests:
-        """Return requests of events that are to be appended, by their places among these."""
-        if not requests or self._places is None:
+        """Return the requests of selected events, by index among these."""
+        if not requests or self._selected is None:
             return requests or {}
-        return {place: requests[n] for place, n in enumerate(self._places) if n in requests}
+        return {index: requests[n] for index, n in enumerate(self._selected) if n in requests}
 
     def appended(self, positions: list[int]) -> Appended:
-        """Return what became of all events, given the positions of those that were appended."""
-        if self._places is None:
+        """Return the result for all events, given the positions of the selected ones."""
+        if self._selected is None:
             return Appended(positions, {})
-        found = dict(zip(self._places, positions, strict=True))
+        position_of = dict(zip(self._selected, positions, strict=True))
         standing: dict[str, Decision] = {}
         for n, event in enumerate(self._given):
-            if n not in found:
+            if n not in position_of:
                 assert isinstance(event, Decision)
                 if event.id in self._known:
-                    standing[event.id], found[n] = self._known[event.id]
+                    standing[event.id], position_of[n] = self._known[event.id]
                 else:
-                    standing[event.id], place = self._first[event.id]
-                    found[n] = found[place]
-        return Appended([found[n] for n in range(len(self._given))], standing)
+                    standing[event.id], index = self._first[event.id]
+                    position_of[n] = position_of[index]
+        return Appended([position_of[n] for n in range(len(self._given))], standing)
 
 
 def _first_decisions(records: Iterable[Record]) -> dict[str, tuple[Decision, int]]:
-    """The first decision under each id, and its position."""
-    found: dict[str, tuple[Decision, int]] = {}
+    """Return the first decision of each id with its position."""
+    decisions: dict[str, tuple[Decision, int]] = {}
     for record in records:
         if isinstance(record.event, Decision):
-            found.setdefault(record.event.id, (record.event, record.position))
-    return found
+            decisions.setdefault(record.event.id, (record.event, record.position))
+    return decisions

@@ -1,7 +1,7 @@
-"""Cells: small named values with versions, beside the logs of a store.
+"""Cells: small named values with versions, stored alongside logs.
 
-Leases, published models, snapshots, keys and whatever else a store holds beside records are built
-on these three methods, once for all engines.
+Leases, published models, snapshots, keys and all other state of a store are built on these three
+methods, once for all engines.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol, runtime_checkable
 from urllib.parse import quote
 
-#: No version is known.
+#: No known versions.
 NO_VERSIONS: Mapping[str, int] = {}
 
 
 class Cell(NamedTuple):
-    """A value, and which one it is of those its cell has had.
+    """A value with its version.
 
     Attributes:
-        version: 1 for the first value, then one more with each.
-        written: when it was written, by the store's clock, in microseconds since 1970.
-        value: at most some megabytes.
+        version: 1 for the first value, incremented by each write.
+        written: Time of the write by the store's clock, in microseconds since 1970.
+        value: At most a few megabytes.
     """
 
     version: int
@@ -29,16 +29,16 @@ class Cell(NamedTuple):
     value: bytes
 
 
-#: Stands for a cell that does not exist.
+#: Represents a cell that does not exist.
 NO_CELL = Cell(0, 0, b"")
 
 
 class Outcome(NamedTuple):
-    """What became of a transaction.
+    """The result of a transaction.
 
     Attributes:
-        ok: whether it was committed; otherwise nothing has changed.
-        now: the time by the store's clock, in microseconds since 1970.
+        ok: Whether it was committed; if not, nothing has changed.
+        now: Time by the store's clock, in microseconds since 1970.
     """
 
     ok: bool
@@ -49,44 +49,42 @@ class Outcome(NamedTuple):
 class Cells(Protocol):
     """The cells of a store, shared by all processes that have it open.
 
-    Names are printable ASCII (:func:`cell_name`).
-    :class:`belated.testing.CellsContract` tests it.
+    Names are printable ASCII; see :func:`cell_name`.
+    :class:`belated.testing.CellsContract` tests implementations.
     """
 
     def get(self, names: Iterable[str], known: Mapping[str, int] = NO_VERSIONS) -> dict[str, Cell]:
-        """Return the cells that exist, by name, all as they are at one moment.
+        """Return the cells that exist, by name, from one consistent read.
 
         Args:
             names: Names of the cells.
-            known: Versions by name: a cell that still has this version is left out, too.
+            known: Versions by name: cells that still have this version are left out.
         """
 
     def scan(self, prefix: str) -> dict[str, Cell]:
-        """Return all cells whose names begin like this, ordered by name."""
+        """Return all cells whose names start with a prefix, ordered by name."""
 
     def transact(
-        self,
-        expected: Mapping[str, int],
-        puts: Mapping[str, bytes],
-        deletes: Collection[str] = (),
+        self, expected: Mapping[str, int], puts: Mapping[str, bytes], deletes: Collection[str] = ()
     ) -> Outcome:
-        """Change cells if others are as expected: all or nothing, and durable when this returns.
+        """Write and delete cells atomically and durably if all versions are as expected.
 
-        If the answer of a store is lost, the call may be made twice. Then ``ok`` is False although
-        the first one was committed: look again before you conclude that another was faster.
+        If the response of a store is lost, the transaction may run twice. Then ``ok`` is False
+        although the first run was committed: read the cells before concluding that another
+        process was faster.
 
         Args:
             expected: Versions that cells must have; 0 for a cell that must not exist.
             puts: New values by name.
-            deletes: Names of cells to delete. The next value has version 1 again: do not delete a
-                cell whose version others remember.
+            deletes: Names of cells to delete. Versions start at 1 again: do not delete a cell whose
+                version other processes remember.
         """
 
     def close(self) -> None:
-        """Release whatever is held; any later call raises :class:`JournalClosed`."""
+        """Close the connection; any later call raises :class:`JournalClosed`."""
 
 
-@lru_cache(maxsize=4096)  # quoting takes longer than all else
+@lru_cache(maxsize=4096)  # quoting is slow compared with the rest of a look-up
 def cell_name(kind: str, *parts: object) -> str:
     """Return the name of a cell.
 

@@ -1,10 +1,10 @@
-"""The chain of a partition: what it has held so far, as one number that cannot be forged.
+"""Hash chains, which make changes of a journal's history detectable.
 
-A *head* names all records up to a position: their positions, stamps and digests. It is the hash of
-the last whole link and of the records since; a *link* is the head at the last record of 1,024
-positions. Writers store nothing for it: whoever reads records can chain them. So where a head was
-written down elsewhere, a record that was changed, removed, swapped or cut off shows, also if
-checksums and digests were made anew.
+The *head* of a partition is a hash of all its records up to a position: positions, stamps and
+digests. It is the hash of the last complete link and the records since; a *link* is the head after
+each 1,024 positions. The chain is computed from records as they are read, and writers store
+nothing. If a head was saved elsewhere, it reveals records that were changed, removed, reordered or
+truncated, even if checksums and digests were recomputed.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from belated.journals.log import Log
 from belated.journals.pages import ColumnPage
 from belated.journals.snapshots import Snapshot
 
-#: Positions of a link: a head can be checked by reading no more records than these.
+#: Positions per link: checking a head reads at most this many records.
 LINK = USUAL.link
-#: Under this name a snapshot and a base have it.
+#: Name of the piece of a snapshot or a base that holds the chain.
 PIECE = "chain"
 
-# Bytes of a link, and of a head that people are told: it fits into a line.
-_SIZE, _TOLD = 32, 24
+# Bytes of a link, and of the digest in a `Head`, which fits on one line.
+_SIZE, _HEAD_SIZE = 32, 24
 _NOTHING = bytes(_SIZE)
 _ENTRY = 8 + _SIZE
 _entry = Struct(f"<q{_SIZE}s").pack
@@ -40,7 +40,7 @@ _position = attrgetter("position")
 
 
 class _Ended:
-    """The hash of a link to which nothing is added any more."""
+    """The final hash of a link whose records were dropped."""
 
     __slots__ = ("_head",)
 
@@ -48,38 +48,38 @@ class _Ended:
         self._head = head
 
     def digest(self) -> bytes:
-        """What it came to."""
+        """Return the hash."""
         return self._head
 
     def update(self, data: bytes | memoryview) -> None:
-        """There is nothing more."""
+        """Accept no more data."""
         assert not data
 
 
 class Chain:
-    """Chains the records of one partition, in order.
+    """Computes the hash chain of one partition from its records, in order.
 
-    Where a journal stores no digests (that in memory), nothing is chained, and the head is empty.
+    If a journal stores no digests (as in memory), the head is empty.
 
     Args:
-        size: positions of a link.
+        size: Positions per link.
 
     Attributes:
-        last: The last record that was added; None before the first.
-        position: that of the last record, 0 before the first.
+        last: The last record added; None before the first.
+        position: Position of the last record; 0 before the first.
 
     >>> from belated.core.events import Void, digest_of, encode
     >>> records = [
     ...     Record(0, n, 7, event, digest_of(encode(event)))
     ...     for n, event in enumerate([Void("a", 5), Void("b", 5)], start=1)
     ... ]
-    >>> one, other = Chain(), Chain()
-    >>> one.add(records)
+    >>> chain, other = Chain(), Chain()
+    >>> chain.add(records)
     >>> other.add(records[:1])
-    >>> one.head == other.head
+    >>> chain.head == other.head
     False
     >>> other.add(records[1:])
-    >>> one.head == other.head
+    >>> chain.head == other.head
     True
     """
 
@@ -98,11 +98,11 @@ class Chain:
 
     @property
     def head(self) -> bytes:
-        """What names all records so far; empty if they have no digests."""
+        """The hash of all records so far; empty if they have no digests."""
         return b"" if self._silent else self._hash.digest()
 
     def add(self, records: Sequence[Record]) -> None:
-        """Add the next records: at best many at once."""
+        """Add the next records; adding many at once is faster."""
         if not records:
             return
         self.last = last = records[-1]
@@ -113,11 +113,11 @@ class Chain:
         if last.position - self._next + 1 != len(records):
             self._add_with_gaps(records)
             return
-        data = memoryview(b"".join([_entry(one.recorded, one.digest) for one in records]))
+        data = memoryview(b"".join([_entry(record.recorded, record.digest) for record in records]))
         self._add_entries(data)
 
     def _add_entries(self, data: memoryview) -> None:
-        """Add records up to the position, each as a stamp and a digest."""
+        """Add the records up to ``position``, packed as stamps and digests."""
         while self.position > self._end:
             size = _ENTRY * (self._end + 1 - self._next)
             self._hash.update(data[:size])
@@ -127,7 +127,7 @@ class Chain:
         self._next = self.position + 1
 
     def add_columns(self, page: ColumnPage, last: Record) -> None:
-        """Add the next records, as columns; ``last`` is the last of them."""
+        """Add the records of a page; ``last`` is its last record."""
         if not page.digests.shape[1]:
             self.add([last])
             return
@@ -141,17 +141,17 @@ class Chain:
         self._add_entries(entries.data.cast("B"))
 
     def _add_with_gaps(self, records: Sequence[Record]) -> None:
-        """What does not follow directly has its position before it: negative, as no stamp is."""
-        for one in records:
-            if one.position > self._end:
-                self._begin((one.position - 1) // self._size)
-            if one.position != self._next:
-                self._hash.update(_entry(-one.position, b""))
-            self._hash.update(_entry(one.recorded, one.digest))
-            self._next = one.position + 1
+        """Add records, hashing the position after each gap: negated, since no stamp is negative."""
+        for record in records:
+            if record.position > self._end:
+                self._begin((record.position - 1) // self._size)
+            if record.position != self._next:
+                self._hash.update(_entry(-record.position, b""))
+            self._hash.update(_entry(record.recorded, record.digest))
+            self._next = record.position + 1
 
     def _begin(self, number: int, link: bytes | None = None) -> None:
-        """Begin a link; the head so far is the one before it, unless that is given."""
+        """Begin link ``number``; ``link`` is the preceding one, by default the current head."""
         self._link = self._hash.digest() if link is None else link
         self._next, self._end = number * self._size + 1, (number + 1) * self._size
         self._hash = blake2b(number.to_bytes(8) + self._link, digest_size=_SIZE)
@@ -159,19 +159,19 @@ class Chain:
     # --- in a snapshot ---------------------------------------------------------------------------
 
     def pack(self) -> bytes:
-        """Return what :meth:`resume` needs beside the position."""
+        """Return the state that :meth:`resume` needs besides the position."""
         return b"" if self._silent else self._link + self.head
 
     @classmethod
     def resume(
         cls, data: bytes, log: Log, partition: int, position: int, size: int = LINK
     ) -> Self | None:
-        """Go on from a position, by what :meth:`pack` gave there.
+        """Return the chain at a position, given the result of :meth:`pack` there.
 
         The records since the last link are read again.
 
         Returns:
-            The chain; None if the log has other records there, or none.
+            The chain; None if the log now has different records there, or none.
         """
         chain = cls(size)
         if not position:
@@ -187,12 +187,12 @@ class Chain:
 
     @classmethod
     def behind(cls, data: bytes, position: int, size: int = LINK) -> Self:
-        """Go on behind a whole link whose records are no longer there.
+        """Return the chain after a complete link whose records were dropped.
 
         Args:
-            data: what :meth:`pack` gave at the last of its records.
-            position: of that record.
-            size: positions of a link.
+            data: Result of :meth:`pack` after the last record of the link.
+            position: Position of that record.
+            size: Positions per link.
         """
         chain = cls(size)
         chain.position = position
@@ -204,29 +204,29 @@ class Chain:
 
 
 def chain_behind(base: Snapshot | None, size: int = LINK) -> Chain:
-    """Return the chain of a partition behind its base; from the start if there is none.
+    """Return the chain of a partition after its base, or an empty one if there is none.
 
     Args:
-        base: has the chain among its pieces.
-        size: positions of a link.
+        base: Base of the partition, with the chain among its pieces.
+        size: Positions per link.
     """
     return Chain(size) if base is None else Chain.behind(base.pieces[PIECE], base.position, size)
 
 
 def join_heads(heads: Iterable[bytes]) -> bytes:
-    """Return what names the heads of several partitions, in their order."""
-    return blake2b(b"".join(heads), digest_size=_TOLD).digest()
+    """Return the hash of the heads of several partitions, in order."""
+    return blake2b(b"".join(heads), digest_size=_HEAD_SIZE).digest()
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The heads of all partitions of a journal as one, and the positions they were taken at.
+    """The combined head of all partitions of a journal, with their positions.
 
-    As text it can be kept elsewhere. Since it tells its positions, it can be checked at any later
-    time, in a journal that has grown since.
+    Store its text elsewhere. Since it includes the positions, it can be checked at any later time,
+    after the journal has grown.
 
     Attributes:
-        positions: For each partition, that of the last record.
-        digest: Names all records up to there.
+        positions: Position of the last record of each partition.
+        digest: Hash of all records up to these positions.
 
     >>> str(Head.of([Chain()]))[:10]
     '0:1100ba69'
@@ -239,28 +239,28 @@ class Head(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, chains: Iterable[Chain]) -> Self:
-        """Return the head of some chains; its digest is empty if they have none."""
-        found = list(chains)
-        heads = [chain.head for chain in found]
+        """Return the combined head of chains; its digest is empty if any of theirs is."""
+        partitions = list(chains)
+        heads = [chain.head for chain in partitions]
         digest = join_heads(heads) if all(heads) else b""
-        return cls(tuple(chain.position for chain in found), digest)
+        return cls(tuple(chain.position for chain in partitions), digest)
 
     def __str__(self) -> str:
         return f"{','.join(map(str, self.positions))}:{self.digest.hex()}"
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the head that a text says.
+        """Parse the text of a head.
 
         Raises:
-            InvalidInput: it is none.
+            InvalidInput: the text is not a head.
         """
         try:
             positions, digest = text.strip().split(":")
             head = cls(tuple(map(int, positions.split(","))), bytes.fromhex(digest))
-            if len(head.digest) != _TOLD or min(head.positions) < 0:
+            if len(head.digest) != _HEAD_SIZE or min(head.positions) < 0:
                 raise ValueError
         except ValueError:
-            message = f"{text!r} is no head: copy one that `belated journal verify` printed"
+            message = f"{text!r} is not a head: copy the one that `belated journal verify` printed"
             raise InvalidInput(message, text) from None
         return head

@@ -1,9 +1,9 @@
-"""What the learners of a bandit share: who leads, the model it published, and partial sums.
+"""Coordination of the learners of a bandit: the lease, the published model, and partial sums.
 
-A *lease* is a cell with the name of its holder; its version is the *epoch*, which fences those who
-held it before. It is held for as long as its holder's *heartbeat* is fresh: a cell of its own, so
-that one small write renews all leases of a process. The store dates heartbeats and says what time
-it is, so no process's clock counts.
+A *lease* is a cell with the name of its holder; its version is the *epoch*, which fences previous
+holders. The lease is valid while the *heartbeat* of its holder is fresh. The heartbeat is a
+separate cell, so that one small write renews all leases of a process. Only the store's clock
+counts, never that of a process.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import msgspec
 from belated.exceptions import InvalidInput, OwnerFenced
 from belated.journals.cells import NO_CELL, Cell, Cells, cell_name
 
-#: Why several learners cannot share a bandit in other stores.
+#: Error message if a store does not assign partitions.
 ONLY_KAFKA = (
-    'learners = "many" is for Kafka, whose brokers assign partitions to learners: one learner '
-    'folds more than one database takes, so write learners = "one"'
+    'learners = "many" is for Kafka, whose brokers assign partitions to learners. On other stores '
+    'set learners = "one": one learner folds faster than a database can ingest'
 )
 
 
@@ -28,8 +28,8 @@ class Leader(msgspec.Struct, frozen=True):
 
     Attributes:
         holder: Name of the learner.
-        epoch: Number of the lease; grows with every other holder.
-        seconds: Time left until the lease ends, unless it is renewed.
+        epoch: Epoch of the lease; increases with every change of the holder.
+        seconds: Seconds until the lease expires unless it is renewed.
     """
 
     holder: str
@@ -38,11 +38,11 @@ class Leader(msgspec.Struct, frozen=True):
 
 
 class Held(NamedTuple):
-    """A lease that a process believes to hold.
+    """A lease that a process holds, as far as it knows.
 
     Attributes:
         holder: Name of the learner.
-        epoch: In which it leads.
+        epoch: Epoch in which it leads.
     """
 
     holder: str
@@ -50,11 +50,11 @@ class Held(NamedTuple):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """What a worker holds.
+    """The partitions assigned to a worker.
 
     Attributes:
-        partitions: That are its own, as long as it shows signs of life.
-        surplus: Those of them that are beyond its share: to be given back, once they are saved.
+        partitions: Partitions that it owns while it sends heartbeats.
+        surplus: Partitions among them that it must save and give back.
     """
 
     partitions: tuple[int, ...]
@@ -62,30 +62,30 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Assignment(Protocol):
-    """The place of one worker among those that share the partitions of a bandit."""
+    """The membership of one worker in the group that shares the partitions of a bandit."""
 
     def claim(self) -> Claim:
-        """Return what the worker holds now; join the others first if it has not.
+        """Return the partitions assigned to the worker; join the group first if necessary.
 
         Raises:
-            JournalUnavailable: nobody can tell.
+            JournalUnavailable: the assignment is unknown.
         """
 
     def give_back(self, partitions: Collection[int]) -> None:
-        """Leave partitions to others."""
+        """Release partitions to other workers."""
 
     def doubt(self, partitions: Collection[int]) -> None:
-        """Another has acquired what this worker believed to hold: ask before it is claimed."""
+        """Stop claiming partitions that another worker has acquired, until that is confirmed."""
 
     def close(self) -> None:
-        """Leave all partitions to others, so that they need not wait."""
+        """Leave the group, and release all partitions at once."""
 
 
 class CoordinationStore:
-    """Where learners agree on who leads a bandit, and deciders find its model.
+    """The lease, the published model and the partial sums of a bandit.
 
     Args:
-        cells: Cells of the store; closed together with this.
+        cells: Cells of the store; closed together with this object.
         bandit: Name of the bandit.
     """
 
@@ -93,37 +93,38 @@ class CoordinationStore:
         self.cells = cells
         self._bandit = bandit
         self._lease, self._model = cell_name("lease", bandit), cell_name("model", bandit)
-        #: By partition, the version of the sums that were last sent here.
+        #: By partition, version of the sums last sent by this object.
         self._sent: dict[int, int] = {}
 
     def acquire_lease(self, holder: str, seconds: float) -> int | None:
-        """Become the leader, or stay it, for so many seconds by the store's clock.
+        """Acquire or renew the lease for some seconds by the store's clock.
 
         Returns:
-            The epoch, which grows with every other holder; None while another one leads.
+            The epoch, which increases with every change of the holder; None while another learner
+            leads.
         """
-        mine = _heartbeat(holder)
+        heartbeat = _heartbeat(holder)
         while True:
             lease = self.cells.get([self._lease]).get(self._lease, NO_CELL)
             last = lease.value.decode()
-            expected, puts = {self._lease: lease.version}, {mine: _duration(seconds)}
+            expected, puts = {self._lease: lease.version}, {heartbeat: _duration(seconds)}
             if last != holder:
                 puts[self._lease] = holder.encode()
                 if last:
-                    theirs = _heartbeat(last)
-                    beat = self.cells.get([theirs]).get(theirs, NO_CELL)
+                    name = _heartbeat(last)
+                    beat = self.cells.get([name]).get(name, NO_CELL)
                     if _time_left(beat, self.cells.transact({}, {}).now) > 0:
                         return None
-                    expected[theirs] = beat.version
+                    expected[name] = beat.version
             if self.cells.transact(expected, puts).ok:
                 return lease.version + (last != holder)
 
     def release_lease(self, holder: str, *, is_last: bool = False) -> None:
-        """End the lease of this holder now, so that another need not wait.
+        """Release the lease if this learner holds it.
 
         Args:
             holder: Name of the learner.
-            is_last: Whether it holds no other: then its heartbeat is removed, too.
+            is_last: Whether this is its last lease; then its heartbeat is deleted.
         """
         while True:
             lease = self.cells.get([self._lease]).get(self._lease, NO_CELL)
@@ -134,72 +135,73 @@ class CoordinationStore:
                 return
 
     def leader(self) -> Leader | None:
-        """Return who leads now, None if no one does."""
+        """Return the current leader, or None."""
         return leaders(self.cells, [self._bandit]).get(self._bandit)
 
     def publish(self, data: bytes, epoch: int) -> None:
-        """Store a model in place of the last.
+        """Replace the published model.
 
         Raises:
-            OwnerFenced: another holder has had the lease since that epoch.
+            OwnerFenced: another learner has held the lease since that epoch.
         """
         if not self.cells.transact({self._lease: epoch or -1}, {self._model: data}).ok:
             raise OwnerFenced(None)
 
     def published(self, after: int = 0) -> tuple[int, bytes] | None:
-        """Return the last model and its number, None if that number is ``after``."""
+        """Return the version of the published model and the model, or None if it is not newer."""
         return published(self.cells, {self._bandit: after}).get(self._bandit)
 
     def join_group(self, seconds: float) -> Assignment:
-        """Be one of the workers that share the partitions.
+        """Join the workers that share the partitions.
 
         Args:
-            seconds: After which a worker that shows no sign of life is replaced.
+            seconds: Session timeout: a worker without a heartbeat is replaced after this time.
 
         Raises:
-            InvalidInput: this store does not share partitions among learners.
+            InvalidInput: this store does not assign partitions to learners.
         """
         raise InvalidInput(ONLY_KAFKA, self._bandit)
 
     def send(self, sums: Mapping[int, tuple[int, bytes]]) -> list[int]:
-        """Store the sums of partitions in place of the last ones.
+        """Replace the stored sums of partitions.
 
         Args:
-            sums: By partition, the epoch in which it is owned, and the sums.
+            sums: By partition, the epoch in which it is owned, and its sums.
 
         Returns:
-            The partitions that another has acquired since that epoch: of these nothing is stored.
+            The partitions that another worker has acquired since, whose sums were not stored.
         """
-        left = dict(sums)
-        while left:
+        pending = dict(sums)
+        while pending:
             owners = {
-                owner_cell(self._bandit, one): epoch or -1 for one, (epoch, _) in left.items()
+                owner_cell(self._bandit, number): epoch or -1
+                for number, (epoch, _) in pending.items()
             }
-            places = {self._sums_of(one): self._sent.get(one, 0) for one in left}
-            puts = {self._sums_of(one): data for one, (_, data) in left.items()}
-            if self.cells.transact(owners | places, puts).ok:
-                self._sent |= {one: self._sent.get(one, 0) + 1 for one in left}
+            expected = {self._sums_of(number): self._sent.get(number, 0) for number in pending}
+            puts = {self._sums_of(number): data for number, (_, data) in pending.items()}
+            if self.cells.transact(owners | expected, puts).ok:
+                self._sent |= {number: self._sent.get(number, 0) + 1 for number in pending}
                 break
-            found = self.cells.get([*owners, *places])
-            versions = {name: cell.version for name, cell in found.items()}
-            self._sent |= {one: versions.get(self._sums_of(one), 0) for one in left}
+            cells = self.cells.get([*owners, *expected])
+            versions = {name: cell.version for name, cell in cells.items()}
+            self._sent |= {number: versions.get(self._sums_of(number), 0) for number in pending}
             held = [name for name, epoch in owners.items() if versions.get(name) == epoch]
-            left = {p: one for p, one in left.items() if owner_cell(self._bandit, p) in held}
-        return [one for one in sums if one not in left]
+            pending = {n: pending[n] for n in pending if owner_cell(self._bandit, n) in held}
+        return [number for number in sums if number not in pending]
 
     def sent(self, partitions: int, known: Mapping[int, int]) -> dict[int, tuple[int, bytes]]:
-        """Return the last sums by partition, each with their version, but for those that are known.
+        """Return the stored sums with their versions, by partition.
 
         Args:
-            partitions: How many there are.
-            known: Versions, by partition.
+            partitions: Number of partitions.
+            known: Versions by partition; sums that still have these are left out.
         """
-        names = {self._sums_of(one): one for one in range(partitions)}
-        found = self.cells.get(names, {self._sums_of(one): v for one, v in known.items()})
-        return {names[name]: (cell.version, cell.value) for name, cell in found.items()}
+        names = {self._sums_of(number): number for number in range(partitions)}
+        cells = self.cells.get(names, {self._sums_of(n): version for n, version in known.items()})
+        return {names[name]: (cell.version, cell.value) for name, cell in cells.items()}
 
     def close(self) -> None:
-        """Release whatever is held."""
+        """Close the cells."""
         self.cells.close()
 
     def _sums_of(self, partition: int) -> str:
@@ -207,47 +209,47 @@ class CoordinationStore:
 
 
 def renew_leases(cells: Cells, held: Mapping[str, Held], seconds: float) -> set[str]:
-    """Renew leases, by the names of their bandits, in one transaction.
+    """Renew leases, given by bandit, in one transaction.
 
     Returns:
         The bandits whose leases are still held.
     """
-    left = {cell_name("lease", bandit): (bandit, one) for bandit, one in held.items()}
-    while left:
-        expected = {name: one.epoch for name, (_, one) in left.items()}
-        beats = {_heartbeat(one.holder): _duration(seconds) for _, one in left.values()}
+    pending = {cell_name("lease", bandit): bandit for bandit in held}
+    while pending:
+        leases = {name: held[bandit] for name, bandit in pending.items()}
+        expected = {name: lease.epoch for name, lease in leases.items()}
+        beats = {_heartbeat(lease.holder): _duration(seconds) for lease in leases.values()}
         if cells.transact(expected, beats).ok:
             break
-        found = cells.get(expected)
-        left = {
-            name: one
-            for name, one in left.items()
-            if name in found and found[name].version == expected[name]
+        current = cells.get(expected)
+        pending = {
+            name: bandit
+            for name, bandit in pending.items()
+            if name in current and current[name].version == expected[name]
         }
-    return {bandit for bandit, _ in left.values()}
+    return set(pending.values())
 
 
 def leaders(cells: Cells, bandits: Iterable[str]) -> dict[str, Leader]:
-    """Return who leads these bandits now, where anyone does."""
+    """Return the current leaders, by bandit; bandits without one are left out."""
     names = {cell_name("lease", bandit): bandit for bandit in bandits}
     leases = {names[name]: cell for name, cell in cells.get(names).items() if cell.value}
     holders = {bandit: cell.value.decode() for bandit, cell in leases.items()}
     beats = cells.get({_heartbeat(holder) for holder in holders.values()})
     now = cells.transact({}, {}).now
-    found = {}
+    result = {}
     for bandit, lease in leases.items():
-        left = _time_left(beats.get(_heartbeat(holders[bandit]), NO_CELL), now)
-        if left > 0:
-            found[bandit] = Leader(holders[bandit], lease.version, left / 1e6)
-    return found
+        time_left = _time_left(beats.get(_heartbeat(holders[bandit]), NO_CELL), now)
+        if time_left > 0:
+            result[bandit] = Leader(holders[bandit], lease.version, time_left / 1e6)
+    return result
 
 
 def published(cells: Cells, after: Mapping[str, int]) -> dict[str, tuple[int, bytes]]:
-    """Return models with their numbers, by bandit, if the number is another than that given."""
+    """Return the models newer than ``after`` with their versions, by bandit."""
     names = {cell_name("model", bandit): bandit for bandit in after}
-    known = {name: after[bandit] for name, bandit in names.items()}
-    found = cells.get(names, known)
-    return {names[name]: (cell.version, cell.value) for name, cell in found.items()}
+    models = cells.get(names, {name: after[bandit] for name, bandit in names.items()})
+    return {names[name]: (cell.version, cell.value) for name, cell in models.items()}
 
 
 def owner_cell(bandit: str, partition: int) -> str:
@@ -256,11 +258,11 @@ def owner_cell(bandit: str, partition: int) -> str:
 
 
 def _time_left(beat: Cell, now: int) -> int:
-    """Return for how many microseconds a heartbeat is fresh; 0 if it is not.
+    """Return for how many more microseconds a heartbeat is fresh; 0 if it is not.
 
-    A heartbeat of the future is as good as an old one: the store's clock was wrong when it was
-    written, or is so now. So a clock that is set right ends a lease early, and none makes it last
-    for more than twice its time.
+    A heartbeat from the future is treated like an old one, since the store's clock was or is wrong.
+    Correcting that clock may therefore end a lease early, but no lease lasts for more than twice
+    its duration.
     """
     duration = int(beat.value or 0)
     return 0 if abs(now - beat.written) >= duration else duration + beat.written - now

@@ -1,7 +1,4 @@
-"""Where files lie: a folder of this machine, or of an object store.
-
-A file is there as a whole or not at all, whenever its writer dies.
-"""
+"""Folders on this machine or in an object store, with atomic writes of files."""
 
 from __future__ import annotations
 
@@ -16,31 +13,31 @@ from uuid import uuid4
 
 from belated.exceptions import InvalidInput, extra
 
-#: Files that are being written; what a dead writer left here is removed after a day.
+#: Folder of unfinished files, and seconds after which leftovers of dead writers are removed.
 PARTS, STALE_SECONDS = "_parts", 86_400
 
 
 class Folder(Protocol):
-    """Files by their names, which have slashes."""
+    """Files by name, with slashes between folders."""
 
     def names(self, below: str) -> list[str]:
-        """Return the names of all files below one, in order."""
+        """Return the names of all files below a folder, sorted."""
 
     def read(self, name: str) -> bytes:
         """Return the bytes of a file."""
 
     def new(self, name: str) -> AbstractContextManager[Path]:
-        """Return a path to write to; the file is there under its name once this has ended."""
+        """Return a path to write to; the file gets its name when the block ends."""
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file if it exists."""
 
 
 def open_folder(address: str | Path) -> Folder:
-    """Return the folder at a path, or at an address that fsspec knows, as in ``s3://…``.
+    """Return the folder at a path, or at an fsspec address such as ``s3://…``.
 
     Raises:
-        InvalidInput: no file system is known for the address.
+        InvalidInput: no file system is installed for the address.
         MissingExtra: fsspec is not installed.
     """
     text = str(address)
@@ -52,15 +49,15 @@ def open_folder(address: str | Path) -> Folder:
 
 
 class LocalFolder:
-    """A folder of a file system: files are synced, then renamed."""
+    """A folder in a file system; files are synced, then renamed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def names(self, below: str) -> list[str]:
-        """Return the names of all files below one, in order."""
-        found = (self._path / below).rglob("*")
-        return sorted(one.relative_to(self._path).as_posix() for one in found if one.is_file())
+        """Return the names of all files below a folder, sorted."""
+        paths = (self._path / below).rglob("*")
+        return sorted(path.relative_to(self._path).as_posix() for path in paths if path.is_file())
 
     def read(self, name: str) -> bytes:
         """Return the bytes of a file."""
@@ -68,7 +65,7 @@ class LocalFolder:
 
     @contextmanager
     def new(self, name: str) -> Iterator[Path]:
-        """Return a path to write to; the file is there under its name once this has ended."""
+        """Return a path to write to; the file gets its name when the block ends."""
         target, parts = self._path / name, self._path / PARTS
         for folder in (parts, target.parent):
             folder.mkdir(parents=True, exist_ok=True)
@@ -78,7 +75,7 @@ class LocalFolder:
             yield part
             sync(part)
             part.replace(target)
-            for folder in (target.parent, *target.parent.parents):  # all that may be new
+            for folder in (target.parent, *target.parent.parents):  # any of them may be new
                 sync(folder)
                 if folder == self._path:
                     break
@@ -86,21 +83,19 @@ class LocalFolder:
             part.unlink(missing_ok=True)
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file if it exists."""
         (self._path / name).unlink(missing_ok=True)
 
 
 def _remove_stale(parts: Path) -> None:
-    for one in parts.iterdir():
-        try:
-            if one.stat().st_mtime < time.time() - STALE_SECONDS:
-                one.unlink()
-        except FileNotFoundError:  # by another who archives
-            continue
+    for part in parts.iterdir():
+        with suppress(FileNotFoundError):  # another process may have removed it
+            if part.stat().st_mtime < time.time() - STALE_SECONDS:
+                part.unlink()
 
 
 def sync(path: Path) -> None:
-    """Have a file, or the names in a folder, on stable storage."""
+    """Sync a file, or the entries of a folder, to stable storage."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -109,7 +104,7 @@ def sync(path: Path) -> None:
 
 
 class ObjectFolder:
-    """A folder of an object store: an object is there once all of it was sent."""
+    """A folder in an object store; an object appears when its upload is complete."""
 
     def __init__(self, address: str) -> None:
         with extra("a folder in an object store", "archive"):
@@ -120,13 +115,13 @@ class ObjectFolder:
         except (ImportError, ValueError) as error:
             scheme = address.partition("://")[0]
             message = f"no file system is installed for {scheme}:// ({error})"
-            raise InvalidInput(f"{message}: for s3:// it is `pip install s3fs`", scheme) from None
+            raise InvalidInput(f"{message}: for s3://, run `pip install s3fs`", scheme) from None
 
     def names(self, below: str) -> list[str]:
-        """Return the names of all files below one, in order."""
+        """Return the names of all files below a folder, sorted."""
         self._files.invalidate_cache()
-        found = self._files.find(f"{self._path}/{below}")
-        return sorted(str(one).removeprefix(f"{self._path}/") for one in found)
+        paths = self._files.find(f"{self._path}/{below}")
+        return sorted(str(path).removeprefix(f"{self._path}/") for path in paths)
 
     def read(self, name: str) -> bytes:
         """Return the bytes of a file."""
@@ -135,13 +130,13 @@ class ObjectFolder:
 
     @contextmanager
     def new(self, name: str) -> Iterator[Path]:
-        """Return a path to write to; the file is there under its name once this has ended."""
+        """Return a path to write to; the file gets its name when the block ends."""
         with tempfile.TemporaryDirectory() as folder:
             part = Path(folder) / "part"
             yield part
             self._files.put_file(str(part), f"{self._path}/{name}")
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file if it exists."""
         with suppress(FileNotFoundError):
             self._files.rm_file(f"{self._path}/{name}")

@@ -1,4 +1,4 @@
-"""What a bandit is, in its journal: so that a journal explains itself without its code."""
+"""Settings and identity of a bandit, stored in its journal so that it can be read without code."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def settings_of(
     features: Features | None,
     holdout: int | str | None = None,
 ) -> dict[str, str]:
-    """What a bandit is, as readable text by name; what it does not have is left out.
+    """Return the settings of a bandit as readable text, by name; absent ones are left out.
 
     Args:
-        policy: how actions are chosen.
-        rewards: what a missing reward means.
-        retention: how long decisions accept rewards, in microseconds; None: for ever.
-        features: what makes rows, if anything does.
-        holdout: the baseline that decides for the holdout; None without one.
+        policy: Policy of the bandit.
+        rewards: Meaning of missing rewards.
+        retention: Microseconds for which decisions accept rewards; None for no limit.
+        features: Features of the bandit; None if callers pass rows.
+        holdout: Baseline of the holdout; None without one.
 
     >>> settings_of("Greedy()", DefaultAfter("90m"), None, None)
     {'policy': 'Greedy()', 'rewards': 'DefaultAfter', 'reduce': 'latest', 'window': '1h30m', \
@@ -40,7 +40,7 @@ def settings_of(
     attribution = rewards.attribution_us or 0
     names = None if features is None else features.names
     actions = getattr(features, "actions", None)
-    found = {
+    settings = {
         "policy": str(policy),
         "rewards": type(rewards).__name__,
         "reduce": rewards.reduce,
@@ -56,17 +56,17 @@ def settings_of(
         "actions": None if actions is None else ", ".join(map(str, actions)),
         "holdout": None if holdout is None else str(holdout),
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def _written(features: Features) -> str:
-    """Features as a service's file has them; of your own, which may print anything, their name."""
-    ours = isinstance(features, PerArm | Shared | Hashed)
-    return repr(features) if ours else type(features).__name__
+    """Return features as in a configuration file; only the class name of custom ones."""
+    is_builtin = isinstance(features, PerArm | Shared | Hashed)
+    return repr(features) if is_builtin else type(features).__name__
 
 
 def semantics_of(settings: Mapping[str, str]) -> tuple[Rewards, int | None]:
-    """What a missing reward means, and the retention in microseconds, as settings say it.
+    """Return the meaning of missing rewards and the retention in microseconds, from settings.
 
     >>> settings = settings_of("Greedy()", Explicit("7d"), None, None)
     >>> semantics_of(settings)[0] == Explicit("7d")
@@ -77,13 +77,13 @@ def semantics_of(settings: Mapping[str, str]) -> tuple[Rewards, int | None]:
 attribution=datetime.timedelta(days=1))
 
     Raises:
-        InvalidInput: they are of another release.
+        InvalidInput: the settings cannot be read; a newer release may have written them.
     """
     try:
         window = settings.get("window")
         retention = settings.get("retention")
         bounds = settings.get("bounds")
-        reduce = next(one for one in _REDUCE if one == settings["reduce"])
+        reduce = next(name for name in _REDUCE if name == settings["reduce"])
         limits = None if bounds is None else tuple(map(float, bounds.split(", ")))
         span = None if window is None else parse_duration(window)
         rewards: Rewards
@@ -100,20 +100,20 @@ attribution=datetime.timedelta(days=1))
             raise ValueError(settings["rewards"])
         if "attribution" in settings:
             rewards = replace(rewards, attribution=settings["attribution"])
-        kept = None if retention is None else parse_duration(retention)
+        limit = None if retention is None else parse_duration(retention)
     except (KeyError, ValueError, TypeError, StopIteration) as error:
         message = f"the journal's settings {dict(settings)!r} cannot be read ({error!r})"
         raise InvalidInput(f"{message}: upgrade belated, or give options", settings) from None
-    return rewards, retention_us(kept, rewards)
+    return rewards, retention_us(limit, rewards)
 
 
 def configure(journal: UniqueLog, settings: Mapping[str, str], at: int) -> bool:
-    """Write into the journal what the bandit is; False if that is what it said last.
+    """Record the settings of a bandit in its journal; return False if they are unchanged.
 
     Args:
-        journal: of the bandit.
-        settings: from :func:`settings_of`.
-        at: the time, in microseconds since 1970.
+        journal: Journal of the bandit.
+        settings: Settings from :func:`settings_of`.
+        at: Time in microseconds since 1970.
     """
     last = journal.configured()
     if last is not None and last.settings == settings:
@@ -130,32 +130,34 @@ def identify(
     features: Features | None = None,
     contexts: bool = True,
 ) -> None:
-    """Write into a new journal what its bandit is; refuse one that was made for another.
+    """Store the identity of a bandit in its journal, or check it against the stored one.
 
-    The identity takes the features of the bandit, which encodes decisions of others again.
+    If the features have changed, the new identity is stored; decisions with other features are
+    encoded again from their contexts.
 
     Args:
         journal: Journal of the bandit.
         family: Reward family, as its ``repr``.
         dim: Number of coefficients.
-        features: What makes rows, if anything does.
+        features: Features of the bandit; None if callers pass rows.
+        holdout: Baseline of the holdout; None without one.
         contexts: Whether contexts are stored.
 
     Raises:
-        JournalMismatch: the journal was made for another family, for rows of another width, or for
-            other features and without contexts.
+        JournalMismatch: the journal has another family, rows of another width, or other features
+            without stored contexts.
     """
-    mine = identity_of(family=family, dim=dim, features=features, contexts=contexts)
-    theirs = journal.identify(mine)
-    if theirs != mine:
-        check_change(theirs, mine, features)
-        journal.reidentify(mine)
+    identity = identity_of(family=family, dim=dim, features=features, contexts=contexts)
+    stored = journal.identify(identity)
+    if stored != identity:
+        check_change(stored, identity, features)
+        journal.reidentify(identity)
 
 
 def identity_of(
     *, family: str, dim: int, features: Features | None, contexts: bool
 ) -> dict[str, str]:
-    """Return what a journal says of its bandit; the arguments are those of :func:`identify`."""
+    """Return the identity of a bandit; the arguments are those of :func:`identify`."""
     identity = {
         "family": family,
         "dim": str(dim),
@@ -169,27 +171,27 @@ def identity_of(
 
 
 def check_change(
-    theirs: Mapping[str, str], mine: Mapping[str, str], features: Features | None
+    stored: Mapping[str, str], identity: Mapping[str, str], features: Features | None
 ) -> None:
-    """Refuse to open a journal with features from which its decisions cannot be encoded.
+    """Raise JournalMismatch if the decisions of a journal cannot be encoded with other features.
 
     Args:
-        theirs: identity of the journal.
-        mine: identity of the bandit that opens it.
-        features: of that bandit.
+        stored: Identity of the journal.
+        identity: Identity of the bandit that opens it.
+        features: Features of that bandit.
     """
-    if theirs["family"] != mine["family"]:
-        message = f"the journal was made for {theirs['family']}, not {mine['family']}"
+    if stored["family"] != identity["family"]:
+        message = f"the journal was made for {stored['family']}, not {identity['family']}"
         raise JournalMismatch(f"{message}: open it as it was made, or choose another journal")
-    if features is None or not theirs["features"]:
-        what = f"rows of {theirs['dim']} numbers, not {mine['dim']}"
-        if theirs["features"] != mine["features"]:
-            what = "rows that callers pass, not for features"
-            if theirs["features"]:
-                what = "features, not for rows that callers pass"
-        message = f"the journal was made for {what}: open it as it was made"
+    if features is None or not stored["features"]:
+        difference = f"rows of {stored['dim']} numbers, not {identity['dim']}"
+        if stored["features"] != identity["features"]:
+            difference = "rows that callers pass, not for features"
+            if stored["features"]:
+                difference = "features, not for rows that callers pass"
+        message = f"the journal was made for {difference}: open it as it was made"
         raise JournalMismatch(f"{message}, or choose another journal")
-    if "contexts" in theirs and not features.extends(theirs["features"]):
+    if "contexts" in stored and not features.extends(stored["features"]):
         message = (
             "the features are not those of the journal, whose decisions are stored with "
             "contexts=False: without contexts, rows cannot be encoded again"

@@ -1,4 +1,4 @@
-"""What journals that find records by id have in common, wherever the records are."""
+"""The common part of journals that look up records by id."""
 
 from __future__ import annotations
 
@@ -17,12 +17,7 @@ from belated.core.events import (
     read_event,
 )
 from belated.core.ids import erased_key_of, partition_of
-from belated.exceptions import (
-    CorruptEvent,
-    CorruptJournal,
-    HistoryTrimmed,
-    InvalidInput,
-)
+from belated.exceptions import CorruptEvent, CorruptJournal, HistoryTrimmed, InvalidInput
 from belated.journals.arrivals import (
     LAST_SETTLEMENTS,
     Clock,
@@ -45,73 +40,75 @@ T = TypeVar("T")
 
 
 class IndexedJournal(CellShelf, NamedJournal):
-    """A journal that finds records by id, given a few methods that say where records are.
+    """A journal that looks up records by id; subclasses implement storage in a few methods.
 
-    A *handle* is whatever these need, such as a connection; it is given to what :meth:`_write` and
-    :meth:`_read` run.
+    A *handle* is the object these methods need, such as a connection; :meth:`_write` and
+    :meth:`_read` pass it to the function they run.
     """
 
     _clock: Clock
 
     def _write(self, act: Callable[[Any], T], size: int = 0) -> T:
-        """Run ``act`` while nobody else writes: durable at the end, undone by an error.
+        """Run ``act`` in an exclusive write transaction, which is rolled back by an error.
 
         Args:
-            act: is given the handle.
-            size: about how many bytes it will write.
+            act: Function of the handle.
+            size: Approximate number of bytes that it writes.
         """
         raise NotImplementedError
 
     def _read(self, act: Callable[[Any], T]) -> T:
-        """Run ``act``, which writes nothing."""
+        """Run ``act``, which only reads."""
         return act(None)
 
     def _lock_partitions(self, handle: Any, partitions: Collection[int]) -> None:
-        """Have nobody else append to partitions, unless no one else writes anyway."""
+        """Lock partitions against other writers, unless :meth:`_write` does so already."""
 
     def _tail(self, handle: Any, partition: int) -> Tail:
-        """Return the last record of a partition."""
+        """Return position and stamp of the last record of a partition."""
         raise NotImplementedError
 
     def _insert(
         self, handle: Any, records: list[Record], data: Sequence[bytes], requests: Requests | None
     ) -> list[Record]:
-        """Write records behind the last ones, with the bytes of their events; returns them."""
+        """Write records with their encoded events; return them with digests."""
         raise NotImplementedError
 
-    def _of(self, handle: Any, keys: Collection[bytes], others: int | None = None) -> list[Record]:
-        """Return the records of the ids with these erased keys, by partition and position.
+    def _find(
+        self, handle: Any, keys: Collection[bytes], others: int | None = None
+    ) -> list[Record]:
+        """Return the records with these ids, sorted by partition and position.
 
         Args:
-            handle: From :meth:`_read` or :meth:`_write`.
-            keys: Erased keys of ids.
-            others: How many other records than decisions are wanted of each id, at least; None for
-                all of them.
+            handle: Handle from :meth:`_read` or :meth:`_write`.
+            keys: Erased keys of the ids.
+            others: Number of records needed of each id besides decisions;
+                None for all.
         """
         raise NotImplementedError
 
     def _drop(self, handle: Any, partition: int, start: int, limit: int) -> int:
-        """Drop the first records up to a position, at most so many; returns how many."""
+        """Drop at most ``limit`` records up to position ``start``; return their number."""
         raise NotImplementedError
 
     def _replace(self, handle: Any, record: Record, event: Overwritten) -> None:
-        """Store another event in place of that of a record, and drop its request."""
+        """Replace the event of a record, and delete its request."""
         raise NotImplementedError
 
     def _is_last(self, handle: Any, record: Record) -> bool:
-        """Whether a record is the last one of its partition."""
+        """Whether a record is the last of its partition."""
         return self.read(record.partition, record.position - 1, 2) == [record]
 
     def _index_acts(self, records: Sequence[Record]) -> None:
-        """Write acts of operators to their cells, unless that was done together with them."""
+        """Copy operator actions to their cells, unless :meth:`_insert` does so."""
         self._keep_acts(records)
 
     def _encoded(self, events: Sequence[Event | Opaque]) -> list[bytes]:
-        """Return the bytes of events, before anything is locked."""
+        """Encode events, before anything is locked."""
         return [encode(event) for event in events]
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
-        """Return the records beyond a position; see :meth:`Log.read`."""
+        """Return the records after a position; see :meth:`Log.read`."""
         raise NotImplementedError
 
     def append(
@@ -121,46 +118,43 @@ class IndexedJournal(CellShelf, NamedJournal):
         recorded: Sequence[int] | None = None,
         requests: Requests | None = None,
     ) -> list[int]:
-        """Append events, all or none; see :meth:`Log.append`."""
+        """Append events atomically; see :meth:`Log.append`."""
         data = self._encoded(events)
         check_requests(events, requests)
-        found = self._write(
+        records = self._write(
             lambda handle: self._append(handle, events, data, recorded, requests),
             _size(data, requests),
         )
-        self._index_acts(found)
-        return [record.position for record in found]
+        self._index_acts(records)
+        return [record.position for record in records]
 
     def append_after(
         self, events: Sequence[Event], last: Record, *, requests: Requests | None = None
     ) -> AppendedAfter:
-        """Append events, and return their records; see :meth:`FollowedLog.append_after`."""
+        """Append events and return their records; see :meth:`FollowedLog.append_after`."""
         data = self._encoded(events)
         check_requests(events, requests)
 
         def append(handle: Any) -> AppendedAfter:
             if not self._is_last(handle, last):
-                found = self._append(handle, events, data, None, requests)
-                return AppendedAfter([record.position for record in found], [])
+                appended = self._append(handle, events, data, None, requests)
+                return AppendedAfter([record.position for record in appended], [])
             stamp = max(self._clock(), last.recorded)
             records = [
                 Record(last.partition, position, stamp, event)
                 for position, event in enumerate(events, last.position + 1)
             ]
-            found = self._insert(handle, records, data, requests)
-            return AppendedAfter([record.position for record in found], found)
+            inserted = self._insert(handle, records, data, requests)
+            return AppendedAfter([record.position for record in inserted], inserted)
 
         appended = self._write(append, _size(data, requests))
         self._index_acts(appended.records)
         return appended
 
     def append_unique(
-        self,
-        events: Sequence[Event],
-        ids: Collection[str],
-        requests: Requests | None = None,
+        self, events: Sequence[Event], ids: Collection[str], requests: Requests | None = None
     ) -> Appended:
-        """Append events, and no second decision; see :meth:`UniqueLog.append_unique`."""
+        """Append events, but no second decision; see :meth:`UniqueLog.append_unique`."""
         check_requests(events, requests)
         data = self._encoded(events)
         return self._write(
@@ -176,42 +170,43 @@ class IndexedJournal(CellShelf, NamedJournal):
         ids: Collection[str],
         requests: Requests | None,
     ) -> Appended:
-        """Append in the turn of a writer that appends for other bandits, too."""
-        known = self._of(handle, {erased_key_of(id) for id in ids}, 0) if ids else []
+        """Do the same as :meth:`append_unique` within a transaction for several bandits."""
+        known = self._find(handle, {erased_key_of(id) for id in ids}, 0) if ids else []
         first = FirstDecisions(events, ids, known)
-        kept = first.of_kept(data) if data else data
-        found = self._append(handle, first.events, kept, None, first.requests(requests))
-        return first.appended([record.position for record in found])
+        selected = first.select(data) if data else data
+        records = self._append(handle, first.events, selected, None, first.requests(requests))
+        return first.appended([record.position for record in records])
 
     def import_records(
         self, records: Iterable[Record], *, requests: Requests | None = None
     ) -> None:
         """Append records with their stamps; see :meth:`Log.import_records`."""
-        taken = list(records)
-        events = [record.event for record in taken]
+        whole = list(records)
+        events = [record.event for record in whole]
         data = self._encoded(events)
         check_requests(events, requests)
 
         def append(handle: Any) -> list[Record]:
             tail = lambda partition: self._tail(handle, partition)  # noqa: E731
-            arranged = arrange_imported(taken, self._partitions, tail)
+            arranged = arrange_imported(whole, self._partitions, tail)
             return self._insert(handle, arranged, data, requests)
 
         self._index_acts(self._write(append, _size(data, requests)))
 
     def records_of(self, ids: Sequence[str], limit: int | None = None) -> list[Record]:
-        """Return all records of these ids; see :meth:`UniqueLog.records_of`."""
+        """Return the records of these ids; see :meth:`UniqueLog.records_of`."""
         keys = {*map(erased_key_of, ids)}
-        return first_of_each(self._read(lambda handle: self._of(handle, keys, limit)), limit)
+        return first_of_each(self._read(lambda handle: self._find(handle, keys, limit)), limit)
 
     def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
-        """Return the decision that stands under each of these ids, where there is one."""
-        return standing(self._read(lambda handle: self._of(handle, {*map(erased_key_of, ids)}, 0)))
+        """Return the decisions with these ids; see :meth:`UniqueLog.decisions`."""
+        keys = {*map(erased_key_of, ids)}
+        return standing(self._read(lambda handle: self._find(handle, keys, 0)))
 
     def settlements(self, partition: int) -> list[Record]:
-        """Return the last records that settled a partition, in order; here by reading all."""
+        """Return the most recent settlements of a partition, by reading all of it."""
         records = self.read(partition, self.start(partition).position, self.end(partition))
-        return [one for one in records if isinstance(one.event, Settled)][-LAST_SETTLEMENTS:]
+        return [r for r in records if isinstance(r.event, Settled)][-LAST_SETTLEMENTS:]
 
     def overwrite(self, keys: Sequence[bytes]) -> int:
         """Overwrite the events of erased decisions; see :meth:`UniqueLog.overwrite`."""
@@ -224,15 +219,15 @@ class IndexedJournal(CellShelf, NamedJournal):
 
         def replace(handle: Any) -> int:
             self._lock_partitions(handle, homes)
-            found = to_overwrite(self._of(handle, set(keys)))
-            for record, event in found:
+            replacements = to_overwrite(self._find(handle, set(keys)))
+            for record, event in replacements:
                 self._replace(handle, record, event)
-            return len(found)
+            return len(replacements)
 
         return self._write(replace)
 
     def drop(self, partition: int, limit: int) -> int:
-        """Drop some of the records up to the start; see :meth:`Log.drop`."""
+        """Drop records up to the start; see :meth:`Log.drop`."""
         start = self.start(partition).position
         return self._write(lambda handle: self._drop(handle, partition, start, limit))
 
@@ -249,11 +244,10 @@ class IndexedJournal(CellShelf, NamedJournal):
         requests: Requests | None,
     ) -> list[Record]:
         homes = [route(event, self._partitions) for event in events]
-        # The clock is read in the turn of this writer: stamps are in the order of positions.
+        # The clock is read within the transaction, so that stamps follow the order of positions.
         stamps = stamps_for(events, recorded, self._clock)
-        records = arrange(
-            zip(homes, stamps, events, strict=True), lambda one: self._tail(handle, one)
-        )
+        arrivals = zip(homes, stamps, events, strict=True)
+        records = arrange(arrivals, lambda partition: self._tail(handle, partition))
         return self._insert(handle, records, data, requests)
 
 
@@ -264,19 +258,19 @@ def _size(data: Sequence[bytes], requests: Requests | None) -> int:
 class StoredJournal(IndexedJournal):
     """A journal whose positions have no gaps and whose records have checksums."""
 
-    #: Whether reading makes the digest of every record anew: it finds what was forged by someone
-    #: who made the checksum anew and left the digest. A fold need not pay for it.
+    #: Whether reads recompute the digest of every record, which reveals a changed record whose
+    #: checksum was recomputed. Folds do not need it.
     checks_digests = False
 
     def _records(
         self, partition: int, after: int, rows: Iterable[tuple[int, int, bool, bytes, bytes]]
     ) -> list[Record]:
-        """Records from what is stored.
+        """Return the records of stored rows.
 
         Args:
-            partition: they are of.
-            after: the position before the first.
-            rows: position, stamp, whether the checksum is right, digest and bytes of each.
+            partition: Partition of the rows.
+            after: Position before the first row.
+            rows: Position, stamp, whether the checksum matches, digest and encoded event of each.
 
         Raises:
             HistoryTrimmed: records were dropped.
@@ -293,7 +287,7 @@ class StoredJournal(IndexedJournal):
                     raise HistoryTrimmed(partition, start)
                 where = self._where(partition, expected)
                 raise CorruptJournal(f"{where} is missing: restore a backup")
-            if not intact or (self.checks_digests and not _is_of(digest, data)):
+            if not intact or (self.checks_digests and not _matches(digest, data)):
                 where = self._where(partition, expected)
                 raise CorruptEvent(f"{where} was changed after it was written: restore a backup")
             try:
@@ -304,8 +298,8 @@ class StoredJournal(IndexedJournal):
         return records
 
 
-def _is_of(digest: bytes, data: bytes) -> bool:
-    """Whether a digest is of these bytes, or of those they have overwritten."""
+def _matches(digest: bytes, data: bytes) -> bool:
+    """Whether a digest is that of an encoded event, or the event was overwritten since."""
     if digest_of(data) == digest:
         return True
     try:

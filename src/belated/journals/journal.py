@@ -1,4 +1,4 @@
-"""What a bandit holds: a log, and what is stored beside it."""
+"""The journal of a bandit: a log, and the state stored with it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from belated.journals.log import Requests, UniqueLog
 from belated.journals.pages import ColumnLog, ColumnPage
 from belated.journals.snapshots import Snapshot
 
-#: Records read through a :class:`PassedOn` in one call: few enough that no caller waits for long.
+#: Records per read call of a :class:`DelegatingJournal`: small, so that no single call takes long.
 PAGE = 500
 
 P = ParamSpec("P")
@@ -22,18 +22,17 @@ T = TypeVar("T")
 
 @runtime_checkable
 class Journal(UniqueLog, Protocol):
-    """The events of one bandit, what it is, and its owners, snapshots and bases.
+    """The events of one bandit with its identity, owners, snapshots and bases.
 
-    All but the log is written once for all stores, in
-    :class:`~belated.journals.shelf.CellShelf`. :class:`belated.testing.JournalContract` has
-    the tests of both.
+    :class:`~belated.journals.shelf.CellShelf` implements everything but the log, for all stores.
+    :class:`belated.testing.JournalContract` tests both.
     """
 
     def identify(self, identity: dict[str, str]) -> dict[str, str]:
-        """Store what the bandit is, if nothing is stored yet; returns what is stored now."""
+        """Store the identity of the bandit if it has none; return the stored one."""
 
     def reidentify(self, identity: dict[str, str]) -> None:
-        """Store what the bandit is, in place of what was stored."""
+        """Replace the stored identity of the bandit."""
 
     def acquire(self, partition: int) -> int:
         """Become the owner of a partition; see :meth:`CellShelf.acquire`."""
@@ -42,17 +41,17 @@ class Journal(UniqueLog, Protocol):
         """Store a snapshot; see :meth:`CellShelf.save`."""
 
     def load(self, partition: int) -> Snapshot | None:
-        """Return the stored snapshot, None if there is none; see :meth:`CellShelf.load`."""
+        """Return the stored snapshot, or None; see :meth:`CellShelf.load`."""
 
     def base(self, partition: int) -> Snapshot | None:
-        """Return what the records that were dropped came to; see :meth:`CellShelf.base`."""
+        """Return the state that replaces dropped records; see :meth:`CellShelf.base`."""
 
     def rebase(self, base: Snapshot, trimmed: Trimmed, undone: int) -> None:
-        """Store a base, and a record that says so; see :meth:`CellShelf.rebase`."""
+        """Store a base and append the record of it; see :meth:`CellShelf.rebase`."""
 
 
 class NamedJournal:
-    """The name of a bandit and its number of partitions, for as long as ``with`` lasts."""
+    """A journal with a name and a number of partitions; a context manager."""
 
     _bandit: str
     _partitions: int
@@ -64,11 +63,11 @@ class NamedJournal:
 
     @property
     def partitions(self) -> int:
-        """How many partitions there are."""
+        """The number of partitions."""
         return self._partitions
 
     def close(self) -> None:
-        """Let go of whatever is held."""
+        """Close the journal."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -83,33 +82,33 @@ class NamedJournal:
         self.close()
 
 
-def _passed_on(
+def _delegated(
     method: Callable[Concatenate[Any, P], T], *, patient: bool = False
 ) -> Callable[Concatenate[Any, P], T]:
-    """Return a method that has the journal behind do the same; see :meth:`PassedOn._ask`."""
+    """Return a method that calls the wrapped journal; see :meth:`DelegatingJournal._ask`."""
     name = method.__name__
 
     @wraps(method)
-    def pass_on(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def delegate(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         answer: T = self._ask(
             lambda: getattr(self._journal, name)(*args, **kwargs), patient=patient
         )
         return answer
 
-    return pass_on
+    return delegate
 
 
-class PassedOn(NamedJournal):
-    """Passes all but appending on to another journal."""
+class DelegatingJournal(NamedJournal):
+    """Delegates everything but appending to another journal."""
 
     _journal: Journal
 
     def _ask(self, work: Callable[[], T], *, patient: bool = False) -> T:
-        """Have the journal behind do something, unless it is down.
+        """Run a call of the wrapped journal.
 
         Args:
-            work: to be done.
-            patient: however long it takes.
+            work: The call.
+            patient: Whether to wait however long it takes.
         """
         raise NotImplementedError
 
@@ -117,14 +116,15 @@ class PassedOn(NamedJournal):
         self, records: Iterable[Record], *, requests: Requests | None = None
     ) -> None:
         """Append records with their stamps; see :meth:`Log.import_records`."""
-        taken = list(records)  # by this thread: they may come from a file that it has open
-        self._ask(lambda: self._journal.import_records(taken, requests=requests), patient=True)
+        # Read by this thread: the iterator may use a file or connection that belongs to it.
+        whole = list(records)
+        self._ask(lambda: self._journal.import_records(whole, requests=requests), patient=True)
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
-        """Return the records beyond a position; see :meth:`Log.read`."""
+        """Return the records after a position; see :meth:`Log.read`."""
         check_range(partition, after, limit, self._partitions)
         records: list[Record] = []
-        while True:  # in pages, so that the journal is given its time for each
+        while True:  # in pages: the timeout of a call applies to each of them
             size = min(PAGE, limit - len(records))
             page = self._ask(lambda: self._journal.read(partition, after, size))  # noqa: B023
             records += page
@@ -133,30 +133,30 @@ class PassedOn(NamedJournal):
             after = page[-1].position
 
     def read_columns(self, partition: int, after: int, limit: int) -> ColumnPage:
-        """Return the same as columns; see :meth:`ColumnLog.read_columns`."""
+        """Return the records after a position as columns; see :meth:`ColumnLog.read_columns`."""
         journal = self._journal
         if isinstance(journal, ColumnLog):
             return self._ask(lambda: journal.read_columns(partition, after, limit))
         return ColumnPage.of_records(self.read(partition, after, limit))
 
-    requests = _passed_on(Journal.requests)
-    end = _passed_on(Journal.end)
-    last_stamp = _passed_on(Journal.last_stamp)
-    now = _passed_on(Journal.now)
-    records_of = _passed_on(Journal.records_of)
-    decisions = _passed_on(Journal.decisions)
-    settlements = _passed_on(Journal.settlements)
-    undone = _passed_on(Journal.undone)
-    mode = _passed_on(Journal.mode)
-    actions = _passed_on(Journal.actions)
-    configured = _passed_on(Journal.configured)
-    overwrite = _passed_on(Journal.overwrite, patient=True)
-    identify = _passed_on(Journal.identify, patient=True)
-    reidentify = _passed_on(Journal.reidentify, patient=True)
-    acquire = _passed_on(Journal.acquire, patient=True)
-    save = _passed_on(Journal.save, patient=True)
-    load = _passed_on(Journal.load, patient=True)
-    start = _passed_on(Journal.start, patient=True)
-    drop = _passed_on(Journal.drop, patient=True)
-    base = _passed_on(Journal.base, patient=True)
-    rebase = _passed_on(Journal.rebase, patient=True)
+    requests = _delegated(Journal.requests)
+    end = _delegated(Journal.end)
+    last_stamp = _delegated(Journal.last_stamp)
+    now = _delegated(Journal.now)
+    records_of = _delegated(Journal.records_of)
+    decisions = _delegated(Journal.decisions)
+    settlements = _delegated(Journal.settlements)
+    undone = _delegated(Journal.undone)
+    mode = _delegated(Journal.mode)
+    actions = _delegated(Journal.actions)
+    configured = _delegated(Journal.configured)
+    overwrite = _delegated(Journal.overwrite, patient=True)
+    identify = _delegated(Journal.identify, patient=True)
+    reidentify = _delegated(Journal.reidentify, patient=True)
+    acquire = _delegated(Journal.acquire, patient=True)
+    save = _delegated(Journal.save, patient=True)
+    load = _delegated(Journal.load, patient=True)
+    start = _delegated(Journal.start, patient=True)
+    drop = _delegated(Journal.drop, patient=True)
+    base = _delegated(Journal.base, patient=True)
+    rebase = _delegated(Journal.rebase, patient=True)

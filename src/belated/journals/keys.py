@@ -1,4 +1,4 @@
-"""The API keys of a service: hashes, never the keys, all in one cell."""
+"""The API keys of a service, stored as hashes in one cell."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class _Key(msgspec.Struct, frozen=True):
 
 
 class LiveKey(_Key, frozen=True):
-    """What a service knows of a key that works.
+    """A valid key, as a service needs it.
 
     Attributes:
         id: Public part of the key.
         name: Program that uses it.
         bandits: Bandits it may access; ``*`` for all.
-        scopes: What it may do.
-        rate: Requests per second; None for any number.
+        scopes: Scopes it grants.
+        rate: Maximum number of requests per second; None for no limit.
         hash: SHA-256 of the whole key.
     """
 
@@ -37,16 +37,16 @@ class LiveKey(_Key, frozen=True):
 
 
 class KeyHistory(_Key, frozen=True):
-    """What people are told of a key.
+    """A key with its history, as commands list it.
 
     Attributes:
         id: Public part of the key.
         name: Program that uses it.
         bandits: Bandits it may access; ``*`` for all.
-        scopes: What it may do.
-        rate: Requests per second; None for any number.
-        created: When it was made.
-        revoked: When it was revoked; None if it works.
+        scopes: Scopes it grants.
+        rate: Maximum number of requests per second; None for no limit.
+        created: Time of its creation.
+        revoked: Time of its revocation; None if it is valid.
     """
 
     created: datetime
@@ -54,7 +54,7 @@ class KeyHistory(_Key, frozen=True):
 
 
 class _Stored(LiveKey, frozen=True):
-    """A key, with when it was made and revoked, in microseconds since 1970."""
+    """A key with the times of its creation and revocation, in microseconds since 1970."""
 
     created: int
     revoked: int | None = None
@@ -64,10 +64,10 @@ _decoder = msgspec.json.Decoder(list[_Stored])
 
 
 class KeyStore:
-    """Where the API keys of a service are stored.
+    """Stores the API keys of a service.
 
     Args:
-        cells: Cells of the store; closed together with this.
+        cells: Cells of the store; closed together with this object.
     """
 
     def __init__(self, cells: Cells) -> None:
@@ -82,54 +82,54 @@ class KeyStore:
         rate: float | None,
         hash: bytes,
     ) -> bool:
-        """Add a key; False if two keys with this name work already, or its id or hash is known."""
+        """Add a key; return False if two valid keys have this name, or the id or hash exists."""
         now = self._cells.transact({}, {}).now
-        key = _Stored(id, name, tuple(bandits), tuple(scopes), rate, hash, now)
+        new = _Stored(id, name, tuple(bandits), tuple(scopes), rate, hash, now)
 
         def add(keys: list[_Stored]) -> list[_Stored] | None:
-            live = [one for one in keys if one.name == name and one.revoked is None]
-            if len(live) >= 2 or any(one.id == id or one.hash == hash for one in keys):
+            live = [key for key in keys if key.name == name and key.revoked is None]
+            if len(live) >= 2 or any(key.id == id or key.hash == hash for key in keys):
                 return None
-            return [*keys, key]
+            return [*keys, new]
 
-        return self._change(add, done=lambda keys: key in keys)
+        return self._change(add, done=lambda keys: new in keys)
 
     def live(self) -> list[LiveKey]:
-        """Return all keys that work."""
+        """Return all valid keys."""
         return [
-            LiveKey(one.id, one.name, one.bandits, one.scopes, one.rate, one.hash)
-            for one in sorted(self._read()[1], key=lambda one: one.id)
-            if one.revoked is None
+            LiveKey(key.id, key.name, key.bandits, key.scopes, key.rate, key.hash)
+            for key in sorted(self._read()[1], key=lambda key: key.id)
+            if key.revoked is None
         ]
 
     def all(self) -> list[KeyHistory]:
-        """Return all keys that ever worked, the newest first."""
+        """Return all keys, also revoked ones, newest first."""
         return [
             KeyHistory(
-                one.id, one.name, one.bandits, one.scopes, one.rate, as_datetime(one.created),
-                None if one.revoked is None else as_datetime(one.revoked),
+                key.id, key.name, key.bandits, key.scopes, key.rate, as_datetime(key.created),
+                None if key.revoked is None else as_datetime(key.revoked),
             )
-            for one in sorted(self._read()[1], key=lambda one: (-one.created, one.id))
+            for key in sorted(self._read()[1], key=lambda key: (-key.created, key.id))
         ]  # fmt: skip
 
     def revoke(self, id: str) -> bool:
-        """End a key for good; False if there is none with this id."""
+        """Revoke a key; return False if there is no key with this id."""
         now = self._cells.transact({}, {}).now
 
         def end(keys: list[_Stored]) -> list[_Stored] | None:
-            if all(one.id != id for one in keys):
+            if all(key.id != id for key in keys):
                 return None
             return [
-                msgspec.structs.replace(one, revoked=now)
-                if one.id == id and one.revoked is None
-                else one
-                for one in keys
+                msgspec.structs.replace(key, revoked=now)
+                if key.id == id and key.revoked is None
+                else key
+                for key in keys
             ]
 
         return self._change(end)
 
     def close(self) -> None:
-        """Release whatever is held."""
+        """Close the cells."""
         self._cells.close()
 
     def _change(
@@ -137,7 +137,7 @@ class KeyStore:
         change: Callable[[list[_Stored]], list[_Stored] | None],
         done: Callable[[list[_Stored]], bool] = lambda keys: False,
     ) -> bool:
-        """Replace the keys; False if ``change`` refuses, unless it is done already."""
+        """Update the keys; return False if ``change`` returns None, unless ``done`` is true."""
         while True:
             version, keys = self._read()
             if done(keys):

@@ -10,34 +10,33 @@ import msgspec
 
 from belated.core.events import ActionChanged, Configured, Decision, Event, ModeChanged, Record
 
-#: What decisions were chosen from (:mod:`belated.fold.requests`), by their places in a call.
+#: Stored requests of decisions (:mod:`belated.fold.requests`), by index in the events of a call.
 Requests = Mapping[int, bytes]
 
 
 class Tail(NamedTuple):
-    """A record by its position and its stamp: no record before it has a greater one."""
+    """Position and stamp of the last record of a partition; no record has a greater stamp."""
 
     position: int
     stamp: int
 
 
-#: Before the first record.
+#: The tail of an empty partition.
 EMPTY = Tail(0, 0)
 
 
 @runtime_checkable
 class Log(Protocol):
-    """An append-only log of the events of one bandit, in partitions that are independent.
+    """An append-only log of the events of one bandit, in independent partitions.
 
-    Within a partition, positions increase and stamps (``recorded``) never decrease: a clock that
-    steps back is held at the greatest stamp so far. Positions start at 1 and may have gaps, so a
+    Within a partition, positions increase and stamps (``recorded``) never decrease: if the clock
+    steps back, records get the greatest stamp so far. Positions start at 1 and may have gaps, so a
     difference of positions is not a count. There is no order across partitions.
 
-    Several processes may have the same log open: between two calls others may append. A call that
-    raises has changed nothing, or nothing that a retry would not make right: the same event twice
-    counts once.
+    Several processes may have the same log open, and append between two calls. A call that raises
+    may have appended some of its events; repeating it is safe, since a duplicate event counts once.
 
-    :class:`belated.testing.LogContract` holds these sentences as tests, for any log.
+    :class:`belated.testing.LogContract` tests this contract for any log.
     """
 
     @property
@@ -46,7 +45,7 @@ class Log(Protocol):
 
     @property
     def partitions(self) -> int:
-        """The number of partitions: a power of two, fixed when the log was made."""
+        """The number of partitions: a power of two, fixed when the log was created."""
 
     def append(
         self,
@@ -57,21 +56,21 @@ class Log(Protocol):
     ) -> list[int]:
         """Append events, each to the partition of its id (:func:`belated.core.ids.partition_of`).
 
-        When this returns, they are durable, as far as the log has stable storage. What goes to one
-        partition is taken whole or not at all.
+        When this returns, the events are durable if the log has stable storage. Each partition
+        receives all of its events or none.
 
         Args:
-            events: in the order they are to have within their partitions.
-            recorded: the stamp of each, instead of the log's clock; held like the clock is.
-            requests: what some of the decisions were chosen from, by their index in ``events``;
-                stored beside their records in the same commit, and read by :meth:`requests` alone.
+            events: Events, in their order within each partition.
+            recorded: Stamps to use instead of the log's clock; adjusted so that none decreases.
+            requests: Requests of decisions, by index in ``events``; stored in the same commit as
+                the records, and returned only by :meth:`requests`.
 
         Returns:
             The position of each event in its partition; 0 if it is durable but has none yet.
 
         Raises:
-            InvalidInput: something is not an event, or belongs to no partition here; or a request
-                is not of a decision.
+            InvalidInput: an item is not an event or belongs to no partition of this log, or a
+                request is not of a decision.
             JournalUnavailable: nothing was acknowledged; retry.
         """
 
@@ -80,44 +79,44 @@ class Log(Protocol):
     ) -> None:
         """Append records of another log with their stamps.
 
-        Positions are new, and partitions too: by the id; for a :class:`Settled` or a
-        :class:`Retracted` as it says; for an event this release cannot read, its record's partition
-        modulo the number here. One call is taken whole or not at all: import a large log in pages.
+        Positions and partitions are assigned anew. The partition follows from the event, as in
+        :meth:`append`; for an event this release cannot read it is the record's partition modulo
+        the number of partitions here. A call is atomic: import a large log in pages.
 
         Args:
-            records: in the order of their stamps.
-            requests: what some of the decisions were chosen from, by their index in ``records``.
+            records: Records, ordered by stamp.
+            requests: Requests of decisions, by index in ``records``.
 
         Raises:
-            InvalidInput: a stamp is before the one it would follow; sort the records first.
+            InvalidInput: a stamp is less than that of the preceding record; sort the records.
         """
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
-        """Return the first records beyond a position, in order; fewer than ``limit`` at the end.
+        """Return the first records after a position, in order; fewer than ``limit`` at the end.
 
-        A record appended before this call began is there, and no later call will find one at a
-        position this one has passed.
+        The result includes every record appended before the call; no record appears later at a
+        position before the last one returned.
 
         Raises:
-            CorruptEvent: a record was changed after it was written; names its place.
-            HistoryTrimmed: records beyond the position have been dropped; those of operators'
-                acts stay, and may be returned before this is noticed.
+            CorruptEvent: a record was changed after it was written; the message names its position.
+            HistoryTrimmed: records after the position were dropped.
         """
 
     def start(self, partition: int) -> Tail:
-        """Return the last record that was dropped: its position and stamp, 0 if none was."""
+        """Return position and stamp of the last dropped record; 0 and 0 if none was dropped."""
 
     def drop(self, partition: int, limit: int) -> int:
-        """Drop some of the records up to :meth:`start`; the acts of operators stay.
+        """Drop at most ``limit`` of the records up to :meth:`start`.
 
-        It takes no lock for long: call it until it returns 0. See :meth:`Shelf.rebase`.
+        Operator actions remain available from the shelf. No lock is held for long: call this
+        until it returns 0. See :meth:`CellShelf.rebase`.
 
         Returns:
-            How many were dropped.
+            The number of records dropped.
         """
 
     def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:
-        """Return what decisions were chosen from, by position, where it was kept."""
+        """Return the stored requests of decisions, by position."""
 
     def end(self, partition: int) -> int:
         """Return the position of the last record, 0 if there is none."""
@@ -129,7 +128,7 @@ class Log(Protocol):
         """Return the time of the clock that stamps records, in microseconds since 1970."""
 
     def close(self) -> None:
-        """Release whatever is held; any later call raises :class:`JournalClosed`."""
+        """Close the log; any later call raises :class:`JournalClosed`."""
 
     def __enter__(self) -> Self: ...
 
@@ -143,26 +142,26 @@ class Log(Protocol):
 
 @runtime_checkable
 class CountsDuplicates(Protocol):
-    """A log that writes the same bytes once, and counts how often they came again.
+    """A log that stores identical events once and counts the duplicates.
 
     Attributes:
-        duplicates: events that were sent here again, since it was opened.
+        duplicates: Number of duplicates received since the log was opened.
     """
 
     duplicates: int
 
 
 def finds_by_id(log: object) -> bool:
-    """Whether a log, or a store, can be asked by id: what cannot says ``finds_by_id = False``."""
+    """Whether a log or a store looks up records by id: its ``finds_by_id``, by default True."""
     return bool(getattr(log, "finds_by_id", True))
 
 
 class Appended(NamedTuple):
-    """Where events are, and which decisions stand in place of some of them.
+    """The result of :meth:`UniqueLog.append_unique`.
 
     Attributes:
-        positions: of each event, or of the decision that stands in its place.
-        standing: the decisions that stand, by the ids under which a further one was not taken.
+        positions: Position of each event, or of the earlier decision with its id.
+        standing: The earlier decision of each id for which a second one was rejected.
     """
 
     positions: list[int]
@@ -170,11 +169,11 @@ class Appended(NamedTuple):
 
 
 class AppendedAfter(msgspec.Struct, frozen=True, gc=False):
-    """What :meth:`FollowedLog.append_after` returns.
+    """The result of :meth:`FollowedLog.append_after`.
 
     Attributes:
-        positions: of the events.
-        records: of the events, if they directly follow the record that was given; else none.
+        positions: Positions of the events.
+        records: Records of the events if they directly follow the given record; otherwise empty.
     """
 
     positions: list[int]
@@ -183,121 +182,108 @@ class AppendedAfter(msgspec.Struct, frozen=True, gc=False):
 
 @runtime_checkable
 class FollowedLog(Protocol):
-    """A log that spares its only writer from reading back what it has just appended."""
+    """A log that returns appended records, so that a sole writer need not read them back."""
 
     def append_after(
         self, events: Sequence[Event], last: Record, *, requests: Requests | None = None
     ) -> AppendedAfter:
-        """Append events as :meth:`Log.append` does, all of the partition of a record.
+        """Append events to one partition, as :meth:`Log.append` does.
 
         Args:
-            events: in the order they are to have.
-            last: the last record that the caller knows.
-            requests: what some of the decisions were chosen from.
+            events: Events of the partition of ``last``.
+            last: The last record that the caller has read.
+            requests: Requests of decisions, by index in ``events``.
 
         Returns:
-            Positions; and the records, if ``last`` was the log's last until then. Otherwise others
-            have appended too, or the log has lost records: then read on from ``last``.
+            The positions, and the records if ``last`` was the last record of the partition. If
+            not, another writer has appended, or the log has lost records: read on from ``last``.
         """
 
 
 @runtime_checkable
 class WatchedLog(Protocol):
-    """A log that is asked about many partitions at once, where a question for each is dear."""
+    """A log that finds the partitions with new records in one query."""
 
     def grown(self, positions: Mapping[int, int]) -> set[int]:
-        """Return the partitions that may hold other records than those up to a position.
+        """Return the partitions that may have records after the given positions, or lost some.
 
         Args:
-            positions: by partition, that of the last record of a commit; 0 if there is none.
+            positions: By partition, position of the last record of a commit; 0 if there is none.
         """
 
 
 @runtime_checkable
 class UniqueLog(Log, Protocol):
-    """A log that also answers by id: which decision stands under it, and what was told of it.
+    """A log that looks up records by id.
 
     Look-ups use an index: their cost does not grow with the log.
     :class:`belated.testing.JournalContract` tests it.
     """
 
     def append_unique(
-        self,
-        events: Sequence[Event],
-        ids: Collection[str],
-        requests: Requests | None = None,
+        self, events: Sequence[Event], ids: Collection[str], requests: Requests | None = None
     ) -> Appended:
-        """Append events, but under each of these ids no second decision.
+        """Append events, but no second decision with any of these ids.
 
-        Whoever asks at the same time, one decision is taken, and all are told that one.
+        Of concurrent calls with one id, one decision is stored, and every caller gets that one.
 
         Args:
-            events: as for :meth:`append`.
-            ids: those that callers chose; an id that was made here is not used twice.
-            requests: as for :meth:`append`; that of a decision which is not taken is dropped.
+            events: As for :meth:`append`.
+            ids: Ids chosen by callers; generated ids are unique and need no check.
+            requests: As for :meth:`append`; the request of a rejected decision is dropped.
 
         Raises:
             JournalUnavailable: nothing was acknowledged; retry.
         """
 
     def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
-        """Return the decision that stands under each of these ids, where there is one.
+        """Return the decisions with these ids, by id; unknown ids are left out.
 
-        Of several under one id, it is the first (rule 1). The cost does not grow with what else was
-        recorded under the id.
+        If an id has several decisions, the first one counts (rule 1). The cost does not grow with
+        the number of other records of the id.
         """
 
     def records_of(self, ids: Sequence[str], limit: int | None = None) -> list[Record]:
-        """Return all records of these ids, by partition and position.
+        """Return the records of these ids, sorted by partition and position.
 
         Args:
-            ids: Any ids.
-            limit: Of each id, its decisions and at most so many other records, the first ones; all
-                if None.
+            ids: Ids of decisions or subjects.
+            limit: Maximum number of records per id besides decisions, the first ones; None for all.
 
         Raises:
             CorruptEvent: one of them was changed after it was written.
         """
 
     def settlements(self, partition: int) -> list[Record]:
-        """Return the last :class:`Settled` records of a partition, in order.
-
-        Only the last ones: later ones reach further.
-        """
+        """Return the most recent :class:`Settled` records of a partition, in order."""
 
     def undone(self, partition: int) -> list[Record]:
-        """Return all records of a partition that undo others, in order.
+        """Return all :class:`Erased` and :class:`Retracted` records of a partition, in order.
 
-        They are :class:`Erased` and :class:`Retracted`: a fold knows them before it begins.
+        A fold needs them before it reads the first record.
         """
 
     def overwrite(self, keys: Sequence[bytes]) -> int:
-        """Overwrite the events of erased decisions, and drop the requests of these decisions.
+        """Overwrite the events of erased decisions, and delete their requests.
 
-        An :class:`Overwritten` stands in place of each; position, stamp and digest stay. Again
-        does nothing.
+        Each event is replaced by an :class:`Overwritten`; position, stamp and digest are
+        unchanged. The operation is idempotent.
 
         Args:
-            keys: the erased keys of their ids, as in :class:`Erased`.
+            keys: Erased keys of the ids, as in :class:`Erased`.
 
         Returns:
-            How many events were overwritten.
+            The number of events overwritten.
 
         Raises:
-            InvalidInput: one of the keys was not erased.
+            InvalidInput: a key was not erased.
         """
 
     def mode(self) -> ModeChanged | None:
-        """Return the last event that changed the mode, None if there is none.
-
-        Appending a :class:`ModeChanged` sets a mode.
-        """
+        """Return the last :class:`ModeChanged` event, or None."""
 
     def actions(self) -> dict[str, ActionChanged]:
-        """Return the last change of each action that was paused, resumed or retired.
-
-        Appending an :class:`ActionChanged` changes an action.
-        """
+        """Return the last :class:`ActionChanged` event of each action that has one, by action."""
 
     def configured(self) -> Configured | None:
-        """Return the last event that says what the bandit is, None if there is none."""
+        """Return the last :class:`Configured` event, or None."""

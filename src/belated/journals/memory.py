@@ -1,4 +1,4 @@
-"""Journals and cells that live as long as their process: for simulation, tests and first steps."""
+"""Journals and cells in memory, for simulations, tests and first steps."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ from belated.journals.pages import ColumnPage
 from belated.journals.steady_clock import system_clock
 from belated.journals.store import Store
 
+_position = attrgetter("position")
+
 
 class MemoryCells:
-    """Cells that live as long as the process; threads may share them.
+    """Cells in memory; threads may share them.
 
     Args:
-        clock: Gives the time in microseconds since 1970; None for the system's.
+        clock: Returns the time in microseconds since 1970; None for the system clock.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -44,7 +46,7 @@ class MemoryCells:
         self._clock = clock or system_clock
 
     def share(self) -> MemoryCells:
-        """Return another object with the same cells, to be closed by itself."""
+        """Return another object with the same cells, which is closed separately."""
         other = MemoryCells(self._clock)
         other._cells, other._lock = self._open(), self._lock
         return other
@@ -52,20 +54,19 @@ class MemoryCells:
     def get(self, names: Iterable[str], known: Mapping[str, int] = NO_VERSIONS) -> dict[str, Cell]:
         """Return cells by name; see :meth:`Cells.get`."""
         with self._lock:
-            found = {name: cell for name in names if (cell := self._open().get(name))}
-        return {name: cell for name, cell in found.items() if known.get(name) != cell.version}
+            cells = {name: cell for name in names if (cell := self._open().get(name))}
+        return {name: cell for name, cell in cells.items() if known.get(name) != cell.version}
 
     def scan(self, prefix: str) -> dict[str, Cell]:
-        """Return all cells whose names begin like this."""
+        """Return all cells whose names start with a prefix; see :meth:`Cells.scan`."""
         with self._lock:
-            return {
-                name: one for name, one in sorted(self._open().items()) if name.startswith(prefix)
-            }
+            cells = sorted(self._open().items())
+        return {name: cell for name, cell in cells if name.startswith(prefix)}
 
     def transact(
         self, expected: Mapping[str, int], puts: Mapping[str, bytes], deletes: Collection[str] = ()
     ) -> Outcome:
-        """Change cells if others are as expected; see :meth:`Cells.transact`."""
+        """Write and delete cells if versions are as expected; see :meth:`Cells.transact`."""
         with self._lock:
             cells, now = self._open(), self._clock()
             versions = {name: cells[name].version for name in (*expected, *puts) if name in cells}
@@ -78,7 +79,7 @@ class MemoryCells:
             return Outcome(True, now)
 
     def close(self) -> None:
-        """Let go of the cells; any later call raises :class:`JournalClosed`."""
+        """Close the cells; any later call raises :class:`JournalClosed`."""
         self._cells = None
 
     def _open(self) -> dict[str, Cell]:
@@ -87,69 +88,68 @@ class MemoryCells:
         return self._cells
 
 
-#: A partition, an erased key or a subject in it, and whether decisions are meant.
-_Place = tuple[int, bytes | Subject | None, bool]
+#: Partition, erased key or kind of event, and whether it is a decision.
+_IndexKey = tuple[int, bytes | Subject | None, bool]
 
 
 class MemoryIndex:
-    """The decisions and other records of each id, and those without an id by their subject.
+    """Index of records by erased key, or by kind for events without an id.
 
-    A look-up first takes in what is new since the last one. So appending costs nothing, and whoever
-    never looks anything up never pays.
+    Each look-up first indexes the records appended since the last one, so that appending costs
+    nothing.
 
     Args:
-        streams: the records of each partition.
+        streams: The records of each partition.
     """
 
     def __init__(self, streams: list[list[Record]]) -> None:
         self._streams = streams
         self._indexed = [0] * len(streams)
-        self._found: dict[_Place, list[Record]] = {}
+        self._records: dict[_IndexKey, list[Record]] = {}
 
-    def of(self, partition: int, whose: bytes | Subject, decisions: bool = False) -> list[Record]:
-        """The decisions or the other records of an erased key, or about a subject, in order."""
+    def of(self, partition: int, key: bytes | Subject, decisions: bool = False) -> list[Record]:
+        """Return the decisions, or the other records, with an erased key or of a kind, in order."""
         stream, start = self._streams[partition], self._indexed[partition]
         for record in stream[start:]:
-            found = self._found.setdefault(_place(record), [])
-            if not found or found[-1] is not record:  # it is, if the last call was interrupted here
-                found.append(record)
+            records = self._records.setdefault(_index_key(record), [])
+            if not records or records[-1] is not record:  # it is if a call was interrupted here
+                records.append(record)
             self._indexed[partition] += 1
-        return self._found.get((partition, whose, decisions), [])
+        return self._records.get((partition, key, decisions), [])
 
     def drop(self, partition: int, count: int) -> None:
-        """Forget the first records of a partition."""
-        self.of(partition, "settled")  # all of them are indexed now
+        """Remove the first records of a partition from the index."""
+        self.of(partition, "settled")  # index all of them first
         for record in self._streams[partition][:count]:
-            place = _place(record)
-            found = self._found[place]
-            del found[0]
-            if not found:
-                del self._found[place]
+            key = _index_key(record)
+            records = self._records[key]
+            del records[0]
+            if not records:
+                del self._records[key]
         self._indexed[partition] -= count
 
     def replace(self, record: Record, event: Overwritten) -> Record:
-        """Put another event in place of that of a record; returns the new record."""
-        found = self.of(record.partition, event.key, isinstance(record.event, Decision))
-        del found[[one.position for one in found].index(record.position)]
+        """Replace the event of a record in the index; return the new record."""
+        records = self.of(record.partition, event.key, isinstance(record.event, Decision))
+        records.remove(record)
         new = msgspec.structs.replace(record, event=event)
-        others = self._found.setdefault((record.partition, event.key, False), [])
-        insort(others, new, key=attrgetter("position"))
+        others = self._records.setdefault((record.partition, event.key, False), [])
+        insort(others, new, key=_position)
         return new
 
 
-def _place(record: Record) -> _Place:
-    """What a record is found by."""
+def _index_key(record: Record) -> _IndexKey:
     event = record.event
-    whose = erased_key_in(event) or subject_of(event)
-    return record.partition, whose, isinstance(event, Decision)
+    key = erased_key_in(event) or subject_of(event)
+    return record.partition, key, isinstance(event, Decision)
 
 
 class Facts:
-    """The records of one bandit: what the journals opened on it share.
+    """The records of one bandit, shared by all journals opened on it.
 
     Args:
-        partitions: a power of two.
-        cells: of the store.
+        partitions: A power of two.
+        cells: Cells of the store.
     """
 
     def __init__(self, partitions: int, cells: MemoryCells) -> None:
@@ -157,22 +157,22 @@ class Facts:
         self.streams: list[list[Record]] = [[] for _ in range(check_partitions(partitions))]
         self.index = MemoryIndex(self.streams)
         self.requests: dict[tuple[int, int], bytes] = {}  # by partition and position
-        #: By partition, the position of the last record that was dropped.
+        #: By partition, position of the last dropped record.
         self.dropped = [0] * partitions
-        # Held to change anything, and to read by position: places shift when records are dropped.
+        # Held by writers, and by reads, since dropping records shifts the lists.
         self.lock = threading.RLock()
 
 
 class MemoryJournal(IndexedJournal):
-    """Keeps events as the objects they are, and nothing beyond the life of the process.
+    """A journal in memory, which is lost when the process ends.
 
-    An event is taken to be immutable: the row of a decision must not be written to after it was
-    appended. Threads may share a journal.
+    Events are stored without copying: do not modify the row of a decision after appending it.
+    Threads may share a journal.
 
     Args:
         bandit: Name of the bandit.
         partitions: A power of two.
-        clock: Gives the time in microseconds since 1970; None for the system's.
+        clock: Returns the time in microseconds since 1970; None for the system clock.
 
     >>> from belated.core.events import Reward
     >>> journal = MemoryJournal(clock=lambda: 1_700_000_000_000_000)
@@ -194,7 +194,7 @@ class MemoryJournal(IndexedJournal):
 
     @classmethod
     def sharing(cls, facts: Facts, bandit: str, clock: Clock) -> Self:
-        """Another journal on the facts of a bandit."""
+        """Return another journal with the records of a bandit."""
         journal = cls.__new__(cls)
         journal._bandit, journal._clock = bandit, clock
         journal._share(facts)
@@ -210,29 +210,29 @@ class MemoryJournal(IndexedJournal):
         return act(None)
 
     def _encoded(self, events: Sequence[Event | Opaque]) -> list[bytes]:
-        return []  # events are stored as they are
+        return []  # events are stored as objects
 
     def _is_last(self, handle: None, record: Record) -> bool:
         stream = self._streams[record.partition]
         return bool(stream) and stream[-1] is record
 
     def _index_acts(self, records: Sequence[Record]) -> None:
-        """Their cells were written together with them."""
+        """Do nothing: :meth:`_insert` writes their cells."""
 
     def _insert(
         self, handle: None, records: list[Record], data: Sequence[bytes], requests: Requests | None
     ) -> list[Record]:
-        """Store records; an exception at any point leaves a partition with all of its, or none."""
+        """Store records; an interrupt at any point leaves each partition with all or none."""
         facts = self._facts
-        arrived: dict[int, tuple[list[Record], dict[tuple[int, int], bytes]]] = {}
-        for place, record in enumerate(records):
-            stream, kept = arrived.setdefault(record.partition, ([], {}))
+        added: dict[int, tuple[list[Record], dict[tuple[int, int], bytes]]] = {}
+        for index, record in enumerate(records):
+            stream, requests_of_stream = added.setdefault(record.partition, ([], {}))
             stream.append(record)
-            if requests and place in requests:
-                kept[record.partition, record.position] = requests[place]
-        for partition, (stream, kept) in arrived.items():
-            # No call may come between these: Python raises interrupts when one has returned.
-            facts.requests |= kept
+            if requests and index in requests:
+                requests_of_stream[record.partition, record.position] = requests[index]
+        for partition, (stream, requests_of_stream) in added.items():
+            # No function call between these lines: Python raises interrupts when one returns.
+            facts.requests |= requests_of_stream
             facts.streams[partition] += stream
         self._keep_acts(records)
         return records
@@ -240,7 +240,7 @@ class MemoryJournal(IndexedJournal):
     def append_after(
         self, events: Sequence[Event], last: Record, *, requests: Requests | None = None
     ) -> AppendedAfter:
-        """Append events, and return their records; see :meth:`FollowedLog.append_after`."""
+        """Append events and return their records; see :meth:`FollowedLog.append_after`."""
         with self._lock:
             stream = self._streams[last.partition]
             if requests or len(events) != 1 or not stream or stream[-1] is not last:
@@ -251,19 +251,19 @@ class MemoryJournal(IndexedJournal):
             return AppendedAfter([position], [record])
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
-        """Return the records beyond a position; see :meth:`Log.read`."""
+        """Return the records after a position; see :meth:`Log.read`."""
         self._check_open()
         check_range(partition, after, limit, self._partitions)
-        with self._lock:  # a drop would shift the records between the two lines
+        with self._lock:  # a concurrent drop would shift the records
             first = after - self._check_kept(partition, after)
             return self._streams[partition][first : first + limit]
 
     def read_columns(self, partition: int, after: int, limit: int) -> ColumnPage:
-        """Return the records beyond a position as columns; see :meth:`ColumnLog.read_columns`."""
+        """Return records after a position as columns; see :meth:`ColumnLog.read_columns`."""
         return ColumnPage.of_records(self.read(partition, after, limit))
 
     def _check_kept(self, partition: int, after: int) -> int:
-        """Refuse to read what was dropped; returns the position of the last record that was."""
+        """Return the position of the last dropped record; raise if it is after a position."""
         dropped = self._facts.dropped[partition]
         if after < dropped:
             raise HistoryTrimmed(partition, self.start(partition).position)
@@ -271,7 +271,7 @@ class MemoryJournal(IndexedJournal):
 
     def _drop(self, handle: None, partition: int, start: int, limit: int) -> int:
         stream = self._streams[partition]
-        count = min(limit, bisect_right(stream, start, key=attrgetter("position")))
+        count = min(limit, bisect_right(stream, start, key=_position))
         self._facts.index.drop(partition, count)
         for record in stream[:count]:
             self._facts.requests.pop((partition, record.position), None)
@@ -279,7 +279,9 @@ class MemoryJournal(IndexedJournal):
         del stream[:count]
         return count
 
-    def _of(self, handle: None, keys: Collection[bytes], others: int | None = None) -> list[Record]:
+    def _find(
+        self, handle: None, keys: Collection[bytes], others: int | None = None
+    ) -> list[Record]:
         records: list[Record] = []
         with self._lock:
             for key in keys:
@@ -290,26 +292,26 @@ class MemoryJournal(IndexedJournal):
 
     def _replace(self, handle: None, record: Record, event: Overwritten) -> None:
         stream = self._streams[record.partition]
-        place = bisect_left(stream, record.position, key=attrgetter("position"))
-        stream[place] = self._facts.index.replace(record, event)
+        index = bisect_left(stream, record.position, key=_position)
+        stream[index] = self._facts.index.replace(record, event)
         self._facts.requests.pop((record.partition, record.position), None)
 
     def settlements(self, partition: int) -> list[Record]:
-        """Return the last records that settled a partition, in order."""
+        """Return the most recent settlements of a partition, in order."""
         self._check_open()
         check_partition(partition, self._partitions)
         with self._lock:
             return self._facts.index.of(partition, "settled")[-LAST_SETTLEMENTS:]
 
     def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:
-        """Return what decisions were chosen from, by position, where it was kept."""
+        """Return the stored requests of decisions, by position."""
         self._check_open()
         check_partition(partition, self._partitions)
-        found = self._facts.requests
-        return {one: found[partition, one] for one in positions if (partition, one) in found}
+        requests = self._facts.requests
+        return {n: requests[partition, n] for n in positions if (partition, n) in requests}
 
     def close(self) -> None:
-        """Let go of everything; any later call raises :class:`JournalClosed`."""
+        """Close the journal; any later call raises :class:`JournalClosed`."""
         self.cells.close()
         self._facts = Facts(self._partitions, MemoryCells(self._clock))
         self._streams, self._closed = self._facts.streams, True
@@ -334,26 +336,26 @@ class MemoryJournal(IndexedJournal):
 
     def _check_open(self) -> None:
         if self._closed:
-            message = "this journal was closed: open it again, or make a new MemoryJournal"
+            message = "this journal was closed: open it again, or create a new MemoryJournal"
             raise JournalClosed(message)
 
 
 class MemoryStore(Store):
-    """Opens journals, leases and keys that live as long as the store; see :class:`Store`.
+    """A store in memory, which is lost when the process ends; see :class:`Store`.
 
-    Threads may share the store, and what it opens.
+    Threads may share the store and the objects it opens.
 
     Args:
-        clock: Gives the time in microseconds since 1970; None for the system's.
+        clock: Returns the time in microseconds since 1970; None for the system clock.
 
     >>> from belated.core.events import Void
     >>> store = MemoryStore()
-    >>> with store.journal("offers") as one, store.journal("offers") as other:
-    ...     one.append([Void("a", 5)])
-    ...     other.end(0)
+    >>> with store.journal("offers") as writer, store.journal("offers") as reader:
+    ...     writer.append([Void("a", 5)])
+    ...     reader.end(0)
     [1]
     1
-    >>> [one.name for one in store.describe()]
+    >>> [bandit.name for bandit in store.describe()]
     ['offers']
     """
 
@@ -373,8 +375,8 @@ class MemoryStore(Store):
     def journal(
         self, bandit: str = "default", *, partitions: int | None = None, wait: float = 10.0
     ) -> MemoryJournal:
-        """Open the journal of a bandit; make it if it is new."""
-        found = open_bandit(self._cells, bandit, partitions, self.place)
+        """Open the journal of a bandit; create it if it does not exist."""
+        entry = open_bandit(self._cells, bandit, partitions, self.place)
         with self._lock:
-            facts = self._logs.setdefault(found.number, Facts(found.partitions, self._cells))
+            facts = self._logs.setdefault(entry.number, Facts(entry.partitions, self._cells))
         return MemoryJournal.sharing(facts, bandit, self._clock)

@@ -1,4 +1,4 @@
-"""Pages of a partition: of records, or of columns for a fold that makes no event of them."""
+"""Pages of a partition, as records or as columns."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def pages(
     """Yield the records of a partition in order, in pages that are not empty.
 
     Args:
-        log: to read.
-        partition: its number.
-        after: position after which to begin; records that were trimmed are skipped.
-        end: last position to read; None: the end of the partition as it is now.
-        size: records per page, at most.
+        log: Log to read.
+        partition: Partition to read.
+        after: Position after which to begin; trimmed records are skipped.
+        end: Last position to read; None for the current end of the partition.
+        size: Maximum number of records per page.
     """
     position = max(after, log.start(partition).position)
     last = log.end(partition) if end is None else end
@@ -46,14 +46,14 @@ def pages(
 
 @dataclass(frozen=True, eq=False)
 class ColumnPage:
-    """Some records of one partition, one behind the other.
+    """Consecutive records of one partition, as columns.
 
     Attributes:
-        positions: of the records.
-        recorded: when the journal took each, in microseconds since 1970.
-        digests: of their bytes, a line each; of no width if the journal stores none.
-        data: the bytes of all events, and some zeros.
-        ends: where each event ends in ``data``.
+        positions: Positions of the records.
+        recorded: Stamps of the records, in microseconds since 1970.
+        digests: Digests of the events, one per row; of width 0 if the journal stores none.
+        data: The encoded events, concatenated and zero-padded.
+        ends: End offset of each event in ``data``.
     """
 
     positions: NDArray[np.int64]
@@ -70,7 +70,7 @@ class ColumnPage:
         digests: Sequence[bytes],
         events: Sequence[bytes],
     ) -> Self:
-        """Return the columns of rows."""
+        """Build a page from the fields of each record."""
         digest = np.frombuffer(b"".join(digests), dtype=np.uint8)
         lengths = np.fromiter(map(len, events), dtype=np.int64, count=len(events))
         return cls(
@@ -83,7 +83,7 @@ class ColumnPage:
 
     @classmethod
     def of_records(cls, records: Sequence[Record]) -> Self:
-        """Return the columns of records."""
+        """Build a page from records."""
         return cls.of(
             [record.position for record in records],
             [record.recorded for record in records],
@@ -92,28 +92,28 @@ class ColumnPage:
         )
 
     def crcs(self, starts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The checksum of each event, from a start of its own, as :func:`zlib.crc32` makes it."""
-        found = np.empty(len(self), dtype=np.int64)
+        """Return the :func:`zlib.crc32` checksum of each event, given its starting value."""
+        crcs = np.empty(len(self), dtype=np.int64)
         kernels = page_kernels()
         if kernels is not None:
-            kernels.crc_all(self.data, self.ends, starts, crc_tables(), found)
+            kernels.crc_all(self.data, self.ends, starts, crc_tables(), crcs)
         else:
             for n, start in enumerate(starts.tolist()):
-                found[n] = crc32(self.event(n), start)
-        return found
+                crcs[n] = crc32(self.event(n), start)
+        return crcs
 
     def __len__(self) -> int:
         return len(self.positions)
 
     def event(self, n: int) -> memoryview:
-        """The bytes of one event."""
+        """Return the bytes of the nth event."""
         return self.data.data[int(self.ends[n - 1]) if n else 0 : int(self.ends[n])]
 
     def record(self, n: int, partition: int) -> Record:
-        """One of them as a record.
+        """Return the nth record.
 
         Raises:
-            CorruptEvent: its bytes are no event.
+            CorruptEvent: its bytes are not a valid event.
         """
         try:
             event = read_event(self.event(n))
@@ -123,11 +123,11 @@ class ColumnPage:
         return self._record(n, partition, event)
 
     def records(self, partition: int) -> list[Record]:
-        """All of them as records."""
+        """Return all records."""
         return [self.record(n, partition) for n in range(len(self))]
 
     def stub(self, n: int, partition: int) -> Record:
-        """The same with its event unread."""
+        """Return the nth record without decoding its event."""
         return self._record(n, partition, Opaque(bytes(self.event(n))))
 
     def _record(self, n: int, partition: int, event: Event | Opaque) -> Record:
@@ -148,10 +148,7 @@ class ColumnPage:
 
 @runtime_checkable
 class ColumnLog(Protocol):
-    """A log that also gives its records as columns."""
+    """A log that also returns its records as columns."""
 
     def read_columns(self, partition: int, after: int, limit: int) -> ColumnPage:
-        """Return what :meth:`Log.read` returns, as columns.
-
-        The caller has compiled kernels: this checks records with them.
-        """
+        """Return the result of :meth:`Log.read` as columns, with checksums verified."""

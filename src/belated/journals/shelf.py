@@ -1,9 +1,9 @@
-"""What is stored beside the log of a bandit, in the cells of its store.
+"""The state of a bandit outside its log, in the cells of its store.
 
-Acts of operators are in cells, too: found at once, whatever was dropped. A decider asks for the
-mode and for paused actions four times per second, and a fold must know what was undone before it
-begins. So the last record of each kind that says what holds from now on, the last one of each
-action, and all records that undo others, are in cells as they are in the log.
+Operator actions are copied to cells, where they are found quickly and survive trimming: deciders
+poll the mode and paused actions four times per second, and a fold needs all erasures before it
+reads the first record. The cells hold the last mode change, the last configuration, the last change
+of each action, and all records that erase or retract others.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from belated.exceptions import (
     SnapshotWarning,
 )
 from belated.journals.arrivals import Subject, check_partition, subject_of
-from belated.journals.bandits import Registration, update
+from belated.journals.bandits import find_bandit, replace
 from belated.journals.cells import NO_CELL, Cell, Cells, cell_name
 from belated.journals.coordination import owner_cell
 from belated.journals.log import EMPTY, Tail
 from belated.journals.snapshots import Pieces, Snapshot, check_base, checksums_of, damage
 
-#: Of these the last record counts.
+#: Kinds of operator actions of which only the last one counts.
 _LAST: frozenset[Subject] = frozenset({"mode", "configured"})
-#: What is in cells.
+#: Kinds of events that are copied to cells.
 ACTS: frozenset[Subject | None] = _LAST | {"action", "undone"}
-#: By bandit, a version, and the last change of each action by its name.
+#: By bandit, a version and the last change of each action, by action.
 ActionChanges = dict[str, tuple[int, dict[str, ActionChanged]]]
 
 
@@ -64,38 +64,38 @@ _tail = msgspec.json.Decoder(Tail)
 
 
 class CellShelf:
-    """What a bandit is, the acts of its operators, and its owners, snapshots and bases, in cells.
+    """Stores identity, operator actions, owners, snapshots and bases of a bandit in cells.
 
-    A journal inherits it. Several processes may have the same journal open: between two calls
-    others may save and acquire.
+    Base class of journals. Several processes may have the same journal open, and save or acquire
+    between two calls.
     """
 
     cells: Cells
-    #: The file or database, for messages.
+    #: File or database, for messages.
     _place: str
     _bandit: str
     _partitions: int
     _snapshots: Pieces
     _bases: Pieces
-    # By partition, the checksums of the pieces of the snapshot last saved or loaded here.
+    # By partition, checksums of the pieces of the snapshot last saved or loaded by this object.
     _known: dict[int, dict[str, bytes]]
-    # What is owned, by process too: what a fork inherits, it does not own.
+    # Epochs by process and partition: a forked child does not own what its parent acquired.
     _epochs: dict[tuple[int, int], int]
-    # Acts whose cells are known to be up to date: the name of the cell, and the position.
-    _acts_known: set[tuple[str, int]]
+    # Operator actions known to be in their cells: name of the cell, and position.
+    _saved_acts: set[tuple[str, int]]
 
     def _open_shelf(self, cells: Cells) -> None:
         self.cells = cells
         self._snapshots = Pieces(cells, "snapshot", self._bandit)
         self._bases = Pieces(cells, "base", self._bandit)
-        self._known, self._epochs, self._acts_known = {}, {}, set()
+        self._known, self._epochs, self._saved_acts = {}, {}, set()
 
     def append(self, events: Sequence[Event]) -> list[int]:
         """Append events; see :meth:`Log.append`."""
         raise NotImplementedError
 
     def _tail_of(self, partition: int) -> Tail:
-        """Return the last record of a partition."""
+        """Return position and stamp of the last record of a partition."""
         raise NotImplementedError
 
     def end(self, partition: int) -> int:
@@ -115,36 +115,37 @@ class CellShelf:
         self.cells.close()
 
     def identify(self, identity: dict[str, str]) -> dict[str, str]:
-        """Store what the bandit is, if nothing is stored yet.
+        """Store the identity of the bandit if it has none.
 
         Returns:
-            What is stored now: of several processes at once, all get that of the first.
+            The stored identity; concurrent callers all get the first one.
         """
         return self._update_identity(lambda stored: identity if stored is None else stored)
 
     def reidentify(self, identity: dict[str, str]) -> None:
-        """Store what the bandit is, in place of what was stored."""
+        """Replace the stored identity of the bandit."""
         self._update_identity(lambda stored: identity)
 
     def _update_identity(
         self, change: Callable[[dict[str, str] | None], dict[str, str]]
     ) -> dict[str, str]:
-        def changed(one: Registration) -> Registration:
-            return msgspec.structs.replace(one, identity=change(one.identity))
-
-        found = update(self.cells, self._bandit, changed)
-        if found is None:
-            raise JournalUnavailable(f"{self._place} has lost the bandit {self._bandit!r}")
-        return dict(found.identity or {})
+        while True:
+            version, old = find_bandit(self.cells, self._bandit)
+            if old is None:
+                raise JournalUnavailable(f"{self._place} has lost the bandit {self._bandit!r}")
+            identity = change(old.identity)
+            new = msgspec.structs.replace(old, identity=identity)
+            if new == old or replace(self.cells, version, new):
+                return dict(identity)
 
     def acquire(self, partition: int) -> int:
-        """Become the owner of a partition: from now on the previous owner cannot save.
+        """Become the owner of a partition, and fence its previous owner.
 
-        For learners that take over from each other: one that is slow, and not dead, must not
-        overwrite the state of its successor. An object that has acquired nothing saves as it likes.
+        A learner that was replaced because it was slow must not overwrite the state of its
+        successor. An object that has not acquired a partition may save without a check.
 
         Returns:
-            The epoch, which grows each time the partition is acquired.
+            The epoch, which increases with each call.
         """
         check_partition(partition, self._partitions)
         name = owner_cell(self._bandit, partition)
@@ -155,30 +156,31 @@ class CellShelf:
                 return epoch + 1
 
     def save(self, snapshot: Snapshot) -> None:
-        """Store a snapshot in place of the last one of its partition, in one step.
+        """Replace the snapshot of a partition atomically.
 
-        One that is behind the stored one is ignored: another process was further.
+        A snapshot older than the stored one is ignored.
 
         Raises:
-            OwnerFenced: another has acquired the partition since this object did.
-            SnapshotConflict: a piece to be kept is not stored as it was; save them all.
-            InvalidInput: its position is beyond the end of the partition.
+            OwnerFenced: another process has acquired the partition since this object did.
+            SnapshotConflict: a kept piece is not stored or has changed; save all pieces.
+            InvalidInput: the position is after the end of the partition.
         """
         partition = snapshot.partition
         check_partition(partition, self._partitions)
         checksums = checksums_of(snapshot, self._known.get(partition, {}))
         end = self.end(partition)
         if not 0 <= snapshot.position <= end:
-            # The fold would pass over the records to come.
+            # The fold would skip the records that follow.
             message = (
                 f"the snapshot is of position {snapshot.position}, but partition {partition} ends "
-                f"at {end}: save only what was read from this journal"
+                f"at {end}: save a fold of this journal"
             )
             raise InvalidInput(message, snapshot.position)
-        owner, mine = owner_cell(self._bandit, partition), self._epoch(partition)
-        expected = {} if mine is None else {owner: mine}
+        owner = owner_cell(self._bandit, partition)
+        epoch = self._epoch(partition)
+        expected = {} if epoch is None else {owner: epoch}
         while True:
-            if mine is not None and self.cells.get([owner]).get(owner, NO_CELL).version != mine:
+            if epoch is not None and self.cells.get([owner]).get(owner, NO_CELL).version != epoch:
                 raise OwnerFenced(partition)
             stored = self._snapshots.stored(partition)
             before = stored.contents
@@ -191,79 +193,78 @@ class CellShelf:
                 raise SnapshotConflict(changed)
             if self._snapshots.save(snapshot, checksums, stored, expected, {}):
                 break
-        # Also where it was ignored: what may be kept next time is compared with what is stored.
+        # Also if it was ignored: `kept` of the next snapshot is compared with what is stored.
         self._known[partition] = checksums
 
     def load(self, partition: int) -> Snapshot | None:
-        """Return the stored snapshot with all its pieces, None if there is none.
+        """Return the stored snapshot with all its pieces, or None.
 
-        A damaged one is removed, with a :class:`SnapshotWarning`: the fold then starts from the
-        beginning.
+        A damaged snapshot is removed with a :class:`SnapshotWarning`; the partition is then folded
+        from its beginning.
 
         Raises:
-            HistoryChanged: the partition ends before it, so records are gone; it is removed, too.
+            HistoryChanged: the partition ends before the snapshot, so it has lost records; the
+                snapshot is removed.
         """
         check_partition(partition, self._partitions)
         self._known.pop(partition, None)
-        found = self._snapshots.load(partition)
-        if found is None:
+        stored = self._snapshots.load(partition)
+        if stored is None:
             return None
-        version, contents, snapshot = found
+        version, contents, snapshot = stored
         reason = damage(snapshot, contents)
         if reason is None and snapshot.position <= self.end(partition):
             self._known[partition] = contents.checksums
             return snapshot
         self._snapshots.discard(partition, version)
-        if reason is None:  # so the journal has lost records
+        if reason is None:  # the journal has lost records
             raise HistoryChanged(partition, snapshot.position)
         message = (
             f"the snapshot of partition {partition} is damaged and was discarded: {reason}. "
-            "Nothing is lost: the partition is read from its beginning, which takes longer"
+            "Nothing is lost: the partition is folded from its beginning, which takes longer"
         )
         warnings.warn(message, SnapshotWarning, stacklevel=2)
         return None
 
     def start(self, partition: int) -> Tail:
-        """Return the last record that was dropped: its position and stamp, 0 if none was."""
+        """Return position and stamp of the last dropped record; 0 and 0 if none was dropped."""
         check_partition(partition, self._partitions)
         name = self._start_cell(partition)
         cell = self.cells.get([name]).get(name)
         return EMPTY if cell is None else _tail.decode(cell.value)
 
     def base(self, partition: int) -> Snapshot | None:
-        """Return what the records that were dropped came to, None if none were.
+        """Return the state that replaces dropped records, or None if none were dropped.
 
         Raises:
-            CorruptJournal: it is damaged; nothing else has what was in those records.
+            CorruptJournal: the base is damaged, and there is no other copy of its records.
         """
         check_partition(partition, self._partitions)
-        found = self._bases.load(partition)
-        if found is None:
+        stored = self._bases.load(partition)
+        if stored is None:
             return None
-        _, contents, base = found
+        _, contents, base = stored
         reason, end = damage(base, contents), self.end(partition)
         if reason is None and base.position > end:
             reason = f"it is of position {base.position}, and the journal ends at {end}"
         if reason is not None:
             message = f"the base of partition {partition} in {self._place} is damaged: {reason}"
-            what_to_do = "The records it was made of were trimmed: restore a backup"
-            raise CorruptJournal(f"{message}. {what_to_do}")
+            raise CorruptJournal(f"{message}. Its records were trimmed: restore a backup")
         return base
 
     def rebase(self, base: Snapshot, trimmed: Trimmed, undone: int) -> None:
-        """Store a base, and a record that says so: what is up to its position may then be dropped.
+        """Store a base, so that the records up to its position may be dropped by :meth:`Log.drop`.
 
-        :meth:`Log.drop` then drops the records. If this raises after the record was appended, that
-        record says more than was done; nothing depends on it.
+        If this raises after appending ``trimmed``, that event has no effect.
 
         Args:
-            base: all its pieces are given; its position is at the end of a link.
-            trimmed: the record.
-            undone: how many records of the partition undo others, as far as the base knows.
+            base: The base with all its pieces; its position is the end of a link.
+            trimmed: Event to append.
+            undone: Number of erasures and retractions that the base has applied.
 
         Raises:
-            HistoryUndone: there are more by now; make the base anew.
-            InvalidInput: it is behind the base that is stored, or not behind the snapshot's links.
+            HistoryUndone: there are more erasures or retractions now; compute the base again.
+            InvalidInput: the base is not after the stored base, or not before the snapshot.
         """
         partition = base.partition
         check_partition(partition, self._partitions)
@@ -282,7 +283,7 @@ class CellShelf:
                 saved=None if saved is None else saved.position,
                 undone=len(self.undone(partition)),
             )
-            if not appended:  # what is undone from now on stands behind this record
+            if not appended:  # later erasures and retractions follow this record
                 self.append([trimmed])
                 appended = True
                 continue
@@ -294,31 +295,31 @@ class CellShelf:
         return cell_name("start", self._bandit, partition)
 
     def _epoch(self, partition: int) -> int | None:
-        """Return the epoch in which this process owns a partition; None if it never did."""
+        """Return the epoch in which this process owns a partition; None if it never acquired it."""
         return self._epochs.get((os.getpid(), partition))
 
-    # --- acts of operators ------------------------------------------------------------------------
+    # --- operator actions -------------------------------------------------------------------------
 
     def mode(self) -> ModeChanged | None:
-        """Return the last event that changed the mode, None if there is none."""
+        """Return the last mode change, or None."""
         return modes(self.cells, [self._bandit]).get(self._bandit)
 
     def actions(self) -> dict[str, ActionChanged]:
-        """Return the last change of each action that was paused, resumed or retired."""
+        """Return the last change of each action that has one, by action."""
         return actions(self.cells, {self._bandit: 0}).get(self._bandit, (0, {}))[1]
 
     def configured(self) -> Configured | None:
-        """Return the last event that says what the bandit is, None if there is none."""
+        """Return the last configuration event, or None."""
         name = cell_name("configured", self._bandit)
         cell = self.cells.get([name]).get(name)
         event = None if cell is None else _read(name, cell).event
         return event if isinstance(event, Configured) else None
 
     def undone(self, partition: int) -> list[Record]:
-        """Return all records of a partition that undo others, in order."""
+        """Return all erasures and retractions of a partition, in order."""
         check_partition(partition, self._partitions)
-        found = self.cells.scan(cell_name("undone", self._bandit, partition, ""))
-        return [_read(name, cell) for name, cell in found.items()]
+        cells = self.cells.scan(cell_name("undone", self._bandit, partition, ""))
+        return [_read(name, cell) for name, cell in cells.items()]
 
     def _where(self, partition: int, position: int) -> str:
         return (
@@ -327,58 +328,56 @@ class CellShelf:
         )
 
     def _keep_acts(self, records: Iterable[Record]) -> None:
-        """Write acts among records to their cells, unless those have them, or later ones."""
+        """Copy the operator actions among records to their cells, unless later ones are there."""
         for act in records:
             if subject_of(act.event) not in ACTS:
                 continue
             puts = act_cells(self._bandit, act)
             name = next(iter(puts))
-            while (name, act.position) not in self._acts_known:
-                before = self.cells.get([name]).get(name)
-                is_new = before is None or _read(name, before).position < act.position
-                version = 0 if before is None else before.version
+            while (name, act.position) not in self._saved_acts:
+                stored = self.cells.get([name]).get(name)
+                is_new = stored is None or _read(name, stored).position < act.position
+                version = 0 if stored is None else stored.version
                 if not is_new or self.cells.transact({name: version}, puts).ok:
-                    self._acts_known.add((name, act.position))
+                    self._saved_acts.add((name, act.position))
 
 
 def modes(cells: Cells, bandits: Iterable[str]) -> dict[str, ModeChanged]:
-    """Return the last event that changed the mode of each bandit, where there is one."""
+    """Return the last mode change of each bandit that has one."""
     names = {cell_name("mode", bandit): bandit for bandit in bandits}
     events = {names[name]: _read(name, cell).event for name, cell in cells.get(names).items()}
-    return {bandit: one for bandit, one in events.items() if isinstance(one, ModeChanged)}
+    return {bandit: mode for bandit, mode in events.items() if isinstance(mode, ModeChanged)}
 
 
 def actions(cells: Cells, after: Mapping[str, int]) -> ActionChanges:
-    """Return the last change of each action, by bandit, if there are any since a version.
+    """Return the last change of each action, for bandits with changes since a version.
 
     Args:
-        cells: of the store.
-        after: by bandit, the version of the last answer; 0 for whatever there is.
-
-    Returns:
-        By bandit, the version, and the last change by action.
+        cells: Cells of the store.
+        after: By bandit, the version last returned, or 0.
     """
     names = {cell_name("actions", bandit): bandit for bandit in after}
     changed = cells.get(names, {name: after[bandit] for name, bandit in names.items()})
-    found: ActionChanges = {}
+    result: ActionChanges = {}
     for marker, (version, _, _) in changed.items():
         bandit = names[marker]
         acts = cells.scan(cell_name("action", bandit, ""))
         events = [_read(name, cell).event for name, cell in acts.items()]
-        changes = {one.action: one for one in events if isinstance(one, ActionChanged)}
-        found[bandit] = version, changes
-    return found
+        changes = {event.action: event for event in events if isinstance(event, ActionChanged)}
+        result[bandit] = version, changes
+    return result
 
 
 def has_acts(events: Iterable[Event]) -> bool:
-    """Whether one of these events goes to a cell, too."""
+    """Whether any of these events is an operator action that is copied to a cell."""
     return any(subject_of(event) in ACTS for event in events)
 
 
 def act_cells(bandit: str, act: Record) -> dict[str, bytes]:
-    """Return the cells that an act is written to, its own first.
+    """Return the cells to write for an operator action, its own first.
 
-    The version of ``actions`` grows with every change of an action: who polls reads no others.
+    The version of ``actions`` increases with every change of an action, so that pollers need to
+    read only this cell.
     """
     subject = subject_of(act.event)
     assert subject in ACTS
@@ -397,10 +396,10 @@ def _read(name: str, cell: Cell) -> Record:
     try:
         act = _decoder.decode(cell.value)
         if act.digest and digest_of(act.event) != act.digest:
-            raise CorruptEvent("its digest is of another event")
+            raise CorruptEvent("its digest does not match")
         event = read_event(act.event)
         return Record(act.partition, act.position, act.recorded, event, act.digest)
     except (msgspec.DecodeError, UnicodeDecodeError, CorruptEvent) as error:
-        message = f"the act of an operator in cell {name!r} was changed after it was written"
-        cure = "restore a backup, or delete the cell: it is written again when the log is read"
-        raise CorruptEvent(f"{message} ({error}): {cure}") from None
+        message = f"the operator action in cell {name!r} was changed after it was written"
+        remedy = "restore a backup, or delete the cell: it is written again when the log is read"
+        raise CorruptEvent(f"{message} ({error}): {remedy}") from None

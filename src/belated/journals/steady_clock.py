@@ -1,8 +1,8 @@
-"""The clock of the system, held where it jumps ahead.
+"""The system clock, protected against jumps ahead.
 
-Stamps of records never decrease. So one stamp of next month stops journal time for a month: no
-window ends, nothing is settled. A process cannot know the true time, but it knows how much time has
-passed since it last looked: the system counts that apart from the time of day.
+Stamps of records never decrease, so one stamp a month ahead would stop journal time for a month: no
+window would end, and nothing would be settled. A process does not know the true time, but the
+monotonic clock tells how much time has passed.
 """
 
 from __future__ import annotations
@@ -15,24 +15,23 @@ from functools import partial
 
 from belated.exceptions import ClockWarning
 
-#: How far ahead the time of day may go of the time that has passed, in nanoseconds: 15 minutes.
-#: Whoever sets a clock right steps by seconds, and a machine that was paused lags by minutes;
-#: a wrong time zone is half an hour at least. And no window is so short that less does harm.
+#: Maximum accepted jump ahead of the monotonic clock, in nanoseconds: 15 minutes. Clock
+#: corrections are seconds, and a paused machine lags by minutes; a wrong time zone is at least half
+#: an hour. Windows are too long to be affected by less.
 MAX_JUMP = 15 * 60 * 10**9
-#: So soon behind a time that was believed, in nanoseconds, the next one is: a second is no jump.
+#: Nanoseconds after an accepted time for which the time of day is accepted without a check.
 SOON = 10**9
 
 
 class SteadyClock:
-    """Gives the time of day, unless that has jumped ahead: then the time it should be.
+    """Returns the time of day, or the extrapolated time if the time of day has jumped ahead.
 
-    It is held there, with a :class:`ClockWarning`, until the time of day has come back. A new
-    process believes what it finds. Backwards the time of day may go as it likes: a journal holds
-    its stamps itself.
+    A jump is reported by a :class:`ClockWarning`, and the time is extrapolated until the time of
+    day is right again. The time of day may jump back, since journals never decrease stamps.
 
     Args:
-        time_of_day: in nanoseconds since 1970.
-        passed: nanoseconds that only grow, and also while the machine sleeps.
+        time_of_day: Returns the time of day, in nanoseconds since 1970.
+        passed: Returns monotonic nanoseconds, which increase also while the machine sleeps.
 
     >>> day, passed = [1_700_000_000 * 10**9], [0]
     >>> clock = SteadyClock(lambda: day[0], lambda: passed[0])
@@ -46,10 +45,10 @@ class SteadyClock:
     def __init__(self, time_of_day: Callable[[], int], passed: Callable[[], int]) -> None:
         self._time_of_day = time_of_day
         self._passed = passed
-        # The greatest difference of the two that was believed.
+        # The greatest accepted difference of the two clocks.
         self._ahead = time_of_day() - passed()  # nanoseconds
         self._held = False
-        self._checked = -SOON  # the last time of day that was compared, and believed
+        self._checked = -SOON  # the last time of day that was checked and accepted
 
     def __call__(self) -> int:
         """Return the time in microseconds since 1970."""
@@ -73,16 +72,16 @@ class SteadyClock:
 
 def _message(jump: int) -> str:
     return (
-        f"the system's clock has jumped {timedelta(seconds=round(jump / 1e9))} ahead: events are "
-        "stamped with the time that it should be, for stamps cannot go back. Set the clock right; "
-        "if it is right now, and was wrong before, restart this process"
+        f"the system clock has jumped {timedelta(seconds=round(jump / 1e9))} ahead: events are "
+        "stamped with the extrapolated time, because stamps cannot decrease. Correct the clock; if "
+        "it is right now and was wrong before, restart this process"
     )
 
 
 # On Linux CLOCK_MONOTONIC stops while the machine sleeps, elsewhere it does not.
 _COUNTS_SLEEP: int = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", 0))
 
-#: The clock of this machine: one for the whole process, whatever is opened meanwhile.
+#: The clock of this machine, shared by all journals of the process.
 system_clock = SteadyClock(
     time.time_ns,
     partial(time.clock_gettime_ns, _COUNTS_SLEEP)

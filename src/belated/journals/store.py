@@ -1,4 +1,4 @@
-"""Where journals are: an address, opened on demand; and one connection for many of them."""
+"""Stores of journals, opened on demand, and sessions that share one connection."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from belated.core.events import Event, ModeChanged
-from belated.journals.bandits import all_bandits, check_there, renaming
+from belated.journals.bandits import all_bandits, check_exists, renaming
 from belated.journals.cells import Cell, Cells, cell_name
 from belated.journals.coordination import CoordinationStore, published
 from belated.journals.journal import Journal
@@ -20,13 +20,13 @@ from belated.journals.snapshots import read_contents
 
 @dataclass(frozen=True)
 class StoredSnapshot:
-    """A snapshot without its pieces.
+    """Metadata of a snapshot.
 
     Attributes:
-        partition: It is of.
-        position: The last record it covers.
-        fingerprint: Of the fold that saved it.
-        bytes: Size of its pieces.
+        partition: Partition the snapshot is of.
+        position: Position of the last record it covers.
+        fingerprint: Fingerprint of the fold that saved it.
+        bytes: Total size of its pieces.
     """
 
     partition: int
@@ -37,12 +37,12 @@ class StoredSnapshot:
 
 @dataclass(frozen=True)
 class StoredBandit:
-    """What a store holds of a bandit, but for its records.
+    """Metadata of a bandit in a store.
 
     Attributes:
         name: Name of the bandit.
         partitions: Number of partitions.
-        identity: What the bandit is; None if none has used the journal yet.
+        identity: Family, width and features of the bandit; None before its first use.
         snapshots: At most one for each partition, by partition.
     """
 
@@ -57,10 +57,10 @@ class Batch:
     """Events of one bandit.
 
     Attributes:
-        journal: Where they go; opened by the session that appends them.
-        events: What is to be appended.
-        ids: Those among their ids that callers chose: each may have one decision.
-        requests: What decisions among the events were chosen from, by their place.
+        journal: Journal of the bandit, opened by the session that appends the batch.
+        events: Events to append.
+        ids: Ids chosen by callers: each may have only one decision.
+        requests: Stored requests of decisions, by index in ``events``.
     """
 
     journal: UniqueLog
@@ -69,7 +69,7 @@ class Batch:
     requests: Requests = field(default_factory=dict)
 
     def append(self) -> Appended:
-        """Append them, in a commit of their own."""
+        """Append the events in a commit of their own."""
         if self.ids:
             return self.journal.append_unique(self.events, self.ids, self.requests)
         return Appended(self.journal.append(self.events, requests=self.requests), {})
@@ -79,31 +79,31 @@ class BatchLog(Protocol):
     """Appends for several bandits at once."""
 
     def append_all(self, batches: Sequence[Batch]) -> list[Appended]:
-        """Append batches, in one commit: all of them or none.
+        """Append batches atomically, in one commit.
 
-        Where a caller's id has a decision already, a commit for each bandit is allowed.
+        If an id in ``ids`` already has a decision, one commit per bandit is allowed.
         """
 
     def close(self) -> None:
-        """Release whatever is held."""
+        """Close the connection."""
 
 
 class Store:
     """A database, a file or the memory of this process.
 
-    Nothing is opened until you ask. Every call gives an object with a connection of its own, so
-    that a look-up never waits for an append; close each when you are done with it. What is opened
-    by one :meth:`session` shares its connection.
+    Creating a store opens nothing. Every method opens an object with its own connection, so that
+    a look-up never waits for an append; close each object when you are done with it. Objects
+    opened by one :meth:`session` share its connection.
 
-    A store of your own defines :meth:`cells` and :meth:`journal`.
-    :class:`belated.testing.StoreContract` tests it.
+    To implement a store, define :meth:`cells` and :meth:`journal`, and test it with
+    :class:`belated.testing.StoreContract`.
     """
 
     #: The kind of store: ``memory``, ``sqlite``, ``postgresql``, ``kafka`` or your own.
     name: str
-    #: Where it is, for messages; never with a password.
+    #: Location for messages, without a password.
     place: str
-    #: Whether it assigns partitions to several learners of a bandit.
+    #: Whether the store assigns partitions to several learners of a bandit.
     assigns_partitions = False
 
     def cells(self, *, wait: float = 10.0) -> Cells:
@@ -117,18 +117,18 @@ class Store:
     def journal(
         self, bandit: str = "default", *, partitions: int | None = None, wait: float = 10.0
     ) -> Journal:
-        """Open the journal of a bandit; make it if it is new.
+        """Open the journal of a bandit; create it if it does not exist.
 
         Args:
             bandit: Name of the bandit.
-            partitions: A power of two, fixed when the journal is made; None for as many as there
-                are, and 1 in a new one.
+            partitions: A power of two, fixed when the journal is created; None for the existing
+                number, or 1 for a new journal.
             wait: Seconds to wait for the store before :class:`JournalUnavailable`.
         """
         raise NotImplementedError
 
     def session(self, *, wait: float = 10.0) -> StoreSession:
-        """Open one connection for any number of bandits, if the store has connections.
+        """Open one connection for any number of bandits.
 
         Args:
             wait: Seconds to wait for the store before :class:`JournalUnavailable`.
@@ -136,17 +136,17 @@ class Store:
         return StoreSession(self, self.cells(wait=wait), wait)
 
     def coordination(self, bandit: str = "default", *, wait: float = 10.0) -> CoordinationStore:
-        """Open the lease and the published model of a bandit whose journal exists.
+        """Open the lease and the published model of an existing bandit.
 
         Raises:
-            JournalError: there is no such bandit yet.
+            JournalError: the bandit does not exist.
         """
         return self.coordination_in(self.cells(wait=wait), bandit)
 
     def coordination_in(self, cells: Cells, bandit: str) -> CoordinationStore:
-        """Open the same in cells of this store, which are closed with it."""
+        """Open the lease and the published model in cells of this store, and own the cells."""
         try:
-            check_there(cells, bandit, self.place)
+            check_exists(cells, bandit, self.place)
         except BaseException:
             cells.close()
             raise
@@ -158,17 +158,17 @@ class Store:
 
     @contextmanager
     def new_journal(self, bandit: str, *, partitions: int) -> Iterator[Journal]:
-        """Make a journal that is there once the block has ended, and not if it raises.
+        """Create a journal that becomes visible when the block ends without an error.
 
-        For imports, which are taken whole or not at all. Until then its records stand under
-        another name, and stay there if the block raises.
+        For atomic imports. Until then the records are stored under a temporary name, where they
+        remain if the block raises.
 
         Args:
             bandit: Name of the bandit, which must be new.
             partitions: A power of two.
 
         Raises:
-            InvalidInput: there is such a bandit already, or for SQLite such a file.
+            InvalidInput: the bandit exists; with SQLite, the file exists.
         """
         cells = self.cells()
         try:
@@ -181,7 +181,7 @@ class Store:
             cells.close()
 
     def describe(self) -> list[StoredBandit]:
-        """Return what is stored of each bandit, by name; changes nothing."""
+        """Return the metadata of each bandit, sorted by name; this changes nothing."""
         cells = self.cells()
         try:
             return stored_bandits(cells.scan("bandit/"), cells.scan("snapshot/"))
@@ -189,38 +189,39 @@ class Store:
             cells.close()
 
     def create_tables(self) -> None:
-        """Create the tables, if the store needs any."""
+        """Create the tables that the store needs."""
 
 
 class StoreSession:
-    """One connection, for the bandits of a process. Threads that use it take turns.
+    """One connection for the bandits of a process. Threads take turns using it.
 
-    What it opens stays open as long as it does. This one is for a store without connections: it
-    asks for one bandit after the other.
+    Objects that it opens are usable until the session is closed. This base class works with any
+    store, and queries one bandit after the other.
 
     Args:
-        store: the store.
-        cells: of the store, closed with the session.
-        wait: seconds to wait for the store.
+        store: Store to open journals of.
+        cells: Cells of the store, closed with the session.
+        wait: Seconds to wait for the store.
     """
 
     def __init__(self, store: Store, cells: Cells, wait: float) -> None:
         self._store = store
         self._wait = wait
-        #: Shared by all that is built on them.
+        #: The cells of the store.
         self.cells = cells
-        self._looked: dict[str, Journal] = {}
+        #: Journals that :meth:`ends` reads.
+        self._journals: dict[str, Journal] = {}
 
     def journal(self, bandit: str, *, partitions: int | None = None) -> Journal:
         """Open a journal, as :meth:`Store.journal` does."""
         return self._store.journal(bandit, partitions=partitions, wait=self._wait)
 
     def share_cells(self) -> Cells:
-        """Return the cells once more, to be closed by themselves."""
+        """Return the cells as another object, which is closed separately."""
         return self._store.cells(wait=self._wait)
 
     def coordination(self, bandit: str) -> CoordinationStore:
-        """Open a lease and a model, as :meth:`Store.coordination` does."""
+        """Open the lease and the model of a bandit, as :meth:`Store.coordination` does."""
         return self._store.coordination_in(self.share_cells(), bandit)
 
     def keys(self) -> KeyStore:
@@ -232,43 +233,43 @@ class StoreSession:
         return [batch.append() for batch in batches]
 
     def published(self, after: Mapping[str, int]) -> dict[str, tuple[int, bytes]]:
-        """Return the models, with their numbers, of those bandits that have another than this."""
+        """Return the models newer than ``after`` with their versions, by bandit."""
         return published(self.cells, after)
 
     def modes(self, bandits: Iterable[str]) -> dict[str, ModeChanged]:
-        """Return the last event that changed the mode of each bandit, where there is one."""
+        """Return the last mode change of each bandit that has one."""
         return modes(self.cells, bandits)
 
     def actions(self, after: Mapping[str, int]) -> ActionChanges:
-        """Return changes of actions; see :func:`belated.journals.shelf.actions`."""
+        """Return action changes since versions; see :func:`belated.journals.shelf.actions`."""
         return actions(self.cells, after)
 
     def ends(self, bandits: Iterable[str]) -> dict[str, tuple[int, ...]]:
-        """Return where the partitions of each bandit end, where its journal exists."""
+        """Return the end of each partition, by bandit; bandits without a journal are left out."""
         return {
             name: tuple(map(journal.end, range(journal.partitions)))
             for name, journal in self._existing(bandits).items()
         }
 
     def close(self) -> None:
-        """Close the connection, and what was opened to look."""
-        for journal in self._looked.values():
+        """Close the connection and all journals opened by :meth:`ends`."""
+        for journal in self._journals.values():
             journal.close()
         self.cells.close()
 
     def _existing(self, bandits: Iterable[str]) -> dict[str, Journal]:
-        """Return the journals of those bandits that have one; they stay open."""
-        wanted = list(bandits)
-        new = {cell_name("bandit", name): name for name in wanted if name not in self._looked}
-        for name in self.cells.get(new) if new else ():
-            self._looked[new[name]] = self.journal(new[name])
-        return {name: self._looked[name] for name in wanted if name in self._looked}
+        """Return the journals that exist, by bandit; they stay open."""
+        names = list(bandits)
+        new = {cell_name("bandit", name): name for name in names if name not in self._journals}
+        for cell in self.cells.get(new) if new else ():
+            self._journals[new[cell]] = self.journal(new[cell])
+        return {name: self._journals[name] for name in names if name in self._journals}
 
 
 def stored_bandits(
     bandits: Mapping[str, Cell], snapshots: Mapping[str, Cell]
 ) -> list[StoredBandit]:
-    """Return what a store holds of each bandit, given the cells of bandits and of snapshots."""
+    """Return the metadata of each bandit, given all cells of bandits and of snapshots."""
     contents = {name: read_contents(cell) for name, cell in snapshots.items()}
     return [
         StoredBandit(
@@ -276,9 +277,9 @@ def stored_bandits(
             bandit.partitions,
             bandit.identity,
             [
-                StoredSnapshot(number, one.position, one.fingerprint, sum(one.sizes.values()))
+                StoredSnapshot(number, found.position, found.fingerprint, sum(found.sizes.values()))
                 for number in range(bandit.partitions)
-                if (one := contents.get(cell_name("snapshot", bandit.name, number))) is not None
+                if (found := contents.get(cell_name("snapshot", bandit.name, number))) is not None
             ],
         )
         for bandit in all_bandits(bandits)

@@ -1,15 +1,15 @@
 """The decision service: HTTP in front, a store behind.
 
-*Deciders* (:class:`Service`) hold the newest model, choose, and answer once every decision and
-reward is durable. One *learner* (:class:`LearningService`) at a time folds the journal and
-publishes models. One process can be both.
+*Deciders* (:class:`Service`) choose with the latest published model, and respond once decisions and
+rewards are durable. One *learner* (:class:`LearningService`) at a time folds the journal and
+publishes models. A process can be both.
 
-* ``serving``: one bandit at one decider process.
-* ``learning``: learners, and the lease of the one that leads.
-* ``access``: API keys and reward tokens.
+* ``serving``: the bandits of a decider process.
+* ``learning``: learners and leases.
+* ``access``: API keys, reward tokens and CORS.
 * ``http``: routes, problems and status codes, which no other package knows.
 * ``operating``: configuration, logs, metrics, doctor.
-* ``runtime``: time and threads, real ones; the fault simulator has others.
+* ``runtime``: time and threads; the fault simulator has its own.
 """
 
 import logging
@@ -19,5 +19,5 @@ from belated.service.serving.definition import Definition
 
 __all__ = ["Definition", "Service"]
 
-# The process configures where its log goes (`operating.logs`); as a library it logs nothing.
+# Only processes of the service configure logging (`operating.logs`).
 logging.getLogger("belated.service").addHandler(logging.NullHandler())

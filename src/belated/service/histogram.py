@@ -1,27 +1,27 @@
-"""Histograms that cost a fraction of a microsecond a value: counts between fixed bounds."""
+"""Histograms with fixed buckets, which take a fraction of a microsecond per value."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
 
-#: Bounds for how long something takes, in seconds.
+#: Bounds of durations, in seconds.
 SECONDS = (
     0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0,
 )  # fmt: skip
-#: Bounds for how many things come together.
+#: Bounds of batch sizes.
 SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-#: Bounds for delays of rewards, in seconds: from a second to a quarter of a year.
+#: Bounds of reward delays in seconds, from a second to 90 days.
 DELAYS = (
     1, 10, 60, 600, 3600, 6 * 3600, 86_400, 3 * 86_400, 7 * 86_400, 30 * 86_400, 90 * 86_400,
 )  # fmt: skip
 
 
 class Histogram:
-    """Counts values by the bounds between which they fall; one thread adds, any may read.
+    """Counts values in buckets. One thread may add values while others read.
 
     Args:
-        bounds: in increasing order; a value that equals one counts below it.
+        bounds: Upper bounds of the buckets, inclusive, in increasing order.
 
     >>> histogram = Histogram((1, 10))
     >>> for value in (0.5, 1, 7, 70):
@@ -36,15 +36,15 @@ class Histogram:
         self._counts = [0] * (len(self.bounds) + 1)
 
     def add(self, value: float) -> None:
-        """One more value."""
+        """Add a value."""
         self._counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
     @property
     def cumulative(self) -> list[int]:
-        """How many values were at most each bound; the last is how many there were at all."""
-        so_far, found = 0, []
+        """Number of values up to each bound, then the total number."""
+        so_far, counts = 0, []
         for count in tuple(self._counts):
             so_far += count
-            found.append(so_far)
-        return found
+            counts.append(so_far)
+        return counts

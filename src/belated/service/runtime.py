@@ -1,4 +1,4 @@
-"""Time and threads of a process: real ones here, simulated ones in the fault simulator."""
+"""Time and threads of a process; the fault simulator has its own implementation."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from belated.fold.refit import give_way
 from belated.journals.steady_clock import system_clock
 
 T = TypeVar("T")
-#: Does a piece of work; returns in how many seconds to be called again, None: when it is woken.
+#: Does a unit of work; returns the seconds until the next call, or None to wait for `wake`.
 Step = Callable[[], float | None]
 
-#: Seconds until a step that failed is tried again: at first, and at most.
+#: Seconds until a failed step is retried: at first, and at most after doubling.
 RETRY, MAX_RETRY = 0.1, 5.0
 #: Seconds for which a step may fail before its worker counts as dead.
 DEAD = 60.0
@@ -34,11 +34,11 @@ class Worker(Protocol):
         """Call the step soon."""
 
     def stop(self, seconds: float | None = None) -> None:
-        """Stop calling the step; wait for a running one, for so many seconds at most."""
+        """Stop calling the step; wait for a running call, for at most ``seconds``."""
 
 
 class Background(Protocol):
-    """Computes one thing at a time, in the background and with low priority."""
+    """Runs one computation at a time, in the background and with low priority."""
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
         """Start a computation."""
@@ -48,16 +48,16 @@ class Background(Protocol):
 
 
 class Runtime(Protocol):
-    """What a process needs of the machine."""
+    """Clocks and threads."""
 
     def clock(self) -> int:
         """Return the time in microseconds since 1970."""
 
     def monotonic(self) -> float:
-        """Return seconds that only grow."""
+        """Return monotonic seconds."""
 
     def start_worker(self, name: str, step: Step) -> Worker:
-        """Call a step now, and then when it says; if it raises, log and retry."""
+        """Call a step now and when it is due; if it raises, log the error and retry."""
 
     def start_background(self, name: str) -> Background:
         """Start a thread for long computations."""
@@ -67,7 +67,7 @@ class ThreadRuntime:
     """The machine's clock, and a thread for each worker.
 
     Args:
-        clock: gives microseconds since 1970.
+        clock: Returns the time in microseconds since 1970.
     """
 
     def __init__(self, clock: Callable[[], int] = system_clock) -> None:
@@ -84,13 +84,13 @@ class ThreadRuntime:
 
 
 class SharedThreads(ThreadRuntime):
-    """One thread for all workers, and one for all computations of a kind.
+    """One thread for all workers, and one for all computations with the same name.
 
-    For many learners in one process: their workers have little to do, and their computations would
-    only take the processor from each other.
+    For many learners in one process, whose workers have little to do, and whose computations would
+    compete for processors.
 
     Args:
-        clock: gives microseconds since 1970.
+        clock: Returns the time in microseconds since 1970.
     """
 
     def __init__(self, clock: Callable[[], int] = system_clock) -> None:
@@ -107,14 +107,14 @@ class SharedThreads(ThreadRuntime):
         return self._crew.add(name, step)
 
     def start_background(self, name: str) -> Background:
-        """Compute in the thread of this name."""
+        """Run computations in the thread with this name."""
         with self._lock:
             if name not in self._pools:
                 self._pools[name] = _pool(name)
         return _Background(self._pools[name])
 
     def stop(self) -> None:
-        """End the threads, once all that used them has stopped."""
+        """Stop the threads, after everything that uses them has stopped."""
         for pool in self._pools.values():
             pool.shutdown()
         if self._crew is not None:
@@ -122,14 +122,14 @@ class SharedThreads(ThreadRuntime):
 
 
 class _Crew:
-    """Workers that take turns in one thread, each when it is due."""
+    """Workers that share one thread, each called when it is due."""
 
     def __init__(self, name: str) -> None:
-        self.lock = threading.RLock()  # held by whichever step is under way
+        self.lock = threading.RLock()  # held by the running step
         self.members: list[_Worker] = []
         self._woken = threading.Event()
         self._stopped = False
-        # A daemon: a store that hangs must not keep the process alive.
+        # A daemon, so that a hanging store does not keep the process alive.
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.thread.start()
 
@@ -164,11 +164,11 @@ class _Crew:
 
 
 class _Worker:
-    """Calls a step when it is due: an error is logged, and the step called again after a pause.
+    """Calls a step when it is due; logs errors, and retries after a pause.
 
     Attributes:
-        name: of the worker.
-        due: when to call the step, by the monotonic clock.
+        name: Name of the worker.
+        due: When to call the step, by the monotonic clock.
     """
 
     def __init__(self, crew: _Crew, name: str, step: Step, alone: bool) -> None:
@@ -185,17 +185,17 @@ class _Worker:
     def call(self) -> None:
         self.due = math.inf
         pause = self._supervised()
-        if pause is not None:  # it may have been woken meanwhile
+        if pause is not None:  # `wake` may have set `due` meanwhile
             self.due = min(self.due, time.monotonic() + pause)
 
     def _supervised(self) -> float | None:
         now = time.monotonic()
-        if now < self._retry_at:  # it was woken: the pause holds all the same
+        if now < self._retry_at:  # woken during the pause after an error
             return self._retry_at - now
         try:
             pause = self._step()
         except Exception:
-            log.exception("a worker failed and is tried again", extra={"worker": self.name})
+            log.exception("a worker failed and will be retried", extra={"worker": self.name})
             failures[self.name] += 1
             if self._failing_since is None:
                 self._failing_since = now
@@ -220,7 +220,7 @@ class _Worker:
             self._crew.lock.release()
 
     def why_dead(self) -> str | None:
-        """Return why the worker counts as dead; None if it is alive."""
+        """Return why the worker is dead, or None if it is alive."""
         if not self._crew.thread.is_alive():
             return "its thread has ended"
         since = self._failing_since
@@ -229,20 +229,20 @@ class _Worker:
         return None
 
 
-#: Workers of this process that were not stopped.
+#: Running workers of this process.
 _workers: set[_Worker] = set()
-#: Steps that raised in this process, by the name of their worker.
+#: Number of failed steps in this process, by name of the worker.
 failures: Counter[str] = Counter()
 
 
 def dead_workers() -> dict[str, str]:
-    """Return why workers of this process are dead, by their names: only a restart helps."""
-    found = [(worker.name, worker.why_dead()) for worker in _workers.copy()]
-    return {name: why for name, why in sorted(found, key=str) if why is not None}
+    """Return the dead workers of this process, which need a restart: reasons by name."""
+    reasons = [(worker.name, worker.why_dead()) for worker in _workers.copy()]
+    return {name: reason for name, reason in sorted(reasons, key=str) if reason is not None}
 
 
 class _Background:
-    """A thread that computes; if it is also that of others, it goes on when one of them stops."""
+    """Runs computations in a thread pool, which it shuts down only if it is not shared."""
 
     def __init__(self, pool: ThreadPoolExecutor, *, alone: bool = False) -> None:
         self._pool = pool
@@ -250,8 +250,8 @@ class _Background:
         self._last: Future[Any] | None = None
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
-        self._last = answer = self._pool.submit(work)
-        return answer
+        self._last = future = self._pool.submit(work)
+        return future
 
     def stop(self) -> None:
         if self._alone:

@@ -1,12 +1,12 @@
-"""Contracts as tests, for your own implementations of the library's protocols.
+"""Contract tests for custom implementations of the library's protocols.
 
-Subclass a contract in a test file, give it what it asks for, and pytest runs it:
+Subclass a contract in a test file, define the methods it needs, and run pytest:
 
-* :class:`JournalContract`: a journal, whose log finds events by id. :class:`LogContract`: one that
-  does not.
-* :class:`CellsContract`: the cells, on which all else is built.
-* :class:`StoreContract`: the store that opens both.
-* :class:`ManualClock`: a clock that a test moves.
+* :class:`JournalContract`: a journal whose log looks up records by id.
+* :class:`LogContract`: a log without look-ups.
+* :class:`CellsContract`: cells.
+* :class:`StoreContract`: a store that opens journals and cells.
+* :class:`ManualClock`: a clock controlled by the test.
 
 Needs the extra ``testing``.
 """
@@ -14,10 +14,10 @@ Needs the extra ``testing``.
 from belated.exceptions import extra
 
 with extra("belated.testing", "testing"):
-    import hypothesis  # noqa: F401 - only to see whether it is there
+    import hypothesis  # noqa: F401 - checks that it is installed
     import pytest
 
-# Failures then show the values that were compared, as in any test file.
+# Show compared values in failures, as in test files.
 for _name in ("cells", "journal", "store"):
     pytest.register_assert_rewrite(f"belated.testing.{_name}_contract")
 

@@ -1,4 +1,4 @@
-"""What the cells of every store must do, as tests."""
+"""Contract tests for cells."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from belated.testing.clocks import ManualClock
 
 
 class CellsContract:
-    """Subclass it as ``class TestMyCells(CellsContract)`` and say how cells are opened.
+    """Tests for cells: subclass as ``class TestMyCells(CellsContract)``, and define both methods.
 
-    A store may hold other cells already: each test uses names of its own.
+    The store may hold other cells: each test uses unique names.
     """
 
     def open_cells(self, clock: ManualClock) -> Cells:
@@ -31,7 +31,7 @@ class CellsContract:
         raise NotImplementedError
 
     def test_a_value_is_read_as_it_was_written(self) -> None:
-        """Bytes and names of any kind; versions count values, and the store dates them."""
+        """Any bytes and names round-trip; versions count writes, and the store sets the time."""
         clock, name = ManualClock(), _unique("/%\\'_x")
         with closing(self.open_cells(clock)) as cells, closing(self.reopen(cells, clock)) as other:
             assert isinstance(cells, Cells)
@@ -44,7 +44,7 @@ class CellsContract:
                 assert cell.written == outcome.now
 
     def test_the_time_is_that_of_the_store(self) -> None:
-        """A transaction that changes nothing tells it, and it goes on."""
+        """An empty transaction returns the time of the store's clock, which increases."""
         clock = ManualClock()
         with closing(self.open_cells(clock)) as cells:
             first = cells.transact({}, {})
@@ -55,16 +55,16 @@ class CellsContract:
             assert first.now < second.now
 
     def test_what_is_known_is_left_out(self) -> None:
-        """As long as its version is the one that is known, whether that is greater or not."""
+        """Cells with exactly the known version are left out, and no others."""
         with closing(self.open_cells(ManualClock())) as cells:
-            one, two = _unique("one"), _unique("two")
-            cells.transact({}, {one: b"1", two: b"2"})
-            cells.transact({}, {two: b"22"})
-            assert set(cells.get([one, two], {one: 1})) == {two}
-            assert set(cells.get([one, two], {one: 5, two: 2})) == {one}
+            first, second = _unique("first"), _unique("second")
+            cells.transact({}, {first: b"1", second: b"2"})
+            cells.transact({}, {second: b"22"})
+            assert set(cells.get([first, second], {first: 1})) == {second}
+            assert set(cells.get([first, second], {first: 5, second: 2})) == {first}
 
     def test_cells_are_found_by_prefix(self) -> None:
-        """In the order of their names, and no others: a prefix is no pattern."""
+        """They are ordered by name; wildcards in a prefix have no meaning."""
         with closing(self.open_cells(ManualClock())) as cells:
             prefix = _unique("a_%")
             names = [f"{prefix}/{end}" for end in ("", "B", "_", "a", "~")]
@@ -74,21 +74,27 @@ class CellsContract:
             assert cells.scan(_unique("nothing")) == {}
 
     def test_nothing_changes_unless_all_is_as_expected(self) -> None:
-        """Versions must be equal, and 0 is that of a cell that does not exist."""
+        """All versions must match; 0 stands for a cell that does not exist."""
         with closing(self.open_cells(ManualClock())) as cells:
-            one, two, new = _unique("one"), _unique("two"), _unique("new")
-            assert cells.transact({one: 0}, {one: b"1", two: b"1"}).ok
-            before = cells.get([one, two])
-            for expected in ({one: 0}, {one: 2}, {one: 1, two: 2}, {new: 1}, {one: 1, two: 0}):
-                assert not cells.transact(expected, {one: b"no", new: b"no"}, [two]).ok
-                assert cells.get([one, two, new]) == before
-            assert cells.transact({one: 1, two: 1, new: 0}, {one: b"yes"}, [two]).ok
-            assert [(name, cell.value) for name, cell in cells.get([one, two, new]).items()] == [
-                (one, b"yes")
-            ]
+            first, second, new = _unique("one"), _unique("two"), _unique("new")
+            assert cells.transact({first: 0}, {first: b"1", second: b"1"}).ok
+            before = cells.get([first, second])
+            for expected in (
+                {first: 0},
+                {first: 2},
+                {first: 1, second: 2},
+                {new: 1},
+                {first: 1, second: 0},
+            ):
+                assert not cells.transact(expected, {first: b"no", new: b"no"}, [second]).ok
+                assert cells.get([first, second, new]) == before
+            assert cells.transact({first: 1, second: 1, new: 0}, {first: b"yes"}, [second]).ok
+            assert [
+                (name, cell.value) for name, cell in cells.get([first, second, new]).items()
+            ] == [(first, b"yes")]
 
     def test_a_deleted_cell_begins_anew(self) -> None:
-        """To delete one that does not exist changes nothing."""
+        """Versions start at 1 again; deleting a missing cell changes nothing."""
         with closing(self.open_cells(ManualClock())) as cells:
             name = _unique("name")
             cells.transact({}, {name: b"1"})
@@ -100,35 +106,37 @@ class CellsContract:
 
     @pytest.mark.parametrize("expects_absent", [False, True])
     def test_of_several_at_once_one_succeeds(self, expects_absent: bool) -> None:
-        """Whether a cell exists or not, each version is replaced once."""
+        """Of concurrent transactions on one version, or on a missing cell, exactly one commits."""
         clock = ManualClock()
         with closing(self.open_cells(clock)) as cells:
             name, others = _unique("name"), [self.reopen(cells, clock) for _ in range(4)]
             for turn in range(10):
                 if expects_absent:
                     cells.transact({}, {}, [name])
-                wanted = {name: 0 if expects_absent else turn}
-                won = _at_once([partial(_is_ok, one, wanted, {name: b"mine"}) for one in others])
+                expected = {name: 0 if expects_absent else turn}
+                won = _at_once(
+                    [partial(_is_ok, other, expected, {name: b"mine"}) for other in others]
+                )
                 assert won.count(True) == 1
-            for one in others:
-                one.close()
+            for other in others:
+                other.close()
 
     def test_what_is_expected_holds_until_the_commit(self) -> None:
-        """Of two that expect the other's cell not to exist, one writes its own."""
+        """Of two transactions that each expect the other's cell to be missing, one commits."""
         clock = ManualClock()
         with closing(self.open_cells(clock)) as cells, closing(self.reopen(cells, clock)) as other:
             for _ in range(10):
-                one, two = _unique("one"), _unique("two")
+                first, second = _unique("first"), _unique("second")
                 won = _at_once(
                     [
-                        partial(_is_ok, cells, {two: 0}, {one: b"1"}),
-                        partial(_is_ok, other, {one: 0}, {two: b"2"}),
+                        partial(_is_ok, cells, {second: 0}, {first: b"1"}),
+                        partial(_is_ok, other, {first: 0}, {second: b"2"}),
                     ]
                 )
                 assert won.count(True) == 1
 
     def test_closed_cells_say_so(self) -> None:
-        """Every call raises JournalClosed; closing again does nothing."""
+        """Every call raises JournalClosed; closing again is no error."""
         cells = self.open_cells(ManualClock())
         cells.close()
         cells.close()
@@ -151,7 +159,7 @@ def _is_ok(cells: Cells, expected: dict[str, int], puts: dict[str, bytes]) -> bo
 
 
 def _at_once(calls: list[Callable[[], bool]]) -> list[bool]:
-    """Make calls in threads that begin together; returns what they returned."""
+    """Make calls in concurrent threads; return their results."""
     start, results = threading.Barrier(len(calls)), [False] * len(calls)
 
     def make(n: int) -> None:

@@ -1,10 +1,10 @@
-"""Time that tests move by hand."""
+"""A clock controlled by tests."""
 
 from __future__ import annotations
 
 
 class ManualClock:
-    """A clock for ``clock=``: it gives ``now`` until that is changed, backwards if you like.
+    """A clock for ``clock=`` that returns ``now``, which tests may set to any value.
 
     >>> clock = ManualClock(1_700_000_000_000_000)
     >>> clock.now += 5
@@ -16,5 +16,5 @@ class ManualClock:
         self.now = now
 
     def __call__(self) -> int:
-        """The time in microseconds since 1970."""
+        """Return the time in microseconds since 1970."""
         return self.now

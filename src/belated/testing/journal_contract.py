@@ -1,4 +1,4 @@
-"""What every log and every journal must do, as tests."""
+"""Contract tests for logs and journals."""
 
 from __future__ import annotations
 
@@ -61,26 +61,26 @@ _FROM_THE_FUTURE = Opaque(b"\xc8written by a release to come")
 
 
 class LogContract:
-    """Subclass it as ``class TestMyLog(LogContract)`` and say how a log is opened.
+    """Tests for logs: subclass as ``class TestMyLog(LogContract)``, and define ``open_journal``.
 
-    Each test opens logs of its own, and closes them. Positions may have gaps.
+    Each test opens and closes its own logs. Positions may have gaps.
     """
 
     def open_journal(self, partitions: int, clock: ManualClock) -> Log:
-        """Open a new and empty log."""
+        """Open a new, empty log."""
         raise NotImplementedError
 
     def reopen(self, journal: Any, clock: ManualClock) -> Log:
-        """Open the same log a second time, while the first is still open.
+        """Open the same log a second time, while the first one is open.
 
-        Leave it as it is if a log does not outlive its object: tests that need it are skipped.
+        Do not define this if a log does not outlive its object: tests that need it are skipped.
         """
         pytest.skip("this log does not outlive its object")
 
     # --- records ----------------------------------------------------------------------------
 
     def test_a_new_log_is_empty(self) -> None:
-        """No partition has a record, an end or a stamp."""
+        """No partition has records, an end or a stamp."""
         with self.open_journal(4, ManualClock()) as journal:
             assert isinstance(journal, Log)
             assert journal.partitions == 4
@@ -89,13 +89,13 @@ class LogContract:
                 assert (journal.end(partition), journal.last_stamp(partition)) == (0, 0)
 
     def test_events_survive_exactly(self) -> None:
-        """All kinds come back equal, in the order in which they were appended."""
+        """All kinds of events are read back unchanged and in order."""
         with self.open_journal(1, ManualClock()) as journal:
             journal.append(_EVERY_KIND)
             assert [record.event for record in journal.read(0, 0, 100)] == _EVERY_KIND
 
     def test_positions_increase_and_are_those_of_the_records(self) -> None:
-        """The positions that append gives are the places at which the events are found."""
+        """The positions returned by append are those of the records."""
         with self.open_journal(1, ManualClock()) as journal:
             positions = journal.append([Void("a", 1)])
             positions += journal.append([Void("b", 2), Void("c", 3)])
@@ -106,7 +106,7 @@ class LogContract:
             )
 
     def test_nothing_may_be_appended(self) -> None:
-        """An empty batch has no positions and leaves the journal as it was."""
+        """An empty batch returns no positions and changes nothing."""
         with self.open_journal(1, ManualClock()) as journal:
             assert journal.append([]) == []
             journal.import_records([])
@@ -127,10 +127,10 @@ class LogContract:
 
     @pytest.mark.parametrize("limit", [1, 3, 100])
     def test_columns_are_the_records(self, limit: int) -> None:
-        """If the log gives any: the same, page by page, and none beyond the last."""
+        """If the log supports columns, they equal the records, page by page."""
         with self.open_journal(1, ManualClock()) as journal:
             if not isinstance(journal, ColumnLog):
-                return  # it promises none
+                return  # optional
             x = np.array([0.5, -1.0], dtype=np.float32)
             decision = Decision("a", 5, "blue", 0, x, 0.5, 1.0, 3)
             journal.append([Void("v", 1), decision, *[Void(f"{n}", n) for n in range(5)]])
@@ -141,24 +141,24 @@ class LogContract:
             assert len(journal.read_columns(0, positions[-1], limit)) == 0
 
     def test_what_follows_directly_is_given_back(self) -> None:
-        """If the log can: the very records; none where another was the last, and all are there."""
+        """If supported: the appended records, or none if ``last`` is not the last record."""
         with self.open_journal(1, ManualClock()) as journal:
             if not isinstance(journal, FollowedLog):
-                return  # it promises nothing of the kind
+                return  # optional
             journal.append([Void("a", 1)])
             [last] = journal.read(0, 0, 10)
-            found = journal.append_after([Void("b", 2), Void("c", 3)], last)
-            assert found.records == journal.read(0, last.position, 10)
-            assert found.positions == [record.position for record in found.records]
-            changed = msgspec.structs.replace(found.records[-1], digest=bytes(32))
+            appended = journal.append_after([Void("b", 2), Void("c", 3)], last)
+            assert appended.records == journal.read(0, last.position, 10)
+            assert appended.positions == [record.position for record in appended.records]
+            changed = msgspec.structs.replace(appended.records[-1], digest=bytes(32))
             for id, known in (("d", last), ("e", changed)):
-                more = journal.append_after([Void(id, 4)], known)
-                assert more.records == []
-                assert more.positions == [journal.end(0)]
+                appended = journal.append_after([Void(id, 4)], known)
+                assert appended.records == []
+                assert appended.positions == [journal.end(0)]
             assert [record.event.id for record in journal.read(0, 0, 10)] == list("abcde")  # type: ignore[union-attr]
 
     def test_what_cannot_be_read_is_refused(self) -> None:
-        """A partition that is not there, a position before the first, a page below nothing."""
+        """Unknown partitions, negative positions and negative limits raise InvalidInput."""
         with self.open_journal(2, ManualClock()) as journal:
             for partition, after, limit in [(2, 0, 1), (-1, 0, 1), (0, -1, 1), (0, 0, -1)]:
                 with pytest.raises(InvalidInput):
@@ -171,15 +171,15 @@ class LogContract:
             assert journal.read(0, 99, 10) == []
 
     def test_an_event_is_in_the_partition_of_its_id(self) -> None:
-        """However events are batched, each partition holds those of its ids, in order."""
+        """Whatever the batches, each partition holds the events of its ids, in order."""
 
-        @settings(max_examples=max(1, settings().max_examples // 4))  # some commit to a disk
+        @settings(max_examples=max(1, settings().max_examples // 4))  # some logs sync a disk
         @given(
             st.lists(st.lists(st.text(min_size=1, max_size=32), max_size=5), max_size=5),
             st.sampled_from([1, 2, 16]),
         )
         def holds(batches: list[list[str]], partitions: int) -> None:
-            numbers = count()  # no event twice: a log may keep the same one once
+            numbers = count()  # all events differ, since a log may store duplicates once
             with self.open_journal(partitions, ManualClock()) as journal:
                 expected: dict[int, list[tuple[int, Event]]] = {n: [] for n in range(partitions)}
                 for batch in batches:
@@ -187,15 +187,15 @@ class LogContract:
                     for event, position in zip(events, journal.append(events), strict=True):
                         home = partition_of(key_of(event.id), partitions)
                         expected[home].append((position, event))
-                for partition, kept in expected.items():
+                for partition, events_of_partition in expected.items():
                     records = journal.read(partition, 0, 1000)
-                    assert [(r.position, r.event) for r in records] == kept
+                    assert [(r.position, r.event) for r in records] == events_of_partition
                     assert all(r.partition == partition for r in records)
 
         holds()
 
     def test_ids_made_here_go_by_their_slot(self) -> None:
-        """Slot mod P; settled marks go where they say."""
+        """Generated ids go to their slot modulo P; settlements to the partition they name."""
         with self.open_journal(4, ManualClock()) as journal:
             journal.append([Void(new_id(10**15, slot), slot) for slot in (0, 5, 4094)])
             journal.append([Settled(3, 9)])
@@ -205,7 +205,7 @@ class LogContract:
     # --- batches ----------------------------------------------------------------------------
 
     def test_a_batch_with_something_wrong_in_it_leaves_nothing(self) -> None:
-        """No event, an event of no partition here, an unreadable one: none of the batch is kept."""
+        """Objects that are not events, unknown partitions, unreadable events: nothing is stored."""
         wrong: list[object] = ["no event", Settled(2, 5), Settled(-1, 5), _FROM_THE_FUTURE, None]
         with self.open_journal(2, ManualClock()) as journal:
             for event in wrong:
@@ -220,7 +220,7 @@ class LogContract:
     # --- stamps -----------------------------------------------------------------------------
 
     def test_stamps_are_those_of_the_clock(self) -> None:
-        """A batch has one stamp, and the last one is known."""
+        """All records of a batch have one stamp, and ``last_stamp`` returns the last."""
         clock = ManualClock(1000)
         with self.open_journal(1, clock) as journal:
             journal.append([Void("a", 1), Void("b", 1)])
@@ -230,7 +230,7 @@ class LogContract:
             assert journal.last_stamp(0) == 1007
 
     def test_the_clock_that_stamps_can_be_asked(self) -> None:
-        """It is not held where stamps are."""
+        """``now`` returns the clock's time, also if it is behind the last stamp."""
         clock = ManualClock(1000)
         with self.open_journal(1, clock) as journal:
             journal.append([Void("a", 1)])
@@ -238,7 +238,7 @@ class LogContract:
             assert journal.now() == 900
 
     def test_a_clock_that_steps_back_is_held(self) -> None:
-        """Stamps never decrease within a partition, one event at a time or in batches."""
+        """Stamps never decrease within a partition, for single events and batches."""
         clock = ManualClock(1000)
         with self.open_journal(1, clock) as journal:
             for n, clock.now in enumerate((1000, 900, -5, 999, 1001, 1000)):
@@ -248,7 +248,7 @@ class LogContract:
             assert stamps == [1000] * 12 + [1001] * 6
 
     def test_a_clock_is_held_in_each_partition_apart(self) -> None:
-        """What one partition has seen does not hold the others."""
+        """The last stamp of a partition does not affect others."""
         clock = ManualClock(1000)
         with self.open_journal(2, clock) as journal:
             journal.append([Settled(0, 1)])
@@ -257,7 +257,7 @@ class LogContract:
             assert (journal.last_stamp(0), journal.last_stamp(1)) == (1000, 500)
 
     def test_times_may_be_given_with_the_events(self) -> None:
-        """They stand for the clock, and are held like it."""
+        """Explicit stamps replace the clock's, and never decrease either."""
         with self.open_journal(1, ManualClock(1000)) as journal:
             journal.append([Void("a", 1), Void("b", 1), Void("c", 1)], recorded=[70, 50, 80])
             journal.append([Void("d", 1)], recorded=[60])
@@ -266,7 +266,7 @@ class LogContract:
     # --- records from elsewhere -------------------------------------------------------------
 
     def test_imported_records_keep_stamp_and_event(self) -> None:
-        """Every kind arrives, also one that cannot be read; the clock goes on from there."""
+        """All kinds are imported, also unreadable events; later stamps are not less."""
         events = [*_EVERY_KIND, _FROM_THE_FUTURE]
         records = [Record(0, 10 * n, 5000 + n // 2, event) for n, event in enumerate(events)]
         with self.open_journal(1, ManualClock(1000)) as journal:
@@ -279,7 +279,7 @@ class LogContract:
             assert journal.last_stamp(0) == records[-1].recorded
 
     def test_imported_records_find_their_partition(self) -> None:
-        """By id; what cannot be read stays in its own partition modulo the number here."""
+        """Records are routed by id, unreadable ones by their partition modulo the number here."""
         id = new_id(10**15, slot=7)
         records = [Record(0, 1, 5, Void(id, 1)), Record(7, 1, 5, _FROM_THE_FUTURE)]
         with self.open_journal(2, ManualClock()) as journal:
@@ -288,7 +288,7 @@ class LogContract:
             assert journal.end(0) == 0
 
     def test_imported_stamps_that_decrease_are_refused_whole(self) -> None:
-        """Within the call or against what is there: nothing of the call is kept."""
+        """Stamps that decrease, within the call or after existing records: nothing is stored."""
         first, second = Record(0, 1, 50, Void("a", 1)), Record(0, 2, 40, Void("b", 1))
         with self.open_journal(1, ManualClock(1000)) as journal:
             with pytest.raises(InvalidInput, match="sort"):
@@ -299,20 +299,20 @@ class LogContract:
                 journal.import_records([second])
             assert [record.recorded for record in journal.read(0, 0, 10)] == [40, 50]
 
-    # --- what decisions were chosen from ----------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------
 
     def test_requests_lie_beside_their_decisions(self) -> None:
-        """In the partition and at the position of each; those of no other are given."""
+        """Requests are returned by partition and position of their decisions."""
         events: list[Event] = [Void("a", 1), *map(_decision, "abcdef"), Settled(0, 5)]
         requests = {n: bytes([1, 0, n]) * 3 for n in (1, 3, 6)}
         with self.open_journal(4, ManualClock()) as journal:
-            found = journal.append(events, requests=requests)
+            positions = journal.append(events, requests=requests)
             journal.append([_decision("g")])
             (single,) = journal.append([_decision("h")], requests={0: b"h"})
             homes = {id: partition_of(key_of(id), 4) for id in "abcdefgh"}
             for partition in range(4):
                 expected = {
-                    found[n]: request
+                    positions[n]: request
                     for n, request in requests.items()
                     if homes["_abcdef"[n]] == partition
                 }
@@ -329,20 +329,20 @@ class LogContract:
                 journal.requests(4, [1])
 
     def test_requests_come_with_imported_records(self) -> None:
-        """By their place in the call, wherever the records go."""
+        """Requests are stored with their decisions, whatever the partition."""
         records = [Record(0, 10 * n, 5000 + n, _decision(id)) for n, id in enumerate("abcd")]
         with self.open_journal(2, ManualClock(1000)) as journal:
             journal.import_records(iter(records), requests={1: b"of b", 3: b"of d"})
-            told = {}
+            imported = {}
             for partition in range(2):
                 for record in journal.read(partition, 0, 10):
                     assert isinstance(record.event, Decision)
-                    kept = journal.requests(partition, [record.position])
-                    told[record.event.id] = kept.get(record.position)
-            assert told == {"a": None, "b": b"of b", "c": None, "d": b"of d"}
+                    requests = journal.requests(partition, [record.position])
+                    imported[record.event.id] = requests.get(record.position)
+            assert imported == {"a": None, "b": b"of b", "c": None, "d": b"of d"}
 
     def test_a_request_of_no_decision_leaves_nothing(self) -> None:
-        """Of another event, or of none: nothing of the call is kept."""
+        """A request of another event, or of none, is refused: nothing is stored."""
         with self.open_journal(1, ManualClock()) as journal:
             for place in (1, 2, -1):
                 with pytest.raises(InvalidInput, match="no decision"):
@@ -356,20 +356,20 @@ class LogContract:
     # --- several at once --------------------------------------------------------------------
 
     def test_what_one_writes_the_other_reads(self) -> None:
-        """Two objects on one log see each other's records and stamps."""
+        """Two objects on one log read each other's records and stamps."""
         clock = ManualClock(1000)
-        with self.open_journal(2, clock) as one, self.reopen(one, clock) as other:
-            assert (other.bandit, other.partitions) == (one.bandit, 2)
-            one.append([Settled(0, 1)])
+        with self.open_journal(2, clock) as first, self.reopen(first, clock) as other:
+            assert (other.bandit, other.partitions) == (first.bandit, 2)
+            first.append([Settled(0, 1)])
             clock.now = 900
             other.append([Settled(0, 2)])
-            one.append([Settled(0, 3)])
+            first.append([Settled(0, 3)])
             records = other.read(0, 0, 10)
-            assert records == one.read(0, 0, 10)
+            assert records == first.read(0, 0, 10)
             assert [record.event for record in records] == [Settled(0, n) for n in (1, 2, 3)]
             assert other.last_stamp(0) == 1000
 
-    # --- the end ----------------------------------------------------------------------------
+    # --- closing ----------------------------------------------------------------------------
 
     def test_a_closed_log_says_so(self) -> None:
         """Every call raises JournalClosed; closing twice is no error."""
@@ -393,22 +393,22 @@ class LogContract:
 
 
 class JournalContract(LogContract):
-    """Subclass it as ``class TestMyJournal(JournalContract)`` and say how one is opened.
+    """Tests for journals: subclass as ``class TestMyJournal(JournalContract)``.
 
-    Each test opens journals of its own, and closes them. Of the two methods to define,
-    ``open_journal`` is needed; where ``reopen`` is missing, its tests are skipped.
+    Define ``open_journal``, and ``reopen`` if journals outlive their objects. Each test opens and
+    closes its own journals.
     """
 
     def open_journal(self, partitions: int, clock: ManualClock) -> Journal:
-        """Open a new and empty journal."""
+        """Open a new, empty journal."""
         raise NotImplementedError
 
     def reopen(self, journal: Any, clock: ManualClock) -> Journal:
-        """Open the same journal a second time, while the first is still open."""
+        """Open the same journal a second time, while the first one is open."""
         pytest.skip("this journal does not outlive its object")
 
     def test_all_records_of_ids_are_found_and_no_others(self) -> None:
-        """By made ids and callers' own, in order, exactly as reading everything finds them."""
+        """Look-ups by generated and by callers' ids equal a full read, in order."""
         ids = [new_id(10**15 + n) for n in range(20)] + [f"order-{n}" for n in range(20)]
         events: list[Event] = []
         for n, id in enumerate(ids):
@@ -420,13 +420,13 @@ class JournalContract(LogContract):
             log.append(events)
             log.import_records([Record(0, 9, 10**18, Opaque(b"\xc8from a release to come"))])
             log.append([Activation(id, 1) for id in ids])
-            everything = [one for p in range(4) for one in log.read(p, 0, 1_000)]
-            for some in ([ids[3]], ids[::7], [ids[1], ids[1]], ["nobody"], []):
-                expected = [one for one in everything if getattr(one.event, "id", None) in some]
-                assert log.records_of(some) == expected
+            everything = [record for p in range(4) for record in log.read(p, 0, 1_000)]
+            for sample in ([ids[3]], ids[::7], [ids[1], ids[1]], ["nobody"], []):
+                expected = [r for r in everything if getattr(r.event, "id", None) in sample]
+                assert log.records_of(sample) == expected
 
     def test_of_an_id_with_many_records_the_first_are_returned(self) -> None:
-        """If so many are wanted; its decision always, wherever it is."""
+        """With a limit, the first records of each id are returned, and always its decision."""
         with self.open_journal(1, ManualClock()) as log:
             log.append([Reward("a", n, 1.0) for n in range(20)])
             log.append([Reward("b", 1, 1.0), _decision("a"), Void("a", 50)])
@@ -436,58 +436,58 @@ class JournalContract(LogContract):
             assert len(log.records_of(["a"], 100)) == len(log.records_of(["a"])) == 22
 
     def test_ids_that_begin_alike_are_told_apart(self) -> None:
-        """An index may know a part of the key only. Zeros look like nothing that has no id."""
+        """An index may store only part of the key; ids of zeros are not events without an id."""
         ids = [f"00000000000070008{end:015x}" for end in range(3)] + ["0" * 32]
         with self.open_journal(1, ManualClock()) as log:
             log.append([*map(_decision, ids), Settled(0, 7), ModeChanged(5, "freeze")])
             for id in ids:
-                assert [getattr(one.event, "id", None) for one in log.records_of([id])] == [id]
+                assert [getattr(r.event, "id", None) for r in log.records_of([id])] == [id]
                 assert list(log.decisions([id])) == [id]
-            assert [one.event for one in log.settlements(0)] == [Settled(0, 7)]
+            assert [record.event for record in log.settlements(0)] == [Settled(0, 7)]
             assert log.mode() == ModeChanged(5, "freeze")
 
     def test_under_an_id_no_second_decision_is_taken(self) -> None:
-        """The first that was appended stands, also one of the same call; all others are kept."""
+        """The first decision with an id counts, also within a call; other events are stored."""
         with self.open_journal(4, ManualClock()) as log:
             first = _decision("a")
-            (made, _), standing = log.append_unique([first, Reward("a", 5, 1.0)], {"a"})
+            (original, _), standing = log.append_unique([first, Reward("a", 5, 1.0)], {"a"})
             assert standing == {}
-            given: list[Event] = [
+            events: list[Event] = [
                 Reward("a", 6, 0.5, "b"),
                 _decision("a", 1, 3),
                 _decision("b", 9, 1),
             ]
-            (reward, second, new), standing = log.append_unique(given, {"a", "b"})
-            assert reward > second == made
+            (reward, second, new), standing = log.append_unique(events, {"a", "b"})
+            assert reward > second == original
             assert standing == {"a": first}
-            assert log.decisions(["a", "b"]) == {"a": first, "b": given[2]}
-            assert log.append_unique([_decision("b", 1)], ["b"]) == ([new], {"b": given[2]})
+            assert log.decisions(["a", "b"]) == {"a": first, "b": events[2]}
+            assert log.append_unique([_decision("b", 1)], ["b"]) == ([new], {"b": events[2]})
             twice = [_decision("c", 9), _decision("c", 8)]
             positions, standing = log.append_unique(twice, ["c"])
             assert (positions[0], standing) == (positions[1], {"c": twice[0]})
-            held = [one.event for p in range(4) for one in log.read(p, 0, 100)]
-            assert [one for one in held if isinstance(one, Decision)].count(twice[0]) == 1
-            assert twice[1] not in held
-            assert given[1] not in held
+            stored = [record.event for p in range(4) for record in log.read(p, 0, 100)]
+            assert [event for event in stored if isinstance(event, Decision)].count(twice[0]) == 1
+            assert twice[1] not in stored
+            assert events[1] not in stored
 
     def test_a_decision_that_is_not_taken_leaves_no_request(self) -> None:
-        """Whether it lost to one that was there, or to one of the same call."""
+        """The request of a rejected decision is dropped, also within a call."""
         with self.open_journal(4, ManualClock()) as log:
             (first,), _ = log.append_unique([_decision("a")], {"a"}, {0: b"first"})
-            given = [_decision("a", 9), _decision("b"), _decision("b", 9), _decision("c")]
+            rivals = [_decision("a", 9), _decision("b"), _decision("b", 9), _decision("c")]
             requests = {n: b"%d" % n for n in range(4)}
-            (_, b, _, c), _ = log.append_unique(given, {"a", "b"}, requests)
-            for id, position, kept in [("a", first, b"first"), ("b", b, b"1"), ("c", c, b"3")]:
+            (_, b, _, c), _ = log.append_unique(rivals, {"a", "b"}, requests)
+            for id, position, request in [("a", first, b"first"), ("b", b, b"1"), ("c", c, b"3")]:
                 home = partition_of(key_of(id), 4)
-                assert log.requests(home, [position]) == {position: kept}
-            held = sum(
-                len(log.requests(p, [one.position for one in log.read(p, 0, 100)]))
+                assert log.requests(home, [position]) == {position: request}
+            stored = sum(
+                len(log.requests(p, [record.position for record in log.read(p, 0, 100)]))
                 for p in range(4)
             )
-            assert held == 3
+            assert stored == 3
 
     def test_ids_that_are_not_named_are_not_looked_at(self) -> None:
-        """And nothing at all is nothing."""
+        """Only the ids passed are checked; empty calls are allowed."""
         with self.open_journal(1, ManualClock()) as log:
             log.append([_decision("a")])
             assert log.append_unique([_decision("a", 9)], ()).standing == {}
@@ -507,34 +507,34 @@ class JournalContract(LogContract):
             }
 
     def test_of_many_that_race_all_are_told_the_same(self) -> None:
-        """Threads, each with a log of its own where it can be opened twice."""
+        """Concurrent threads all get the same decision for an id."""
         clock = ManualClock()
         with self.open_journal(1, clock) as log:
             try:
                 logs = [log, *(self.reopen(log, clock) for _ in range(3))]
             except pytest.skip.Exception:
                 logs = [log] * 4
-            told: list[list[tuple[int, Decision]]] = [[] for _ in logs]
+            results: list[list[tuple[int, Decision]]] = [[] for _ in logs]
 
-            def race(who: int) -> None:
+            def race(thread: int) -> None:
                 for n in range(25):
-                    own = _decision(f"order-{n}", at=100 - who, index=who)
-                    (position,), standing = logs[who].append_unique([own], {own.id})
-                    told[who].append((position, standing.get(own.id, own)))
+                    own = _decision(f"order-{n}", at=100 - thread, index=thread)
+                    (position,), standing = logs[thread].append_unique([own], {own.id})
+                    results[thread].append((position, standing.get(own.id, own)))
 
-            threads = [Thread(target=race, args=(who,)) for who in range(len(logs))]
+            threads = [Thread(target=race, args=(number,)) for number in range(len(logs))]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
-            assert told == [told[0]] * len(logs)
+            assert results == [results[0]] * len(logs)
             assert len(log.read(0, 0, 1_000)) == 25
             for other in logs[1:]:
                 if other is not log:
                     other.close()
 
     def test_the_decision_that_stands_is_that_of_the_ledger(self) -> None:
-        """Of several under one id the one that the ledger takes; none where none was made."""
+        """Of several decisions with one id, the log and the ledger select the same one."""
         rivals = [_decision("a", at, index) for at in (9, 5) for index in range(6)]
         with self.open_journal(4, ManualClock()) as log:
             log.append(rivals)
@@ -546,19 +546,19 @@ class JournalContract(LogContract):
                 fold.take(record)
             entry = fold.ledgers[home].entry("a")
             assert entry is not None
-            (standing,) = [one.event for one in records if one.position == entry.position]
+            (standing,) = [r.event for r in records if r.position == entry.position]
             assert log.decisions(["a", "b", "c"]) == {"a": standing}
 
     def test_the_last_settlements_are_found_wherever_they_are(self) -> None:
-        """At the end of the partition or far before it, in order, and no others."""
+        """They are found at the end of the partition or far before it, in order."""
         with self.open_journal(2, ManualClock()) as log:
             assert log.settlements(1) == []
             log.append([Settled(1, until) for until in range(100, 300)])
-            found = log.settlements(1)
-            assert 1 < len(found) <= 200
-            assert found == log.read(1, 0, 1_000)[-len(found) :]
+            settlements = log.settlements(1)
+            assert 1 < len(settlements) <= 200
+            assert settlements == log.read(1, 0, 1_000)[-len(settlements) :]
             log.append([_decision(f"{n}") for n in range(200)])
-            assert log.settlements(1) == found
+            assert log.settlements(1) == settlements
             log.append([Settled(1, 300)])
             assert log.settlements(1)[-1].event == Settled(1, 300)
             assert log.settlements(0) == []
@@ -566,7 +566,7 @@ class JournalContract(LogContract):
                 log.settlements(2)
 
     def test_the_mode_is_that_of_the_last_switch(self) -> None:
-        """None before the first; other events do not change it."""
+        """The mode is None at first; only mode changes affect it."""
         with self.open_journal(2, ManualClock()) as log:
             assert log.mode() is None
             log.append([ModeChanged(9, "freeze", "a sale begins")])
@@ -576,24 +576,24 @@ class JournalContract(LogContract):
             assert log.mode() == ModeChanged(4, "learn")
 
     def test_the_last_change_of_each_action_counts(self) -> None:
-        """However many there are; other events do not change them."""
+        """The last change of each action is returned; other events do not affect it."""
         with self.open_journal(2, ManualClock()) as log:
             assert log.actions() == {}
             first = [ActionChanged(5, name, "pause") for name in ("a", "b", "1", "größe/1")]
             log.append(first)
             log.append([_decision(f"{n}") for n in range(20)])
-            assert log.actions() == {one.action: one for one in first}
+            assert log.actions() == {change.action: change for change in first}
             last = [ActionChanged(7, "a", "resume"), ActionChanged(6, "b", "retire", 9, None, "x")]
             log.append([ActionChanged(6, "a", "retire"), *last, Settled(0, 1)])
-            assert log.actions() == {one.action: one for one in (*first, *last)}
+            assert log.actions() == {change.action: change for change in (*first, *last)}
 
     def test_what_was_erased_can_be_overwritten(self) -> None:
-        """Its events and requests are gone; places, stamps and digests stay; once is enough."""
+        """Events and requests are removed; positions, stamps and digests are unchanged."""
         with self.open_journal(4, ManualClock()) as log:
             key = erased_key_of("order-17")
             home = partition_of(key, 4)
-            told: list[Event] = [Reward("order-17", 6, 1.0), _decision("order-17"), Void("b", 7)]
-            log.append(told, requests={1: b"the request"})
+            events: list[Event] = [Reward("order-17", 6, 1.0), _decision("order-17"), Void("b", 7)]
+            log.append(events, requests={1: b"the request"})
             with pytest.raises(InvalidInput, match="was not erased"):
                 log.overwrite([key])
             log.append([Erased(key, 5)])
@@ -601,20 +601,20 @@ class JournalContract(LogContract):
             assert log.overwrite([key]) == 2
             assert log.overwrite([key]) == 0
             after = log.read(home, 0, 100)
-            assert [(one.position, one.recorded, one.digest) for one in after] == [
-                (one.position, one.recorded, one.digest) for one in before
+            assert [(record.position, record.recorded, record.digest) for record in after] == [
+                (record.position, record.recorded, record.digest) for record in before
             ]
-            of_it = [one.event for one in after if erased_key_in(one.event) == key]
-            assert of_it == [Overwritten(key)] * 2
+            overwritten = [r.event for r in after if erased_key_in(r.event) == key]
+            assert overwritten == [Overwritten(key)] * 2
             assert log.records_of(["b"])[0].event == Void("b", 7)
-            assert [one.event for one in log.records_of(["order-17"])] == of_it
+            assert [record.event for record in log.records_of(["order-17"])] == overwritten
             assert log.decisions(["order-17"]) == {}
-            assert log.requests(home, [one.position for one in after]) == {}
-            log.append(told)  # sent once more: that changes nothing of what was overwritten
+            assert log.requests(home, [record.position for record in after]) == {}
+            log.append(events)  # duplicates do not change overwritten records
             assert log.read(home, 0, len(before)) == after
 
     def test_what_undoes_is_found(self) -> None:
-        """In each partition its own, all of them, in order; and nothing else."""
+        """All erasures and retractions of a partition are returned in order, and nothing else."""
         with self.open_journal(4, ManualClock()) as log:
             assert log.undone(1) == []
             key = erased_key_of("order-17")
@@ -623,19 +623,19 @@ class JournalContract(LogContract):
             log.append([_decision("order-17"), undoing[0], Settled(home, 1)])
             log.append([_decision(f"{n}") for n in range(40)])
             log.append([*undoing[1:], Retracted(home ^ 1, 6, 1, 2, "feed")])
-            assert [one.event for one in log.undone(home)] == undoing
-            assert [one.position for one in log.undone(home)] == sorted(
-                one.position for one in log.undone(home)
+            assert [record.event for record in log.undone(home)] == undoing
+            assert [record.position for record in log.undone(home)] == sorted(
+                record.position for record in log.undone(home)
             )
             assert len(log.undone(home ^ 1)) == 1
             assert log.settlements(home) == [
-                one for one in log.read(home, 0, 99) if isinstance(one.event, Settled)
+                record for record in log.read(home, 0, 99) if isinstance(record.event, Settled)
             ]
             with pytest.raises(InvalidInput):
                 log.undone(4)
 
     def test_the_settings_are_the_last_ones(self) -> None:
-        """None before the first; neither mode nor anything else changes them."""
+        """Settings are None at first; only configuration events affect them."""
         with self.open_journal(2, ManualClock()) as log:
             assert log.configured() is None
             log.append([ModeChanged(5, "freeze"), Configured(9, {"window": "7d"})])
@@ -645,16 +645,16 @@ class JournalContract(LogContract):
             assert log.configured() == Configured(7, {})
             assert log.mode() == ModeChanged(5, "freeze")
             assert log.read(1, 0, 100) == log.records_of(
-                [one.event.id for one in log.read(1, 0, 100)]  # type: ignore[union-attr]
+                [record.event.id for record in log.read(1, 0, 100)]  # type: ignore[union-attr]
             )
 
     def test_what_one_appends_the_other_finds(self) -> None:
-        """Also after it has looked before."""
+        """Events appended through one object are found by another, also after a look-up."""
         clock = ManualClock()
-        with self.open_journal(1, clock) as one, self.reopen(one, clock) as other:
+        with self.open_journal(1, clock) as first, self.reopen(first, clock) as other:
             assert other.decisions(["a"]) == {}
             assert isinstance(other, UniqueLog)
-            one.append([_decision("a"), Settled(0, 4), ModeChanged(5, "off")])
+            first.append([_decision("a"), Settled(0, 4), ModeChanged(5, "off")])
             assert other.decisions(["a"]) == {"a": _decision("a")}
             assert other.mode() == ModeChanged(5, "off")
             assert [record.event for record in other.settlements(0)] == [Settled(0, 4)]
@@ -676,14 +676,14 @@ class JournalContract(LogContract):
                 call()
 
     def test_it_is_a_journal(self) -> None:
-        """It has all that the protocol names."""
+        """It implements the protocol."""
         with self.open_journal(1, ManualClock()) as journal:
             assert isinstance(journal, Journal)
 
     # --- dropping old records -----------------------------------------------------------------
 
     def test_old_records_are_dropped_behind_a_base(self) -> None:
-        """A few at a time; what comes later is as it was, and so are the acts of operators."""
+        """Records are dropped in steps; later records and operator actions are unchanged."""
         with self.open_journal(1, ManualClock()) as journal:
             places = _fill(journal)
             sixth, seventh = places[5:7]
@@ -704,7 +704,7 @@ class JournalContract(LogContract):
             assert after[-1].event == _trimmed(sixth)
             assert journal.mode() == ModeChanged(1, "freeze")
             assert journal.configured() == Configured(1, {"policy": "UCB"})
-            assert [one.event for one in journal.undone(0)] == [Erased(erased_key_of("a"), 1)]
+            assert [r.event for r in journal.undone(0)] == [Erased(erased_key_of("a"), 1)]
             assert journal.settlements(0) == []
             assert journal.records_of(["a", "b"]) == before[6:7]
             assert journal.decisions(["a"]) == {}
@@ -719,7 +719,7 @@ class JournalContract(LogContract):
             assert journal.read(0, seventh, 1) == before[7:8]
 
     def test_a_base_that_would_lose_something_is_refused(self) -> None:
-        """Without a later snapshot, behind another base, or from before something was undone."""
+        """A base needs a later snapshot, must be newer than the last, and know all erasures."""
         with self.open_journal(1, ManualClock()) as journal:
             places = _fill(journal)
             sixth, eighth = places[5], places[7]
@@ -735,18 +735,16 @@ class JournalContract(LogContract):
             journal.rebase(base, _trimmed(sixth), 1)
             assert len(journal.read(0, eighth, 9)) == 1
             for position in (places[4], sixth):
-                with pytest.raises(InvalidInput, match="cannot take the place"):
+                with pytest.raises(InvalidInput, match="cannot replace"):
                     journal.rebase(Snapshot(0, position, "v1", {}), _trimmed(position), 1)
             assert journal.base(0) == base
-
-
-#: Of the last record that is dropped.
 
 
 def _decision(id: str, at: int = 5, index: int = 0) -> Decision:
     return Decision(id, at, index, index, _ROW, 0.5, 1.0, 0)
 
 
+#: Stamp of the last record that is dropped.
 STAMP = 1_006
 
 
@@ -755,7 +753,7 @@ def _trimmed(position: int) -> Trimmed:
 
 
 def _fill(journal: Journal) -> list[int]:
-    """Eight records and a snapshot of them; returns their positions."""
+    """Append eight records and save a snapshot; return their positions."""
     decision = Decision("a", 5, 0, 0, np.ones(2, dtype=np.float32), 0.5, 1.0, 0)
     events: list[Event] = [
         ModeChanged(1, "freeze"),

@@ -1,4 +1,4 @@
-"""What every store must do, as tests."""
+"""Contract tests for stores."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from belated.journals.store import Batch, StoreSession
 
 
 class StoreContract:
-    """Subclass it as ``class TestMyStore(StoreContract)`` and say how a store is made."""
+    """Tests for stores: subclass as ``class TestMyStore(StoreContract)``."""
 
     def make_store(self) -> Store:
-        """Return a new store in which nothing is yet."""
+        """Return a new, empty store."""
         raise NotImplementedError
 
     @pytest.fixture
     def new_store(self) -> Store:
-        """A new store, with its tables."""
+        """A new store with tables."""
         store = self.make_store()
         store.create_tables()
         return store
 
     def test_bandits_are_listed_and_looking_makes_none(self, new_store: Store) -> None:
-        """By name, whatever the order they came in."""
+        """Bandits are sorted by name; listing creates nothing."""
         assert isinstance(new_store, Store)
         new_store.create_tables()
-        assert [one.name for one in new_store.describe()] == []
+        assert [bandit.name for bandit in new_store.describe()] == []
         for bandit in ("offers", "Zoo", "default"):
             new_store.journal(bandit).close()
-        assert [one.name for one in new_store.describe()] == ["Zoo", "default", "offers"]
+        assert [bandit.name for bandit in new_store.describe()] == ["Zoo", "default", "offers"]
 
     def test_a_journal_is_the_same_whenever_it_is_opened(self, new_store: Store) -> None:
-        """Events and the number of partitions are there; another number is refused."""
+        """Events and the number of partitions persist; a different number is refused."""
         with new_store.journal("offers", partitions=4) as journal:
             assert (journal.bandit, journal.partitions) == ("offers", 4)
             journal.append([Void("a", 5)])
@@ -47,7 +47,7 @@ class StoreContract:
             new_store.journal("offers", partitions=4) as other,
         ):
             assert journal.partitions == 4
-            assert [one.event for one in other.records_of(["a"])] == [Void("a", 5)]
+            assert [record.event for record in other.records_of(["a"])] == [Void("a", 5)]
         with pytest.raises(JournalMismatch, match="partitions"):
             new_store.journal("offers", partitions=2)
         with new_store.journal() as journal:
@@ -55,73 +55,73 @@ class StoreContract:
             assert journal.records_of(["a"]) == []
 
     def test_names_and_numbers_are_checked(self, new_store: Store) -> None:
-        """And what is refused is not made."""
+        """Nothing is created if an argument is refused."""
         with pytest.raises(InvalidInput):
             new_store.journal("")
         with pytest.raises(InvalidInput):
             new_store.journal("offers", partitions=3)
-        assert [one.name for one in new_store.describe()] == []
+        assert [bandit.name for bandit in new_store.describe()] == []
 
     def test_coordination_needs_a_journal(self, new_store: Store) -> None:
-        """And is that of one bandit."""
+        """Coordination of an unknown bandit is refused; leases are per bandit."""
         with pytest.raises(JournalError, match="open its journal first"):
             new_store.coordination("offers")
         new_store.journal("offers").close()
         new_store.journal("other").close()
         with (
-            closing(new_store.coordination("offers")) as one,
+            closing(new_store.coordination("offers")) as offers,
             closing(new_store.coordination("other")) as other,
         ):
-            assert one.acquire_lease("me", 100.0) is not None
+            assert offers.acquire_lease("me", 100.0) is not None
             assert other.leader() is None
 
     def test_keys_belong_to_the_store(self, new_store: Store) -> None:
-        """Whatever opened them."""
-        with closing(new_store.keys()) as one, closing(new_store.keys()) as other:
-            assert one.create("id", "shop", ["*"], ["read"], None, b"hash")
+        """A key created through one object is visible through another."""
+        with closing(new_store.keys()) as keys, closing(new_store.keys()) as other:
+            assert keys.create("id", "shop", ["*"], ["read"], None, b"hash")
             assert [key.id for key in other.live()] == ["id"]
 
     def test_one_session_serves_many_bandits(self, new_store: Store) -> None:
-        """What is appended together is there, and what others did is seen at one look."""
+        """Batches of several bandits are stored, and state of all bandits is read at once."""
         with closing(new_store.session()) as session:
             assert isinstance(session, StoreSession)
             assert session.ends(["a", "b"]) == {}
-            one, other = session.journal("a", partitions=2), session.journal("b")
+            journal, other = session.journal("a", partitions=2), session.journal("b")
             x = np.ones(2, dtype=np.float32)
             first, second = (Decision("mine", n, n, 0, x, 0.5, 1.0, 0) for n in (1, 2))
-            made = Decision("018bcfe5680070001234567890abcdef", 3, 3, 0, x, 0.5, 1.0, 0)
-            found = session.append_all(
+            generated = Decision("018bcfe5680070001234567890abcdef", 3, 3, 0, x, 0.5, 1.0, 0)
+            appended = session.append_all(
                 [
-                    Batch(one, [first, Reward("y", 5, 1.0), second], ["mine"], {0: b"of it"}),
-                    Batch(other, [Void("x", 6), made], (), {1: b"of b's"}),
+                    Batch(journal, [first, Reward("y", 5, 1.0), second], ["mine"], {0: b"of it"}),
+                    Batch(other, [Void("x", 6), generated], (), {1: b"of b's"}),
                 ]
             )
-            assert [len(each.positions) for each in found] == [3, 2]
-            assert found[0].standing == {"mine": first}
-            assert found[0].positions[0] == found[0].positions[2]
-            assert list(found[1].positions) == [1, 2]
+            assert [len(each.positions) for each in appended] == [3, 2]
+            assert appended[0].standing == {"mine": first}
+            assert appended[0].positions[0] == appended[0].positions[2]
+            assert list(appended[1].positions) == [1, 2]
             assert other.requests(0, [1, 2]) == {2: b"of b's"}
             with new_store.journal("a") as again:
                 assert again.decisions(["mine"]) == {"mine": first}
-            # Once more: under the id the first stands, and no other bandit is disturbed.
-            more = [Batch(one, [second], ["mine"]), Batch(other, [Void("z", 7)])]
-            again_found = session.append_all(more)
-            assert again_found[0].standing == {"mine": first}
-            assert list(again_found[1].positions) == [3]
+            # Repeated: the first decision with the id counts, and other bandits are not affected.
+            batches = [Batch(journal, [second], ["mine"]), Batch(other, [Void("z", 7)])]
+            repeated = session.append_all(batches)
+            assert repeated[0].standing == {"mine": first}
+            assert list(repeated[1].positions) == [3]
             assert session.modes(["a", "b"]) == {}
-            one.append([ModeChanged(8, "freeze"), ModeChanged(9, "off")])
+            journal.append([ModeChanged(8, "freeze"), ModeChanged(9, "off")])
             assert session.modes(["a", "b"]) == {"a": ModeChanged(9, "off")}
             assert session.actions({"a": 0, "b": 0}) == {}
             paused, resumed = ActionChanged(8, "x", "pause"), ActionChanged(9, "x", "resume")
-            one.append([paused])
+            journal.append([paused])
             assert session.actions({"a": 0, "b": 0}) == {"a": (1, {"x": paused})}
             assert session.actions({"a": 1, "b": 0}) == {}
-            one.append([resumed])
+            journal.append([resumed])
             assert session.actions({"a": 1, "b": 0}) == {"a": (2, {"x": resumed})}
             self._check_models(session)
 
     def _check_models(self, session: StoreSession) -> None:
-        ends = {name: sum(found) for name, found in session.ends(["a", "b"]).items()}
+        ends = {name: sum(positions) for name, positions in session.ends(["a", "b"]).items()}
         assert ends == {"a": 6, "b": 3}
         assert leaders(session.cells, ["a", "b"]) == {}
         lead = session.coordination("b")
@@ -133,32 +133,31 @@ class StoreContract:
         assert session.published({"a": 0, "b": 1}) == {}
 
     def test_leases_are_renewed_together(self, new_store: Store) -> None:
-        """Those that are still held: not one that another has, nor one that nobody ever had."""
+        """Leases held by others, or never acquired, are not renewed."""
         with closing(new_store.session()) as session:
             for name in ("a", "b", "c"):
                 session.journal(name, partitions=1)
             leads = {name: session.coordination(name) for name in ("a", "b", "c")}
-            mine = leads["a"].acquire_lease("me", 1.0)
+            epoch = leads["a"].acquire_lease("me", 1.0)
             leads["b"].acquire_lease("another", 100.0)
             leads["c"].acquire_lease("me", 1.0)
-            assert mine is not None
-            held = {name: Held("me", mine) for name in ("a", "b", "c")}
+            assert epoch is not None
+            held = {name: Held("me", epoch) for name in ("a", "b", "c")}
             leads["b"].release_lease("another")
             leads["b"].acquire_lease("another", 100.0)
             assert renew_leases(session.cells, held, 100.0) == {"a", "c"}
-            left = {name: lead.leader() for name, lead in leads.items()}
-            assert {name: one.holder for name, one in left.items() if one is not None} == {
-                "a": "me", "b": "another", "c": "me",
-            }  # fmt: skip
-            assert all(one is not None and one.seconds > 50.0 for one in left.values())
+            leaders_now = {name: lead.leader() for name, lead in leads.items()}
+            holders = {name: leader.holder for name, leader in leaders_now.items() if leader}
+            assert holders == {"a": "me", "b": "another", "c": "me"}
+            assert all(leader and leader.seconds > 50.0 for leader in leaders_now.values())
 
     def test_closing_what_a_session_opened_leaves_the_others_open(self, new_store: Store) -> None:
-        """And closing the session ends all."""
+        """Closing one journal leaves others of the session usable."""
         session = new_store.session()
-        one, other = session.journal("a"), session.journal("b")
-        one.close()
+        journal, other = session.journal("a"), session.journal("b")
+        journal.close()
         with pytest.raises(JournalClosed):
-            one.end(0)
+            journal.end(0)
         assert other.append([Void("x", 5)]) == [1]
         other.close()
         session.close()

@@ -1,17 +1,17 @@
-"""The quantities of the theory, as functions.
+"""The bounds of the theory, as functions.
 
 The paper is Blanchet, Xu, Zhou, *Delay-Adaptive Learning in Generalized Linear Contextual
-Bandits*; the numbers of its theorems and equations are those of that text.
+Bandits*; theorems and equations are numbered as there.
 
-**How many rewards can be missing.** ``missing_*`` bounds the number in one round, or with a horizon
-in all rounds together; :func:`bounds_for` computes all that hold for a delay.
+**Missing rewards.** ``missing_*`` bounds their number in one round, or with ``horizon`` in all
+rounds together; :func:`bounds_for` computes all bounds that hold for a delay.
 
 ================== ======================================================= ====================
 name               delays                                                  from
 ================== ======================================================= ====================
-``*_bennett``      independent, any law: the one to use                    this library
-``*_union``        any dependence, any law: the one to use                 this library
-``*_stopping``     independent, any law                                    Prop. 1, sharpened
+``*_bennett``      independent, any distribution: recommended             this library
+``*_union``        any dependence, any distribution: recommended          this library
+``*_stopping``     independent, any distribution                          Prop. 1, sharpened
 ``*_prop1``        independent, at most exponential tails                  Proposition 1
 ``*_iid``          independent, one exponential tail                       equation (10)
 ``*_hoeffding``    independent, tails lighter than exponential             Proposition 5
@@ -20,16 +20,16 @@ name               delays                                                  from
 ``*_bounded``      not longer than a bound                                 Proposition 2
 ================== ======================================================= ====================
 
-All need delays that say nothing of the rewards. Their parameters are those that ``params()`` of a
-delay gives, see :class:`belated.delays.Parameters`.
+All of them need delays that are independent of the rewards. Their parameters are those returned by
+``params()`` of a delay; see :class:`belated.delays.Parameters`.
 
-**How wide confidence must be**, ``width_*``; **how long to explore first**, ``warmup_*``.
+**Confidence widths**: ``width_*``. **Rounds of initial exploration**: ``warmup_*``.
 
-**What choosing can cost**, :func:`regret_theorem` for the paper's DUCB and
-:func:`regret_bayes_theorem` for its DTS, in a :class:`Setting`. Every theorem is :func:`regret_ucb`
-or :func:`regret_bayes` with a bound on the missing rewards put in; to put in the best one is never
-worse. For logistic rewards these numbers exceed the horizon until about 10⁶ rounds: they show how
-regret grows, and are no predictions.
+**Regret**: :func:`regret_theorem` for the paper's DUCB and :func:`regret_bayes_theorem` for its
+DTS, in a :class:`Setting`. Every theorem is :func:`regret_ucb` or :func:`regret_bayes` with some
+bound on the missing rewards; inserting the best bound is never worse. For logistic rewards these
+numbers exceed the horizon until about 10⁶ rounds: they show how regret grows, but do not predict
+it.
 
 >>> from belated import Bernoulli, delays
 >>> delay, horizon = delays.Geometric(mean=100), 10**6
@@ -40,8 +40,8 @@ regret grows, and are no predictions.
 >>> target = threshold(10, delta=0.05, sigma=setting.sigma, kappa=setting.kappa)
 >>> warmup = warmup_chernoff(10, delta=0.05, target=target, missing=missing.best)
 >>> regret = regret_ucb(setting, missing=missing.best_maximum, warmup=warmup, delta=0.05)
->>> f"{regret / horizon:.2f} a round, where 1 is the worst that can be"
-'0.54 a round, where 1 is the worst that can be'
+>>> f"{regret / horizon:.2f} per round, where 1 is the maximum"
+'0.54 per round, where 1 is the maximum'
 """
 
 from belated.theory.bounds import Bound, Bounds, bounds_for

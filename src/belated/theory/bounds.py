@@ -1,4 +1,4 @@
-"""Which bounds on missing rewards hold for a delay, and why the others do not."""
+"""The bounds on missing rewards that hold for a delay, and why the others do not."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from belated.theory.missing import (
 
 @dataclass(frozen=True)
 class Bound:
-    """One bound on missing rewards: its values where it holds, and the reason either way.
+    """A bound on missing rewards, with the reason why it holds or does not hold.
 
     Attributes:
-        name: of its function: ``bennett`` for ``missing_bennett``.
-        value: bounds the number missing in any one round, or None where it does not hold.
-        maximum: bounds the number missing in all rounds together, or None where it does not hold.
-        why: what makes it hold, or the first thing that keeps it from holding: one sentence.
-        reference: where it is proved.
+        name: Name of its function without the prefix: ``bennett`` for ``missing_bennett``.
+        value: Bound on the number missing in any one round; None if it does not hold.
+        maximum: Bound on the number missing in all rounds together; None if it does not hold.
+        why: The assumption that makes it hold, or the first one that is not met.
+        reference: Where it is proved.
     """
 
     name: str
@@ -53,9 +53,9 @@ class Bounds:
     """All bounds on the missing rewards of one delay.
 
     Attributes:
-        horizon: T; values hold in each round up to it, maxima in all of them together.
-        delta: the probability δ with which each of them may fail.
-        rows: the bounds, those of the paper first.
+        horizon: T; values hold in each round up to T, maxima in all of these rounds together.
+        delta: Probability δ with which each bound may fail.
+        rows: The bounds, those of the paper first.
     """
 
     horizon: int
@@ -66,33 +66,33 @@ class Bounds:
         return iter(self.rows)
 
     def __getitem__(self, name: str) -> Bound:
-        """The bound of this name."""
+        """Return a bound by its name."""
         return {row.name: row for row in self.rows}[name]
 
     @property
     def best(self) -> float:
-        """The least value that holds."""
+        """The smallest value that holds."""
         return min(row.value for row in self.rows if row.value is not None)
 
     @property
     def best_maximum(self) -> float:
-        """The least maximum that holds."""
+        """The smallest maximum that holds."""
         return min(row.maximum for row in self.rows if row.maximum is not None)
 
 
 def bounds_for(delay: DelayProcess, *, horizon: int, delta: float = 0.05) -> Bounds:
-    """How many rewards can be missing under this delay, by every bound that is known.
+    """Compute all known bounds on the number of rewards missing under a delay.
 
-    A sample of delays that were seen is a delay too: ``Empirical(seen)``. Its bounds are those of
-    the sample, whose largest delay is no bound on others to come; and as a sample does not say
-    whether delays depend on one another, ``union`` is the safe one to read.
+    For observed delays use ``Empirical(seen)``. The bounds are then those of the sample, whose
+    largest delay does not bound future delays. Since a sample does not show whether delays depend
+    on one another, ``union`` is the safe choice.
 
-    A process of your own is taken at its word: what its :class:`~belated.delays.Parameters` hold is
-    believed, and its tail is taken for that of every round.
+    For a custom process, its :class:`~belated.delays.Parameters` are trusted, and its tail is
+    assumed to be that of every round.
 
     Args:
-        delay: the process of the delays. It is assumed to be independent of the rewards where it
-            does not say that it depends on them.
+        delay: Process of the delays, assumed to be independent of the rewards unless it declares
+            otherwise.
         horizon: T, the number of rounds.
         delta: δ.
 
@@ -118,13 +118,13 @@ def bounds_for(delay: DelayProcess, *, horizon: int, delta: float = 0.05) -> Bou
     """
     if not callable(getattr(delay, "params", None)):
         message = (
-            f"delay is a {type(delay).__name__}: a process such as Geometric(mean=100) was"
-            " expected, or Empirical(seen) for delays that were seen"
+            f"delay is a {type(delay).__name__}: pass a process such as Geometric(mean=100), or"
+            " Empirical(seen) for observed delays"
         )
         raise InvalidInput(message, delay)
     horizon, delta = as_rounds(horizon, "horizon", least=1), as_probability(delta, "delta")
     p, law = delay.params(), (delay.tail, horizon)
-    # What keeps a bound from holding.
+    # Reasons why a bound does not hold.
     one_law = _not_one_law(delay)
     apart = one_law or (None if delay.independent else "Delays depend on one another.")
     mean = _unknown(p.mu, "The mean delay is infinite.")
@@ -134,7 +134,7 @@ def bounds_for(delay: DelayProcess, *, horizon: int, delta: float = 0.05) -> Bou
     gap = mean or _unknown(p.spectral, "It is not known to be a Markov chain with a spectral gap.")
     steep = f"It is for exponential tails, q = 0, and here q = {p.q:g}." if p.q else None
     flat = None if p.q else "It needs q above 0, and this tail is exponential: q = 0."
-    # What makes it hold.
+    # Reasons why a bound holds.
     light = f"Delays are independent with the tail of Assumption 2, q = {p.q or 0:g}."
     exponential = "Delays are independent with one exponential tail."
     chain = f"Delays are a stationary Markov chain with λ = {p.spectral or 0:g}."
@@ -154,7 +154,7 @@ def bounds_for(delay: DelayProcess, *, horizon: int, delta: float = 0.05) -> Bou
         if against is not None:
             return Bound(name, None, None, against, reference)
         over = {"together": True} if numbers is law else {"horizon": horizon}
-        value, maximum = (function(*numbers, delta=delta, **more) for more in ({}, over))
+        value, maximum = (function(*numbers, delta=delta, **options) for options in ({}, over))
         return Bound(name, value, maximum, reason, reference)
 
     tail, any_tail = (p.mu, p.M, p.sigma, p.q), (p.mu, p.sigma_r, p.q_r)
@@ -188,7 +188,7 @@ def _not_one_law(delay: DelayProcess) -> str | None:
 
 
 def _unknown(number: float | None, reason: str) -> str | None:
-    """The reason, if there is no such number; it may also be too large to compute with."""
+    """Return the reason if a number is None, or another one if it is not finite."""
     if number is None:
         return reason
     return None if math.isfinite(number) else "A scale of its tail is beyond the floats."

@@ -1,12 +1,12 @@
-r"""Widths of confidence, and how many rounds of uniform exploration the theorems ask for.
+r"""Confidence widths, and the rounds of uniform exploration that the theorems need.
 
-A width is the number of standard deviations that an upper bound adds. n is the number of rewards
-that have arrived, G the number outstanding, d the number of features, δ the probability with which
-the bound may fail, σ̂ the noise of a reward, κ the least slope.
+A width is the number of standard deviations that an upper confidence bound adds. n is the number of
+rewards that have arrived, G the number outstanding, d the number of features, δ the probability
+with which the bound may fail, σ̂ the noise of a reward, κ the least slope.
 
-The rounds of exploration are far beyond any practical horizon for logistic rewards (millions of
-rounds): a statement about the proof, not advice. The policies of this library start from a prior
-and need none.
+For logistic rewards the theorems need millions of rounds of exploration, far beyond any practical
+horizon. This is a property of the proofs, not advice: the policies of this library start from a
+prior and need none.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from belated.theory.missing import log_level
 def width_paper(
     n: float, missing: float, dim: int, *, delta: float, sigma: float, kappa: float
 ) -> float:
-    r"""The paper's β_t (Alg. 1, l. 5): (σ̂/κ) √(d/2 log(1 + 2n/d) + log 1/δ) + √G.
+    r"""Return the paper's β_t (Alg. 1, l. 5): (σ̂/κ) √(d/2 log(1 + 2n/d) + log 1/δ) + √G.
 
-    The paper writes t - G_t for the number of rewards, which is one too many, and its Theorem 1
-    adds G_t where algorithm and proof add √G_t; both are resolved here. With nothing missing it is
-    the width in the metric of W alone.
+    The paper's t - G_t for the number of rewards is one too many, and its Theorem 1 adds G_t where
+    algorithm and proof add √G_t; both are corrected here. For G = 0 this is the width in the metric
+    of W.
 
     Args:
         n: rewards that have arrived.
@@ -46,10 +46,10 @@ def width_paper(
 def width_tight(
     n: float, missing: float, dim: int, *, delta: float, sigma: float, kappa: float
 ) -> float:
-    r"""What the paper's proof gives: √(β² + G), never more than β + √G.
+    r"""Return the width that the paper's proof yields: √(β² + G), at most β + √G.
 
-    The first line of (37) has G under the root but multiplied by σ̂/κ, which is false where the
-    noise is low; its second line, :func:`width_paper`, is right all the same.
+    The first line of (37) has G under the root but multiplied by σ̂/κ, which is wrong if the noise
+    is low; its second line, :func:`width_paper`, is nevertheless correct.
 
     Args:
         n: rewards that have arrived.
@@ -69,7 +69,7 @@ def width_tight(
 def width_spectral(
     n: float, inflation: float, dim: int, *, delta: float, sigma: float, kappa: float
 ) -> float:
-    r"""β ψ with ψ² = λ_max(W⁻¹V): the delay costs a factor that goes to 1, not an additive √G.
+    r"""Return β ψ with ψ² = λ_max(W⁻¹V): the delay adds a factor that tends to 1 instead of √G.
 
     Args:
         n: rewards that have arrived.
@@ -86,7 +86,7 @@ def width_spectral(
 
 
 def width_log(n: float, alpha: float = 0.95) -> float:
-    r"""α √log(2 + n): the width that works. It does not carry √d and is free of κ.
+    r"""Return α √log(2 + n), the width that works in practice: it depends on neither √d nor κ.
 
     Args:
         n: rewards that have arrived.
@@ -109,12 +109,12 @@ CHERNOFF = 0.5 * (1.0 - math.log(2.0))
 
 
 def least_slope(family: Family, norm_bound: float) -> float:
-    r"""κ = min g'(z) over \|z\| ≤ S + 1, for \|θ*\| ≤ S and rows of length at most 1.
+    r"""Return κ = min g'(z) over \|z\| ≤ S + 1, for \|θ*\| ≤ S and rows of length at most 1.
 
     The paper takes the least slope around the unknown θ*; with a bound S on its norm it is known.
 
     Args:
-        family: of the rewards.
+        family: Family of the rewards.
         norm_bound: S, at least \|θ*\|.
 
     >>> from belated import Bernoulli
@@ -125,10 +125,10 @@ def least_slope(family: Family, norm_bound: float) -> float:
 
 
 def greatest_slope(family: Family, norm_bound: float) -> float:
-    r"""L_g = max g'(z) over \|z\| ≤ S + 1: how much the mean can change with the linear predictor.
+    r"""Return L_g = max g'(z) over \|z\| ≤ S + 1, the maximum slope of the mean.
 
     Args:
-        family: of the rewards.
+        family: Family of the rewards.
         norm_bound: S, at least \|θ*\|.
 
     >>> from belated import Bernoulli
@@ -139,16 +139,16 @@ def greatest_slope(family: Family, norm_bound: float) -> float:
 
 
 def _slopes(family: Family, norm_bound: float) -> Vector:
-    """At the ends and in the middle, where those of all families here are least and greatest."""
+    """Return the slopes at the ends and in the middle, which include minimum and maximum."""
     end = as_positive(norm_bound, "norm_bound") + 1.0
     return family.slope(np.array([-end, 0.0, end]))
 
 
 def noise(family: Family, norm_bound: float) -> float:
-    """σ̂, by which a reward is sub-Gaussian around its mean.
+    """Return σ̂, with which a reward is sub-Gaussian around its mean.
 
-    Half for rewards in [0, 1], the standard deviation for Gaussian ones. A Poisson reward is not
-    sub-Gaussian: the standard deviation at the largest mean stands in for it.
+    It is 1/2 for rewards in [0, 1] and the standard deviation for Gaussian rewards. Poisson rewards
+    are not sub-Gaussian; the standard deviation at the largest mean is used instead.
     """
     if isinstance(family, Bernoulli):
         return 0.5
@@ -161,7 +161,7 @@ def noise(family: Family, norm_bound: float) -> float:
 
 
 def threshold(dim: int, *, delta: float, sigma: float, kappa: float) -> float:
-    r"""The eigenvalue that W must reach: max(1, 16 σ̂² (d + log 1/δ)/κ²).
+    r"""Return the eigenvalue that W must reach: max(1, 16 σ̂² (d + log 1/δ)/κ²).
 
     The paper writes the delay's σ here; the proof needs the noise σ̂.
 
@@ -181,14 +181,14 @@ def threshold(dim: int, *, delta: float, sigma: float, kappa: float) -> float:
 def warmup_chernoff(
     dim: int, *, delta: float, target: float, missing: float = 0.0, least: float | None = None
 ) -> float:
-    r"""τ with explicit constants: λ_min(W) ≥ target with probability 1 - δ, by matrix Chernoff.
+    r"""Return τ such that λ_min(W) ≥ target with probability 1 - δ, by the matrix Chernoff bound.
 
     Args:
         dim: d, the number of features.
         delta: δ.
-        target: the eigenvalue to reach, see :func:`threshold`.
-        missing: a bound on the rewards outstanding; without it, τ counts arrivals.
-        least: λ_min(Σ) of the rows of uniform exploration; 1/d, as on the sphere, if not given.
+        target: Eigenvalue to reach; see :func:`threshold`.
+        missing: Bound on the outstanding rewards; by default τ counts arrivals.
+        least: λ_min(Σ) of the rows of uniform exploration; by default 1/d, as on the sphere.
 
     >>> round(warmup_chernoff(10, delta=0.05, target=100.0))
     2000
@@ -210,16 +210,16 @@ def warmup_paper(
     c1: float,
     c2: float,
 ) -> float:
-    r"""The paper's τ: ((C₁√d + C₂√log 1/δ)/λ_min(Σ))² + 2 target/λ_min(Σ) + missing.
+    r"""Return the paper's τ: ((C₁√d + C₂√log 1/δ)/λ_min(Σ))² + 2 target/λ_min(Σ) + missing.
 
-    With the bound of Proposition 1 on missing rewards it is (38), and (8), (23), (28) and (32) are
-    the same with others. C₁ and C₂ are "universal" and nowhere given: they are arguments without a
-    default.
+    With the bound of Proposition 1 on missing rewards this is (38); (8), (23), (28) and (32) are
+    the same with other bounds. C₁ and C₂ are "universal" constants whose values the paper does not
+    state, so that they are arguments without defaults.
 
     Args:
         dim: d, the number of features.
         delta: δ.
-        target: the eigenvalue to reach, see :func:`threshold`.
+        target: Eigenvalue to reach; see :func:`threshold`.
         missing: a bound on the rewards outstanding in one round.
         least: λ_min(Σ) of the rows of uniform exploration.
         c1: C₁.

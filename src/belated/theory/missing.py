@@ -1,20 +1,19 @@
-r"""Bounds on missing rewards: the paper's, and three that are close to the truth.
+r"""Bounds on missing rewards: those of the paper, and three sharper ones.
 
-:math:`G_t` is the number of rewards that are missing when the choice of round t is made. Each
+:math:`G_t` is the number of rewards that are missing when the action of round t is chosen. Each
 ``missing_*`` bounds :math:`G_t` in any one round with probability 1 - δ. With ``horizon=T`` it
 bounds :math:`G^*_T`, the largest of them up to round T; so do :func:`missing_union` and
 :func:`missing_stopping` with ``together=True``. μ, M, σ, q, λ and σ_R are what
 :class:`belated.delays.Parameters` holds. Delays must be independent of the rewards, which the
-paper's sections on dependence do not repeat.
+paper's sections on dependent delays also assume.
 
-The paper's bounds are there to compare with. Where a number matters, use :func:`missing_bennett`
-for independent delays and :func:`missing_union` for all others. These two and
-:func:`missing_stopping` are short consequences of
+The paper's bounds are for comparison. In practice use :func:`missing_bennett` for independent
+delays and :func:`missing_union` for all others. These two and :func:`missing_stopping` follow from
 
 .. math:: G_t = \sum_{i=1}^{t-1} 1\{D_{t-i} \ge i\},
 
-need no parameters but the tail :math:`P(D \ge i)`, or a sum of it, and hold for heavy tails too,
-even if the mean delay is infinite.
+need only the tail :math:`P(D \ge i)` or a sum of it, and hold for heavy tails, too, even if the
+mean delay is infinite.
 """
 
 from __future__ import annotations
@@ -32,22 +31,22 @@ from belated.model.kernels import special
 #: P(D ≥ i) of a delay, for an array of whole numbers i, such as ``Geometric(mean=5).tail``.
 Tail = Callable[[Vector], Vector]
 
-#: A mean below this is taken for this: the bound is still right, and nothing overflows.
+#: Lower limit of means, which avoids overflows; the bound remains valid.
 TINY = 1e-300
 
 
 def log_level(delta: float) -> float:
-    """log 1/δ."""
+    """Return log 1/δ."""
     return -math.log(as_probability(delta, "delta"))
 
 
 def _log_rounds(horizon: int) -> float:
-    """log T."""
+    """Return log T."""
     return math.log(as_rounds(horizon, "horizon", least=1))
 
 
 def _per_round(delta: float, horizon: int) -> float:
-    """δ/T: if each of T rounds fails no more often, all together fail with δ at most."""
+    """Return δ/T, the failure probability per round for at most δ in T rounds."""
     return as_probability(delta, "delta") / as_rounds(horizon, "horizon", least=1)
 
 
@@ -60,24 +59,23 @@ def missing_prop1(
     r"""Bound missing rewards if delays are independent with at most exponential tails.
 
     2(μ + M) + σ_G √(2 log 1/δ) + 2σ_G² log C₃ + 1 with σ_G = σ √(2 + q) and C₃ = 2σ² + 1
-    (Proposition 1.1). It is five times to thousands of times the truth. With a horizon it is
-    Proposition 1.2, which the paper sums up as O(σ_G √log T). That hides the term 2σ_G² log C₃: it
-    is 929 of the 1367 below.
+    (Proposition 1.1). It is between five and thousands of times the actual number. With a horizon
+    it is Proposition 1.2, which the paper summarizes as O(σ_G √log T). That hides the term
+    2σ_G² log C₃, which is 929 of the 1367 below.
 
     It assumes that delays are independent of one another and of the rewards, and have the tail of
-    Assumption 2. The proof takes μ + M for a whole number, drops factors of 2 on its way and
-    finds them again in the statement, which is what is computed. Its last step needs σ_G √(2
-    log 1/δ) ≥ 1; no law is known for which the statement fails. It counts μ + M twice where
-    once would do, and gives away what q > 0 gains: :func:`missing_stopping` is the same argument
-    without these losses.
+    Assumption 2. The proof treats μ + M as an integer, and drops factors of 2 that reappear in the
+    statement, which is what is computed. Its last step needs σ_G √(2 log 1/δ) ≥ 1; no distribution
+    is known for which the statement fails. It counts μ + M twice where once is enough, and does not
+    use the gain of q > 0: :func:`missing_stopping` is the same argument without these losses.
 
     Args:
-        mu: the mean μ of the law that bounds the delays' tails.
-        M: from where it bounds them; 0 where all delays have that law.
-        sigma: the scale σ of its tail, exp(-x^(1+q)/(2σ²)) beyond the mean.
+        mu: Mean μ of the distribution that bounds the tails of the delays.
+        M: Age from which it bounds them; 0 if all delays have that distribution.
+        sigma: Scale σ of its tail, exp(-x^(1+q)/(2σ²)) beyond the mean.
         q: 0 for an exponential tail, 1 for a Gaussian one.
         delta: δ.
-        horizon: T, to bound all rounds together; None: one round.
+        horizon: T, to bound all rounds together; None for one round.
 
     >>> from belated.delays import Geometric
     >>> law = Geometric(mean=100).params()
@@ -96,7 +94,7 @@ def missing_prop1(
 def prop1_terms(
     mu: float, M: float, sigma: float, q: float, *, horizon: int, delta: float
 ) -> tuple[float, ...]:
-    """The terms of Proposition 1.2; Theorem 1 has the root of each."""
+    """Return the terms of Proposition 1.2; Theorem 1 has the root of each."""
     spread, growth = _prop1_constants(sigma, q)
     rounds = spread * math.sqrt(2.0 * _log_rounds(horizon))
     root = spread * math.sqrt(2.0 * (log_level(delta) + growth * rounds + growth))
@@ -109,13 +107,13 @@ def missing_iid(mu: float, sigma: float, *, delta: float, horizon: int = 1) -> f
     μ + 2σ √(log 1/δ) + 1 + 4σ² log(2σ²), the paper's special case of Proposition 1 for q = 0. The
     paper states no maximum for it: over a horizon, every round has δ/T.
 
-    It assumes independent delays of one law with P(D - μ ≥ x) ≤ exp(-x/(2σ²)). The proof treats μ
-    as a whole number and writes the stopping times of two different sums for each other; the
-    statement stands for every law it was tried on.
+    It assumes independent, identically distributed delays with P(D - μ ≥ x) ≤ exp(-x/(2σ²)). The
+    proof treats μ as an integer and confuses the stopping times of two sums; the statement holds
+    for every distribution that was tried.
 
     Args:
-        mu: the mean delay.
-        sigma: the scale σ of the tail.
+        mu: Mean delay.
+        sigma: Scale σ of the tail.
         delta: δ.
         horizon: T, the number of rounds to bound together.
 
@@ -142,14 +140,14 @@ def missing_hoeffding(
     more over a horizon (5.2). The paper calls it weaker than Proposition 1. For most laws with
     q > 0 it is far stronger: 264 against 128,055 for the half-normal delays of scale 50.
 
-    It assumes what :func:`missing_prop1` does, and q > 0. The text of the proof has σ² in I where
-    the definition has 2σ²; the definition is what the proof needs.
+    It has the assumptions of :func:`missing_prop1`, and q > 0. The text of the proof has σ² in I
+    where the definition has 2σ², which is what the proof needs.
 
     Args:
-        mu: as in :func:`missing_prop1`.
-        M: as there.
-        sigma: as there.
-        q: above 0.
+        mu: As in :func:`missing_prop1`.
+        M: As in :func:`missing_prop1`.
+        sigma: As in :func:`missing_prop1`.
+        q: Greater than 0.
         delta: δ.
         horizon: T, the number of rounds to bound together.
 
@@ -163,19 +161,19 @@ def missing_hoeffding(
 
 
 def _twice(mu: float, M: float) -> float:
-    """2(μ + M): what the rounds up to the mean can add, and the mean of all others."""
+    """Return 2(μ + M): the maximum for rounds up to the mean, and the mean of all others."""
     return 2.0 * (as_nonnegative(mu, "mu") + as_nonnegative(M, "M"))
 
 
 def _prop1_constants(sigma: float, q: float) -> tuple[float, float]:
-    """σ_G and log C₃ of Proposition 1."""
+    """Return σ_G and log C₃ of Proposition 1."""
     scale = as_nonnegative(sigma, "sigma")
     spread = scale * math.sqrt(2.0 + as_nonnegative(q, "q"))
     return spread, math.log1p(2.0 * scale * scale)
 
 
 def _hoeffding_spread(sigma: float, q: float) -> float:
-    """σ_G of Proposition 5; infinite where it is beyond the floats, as for q close to 0."""
+    """Return σ_G of Proposition 5; infinity if it overflows, as for q close to 0."""
     scale, power = as_nonnegative(sigma, "sigma"), as_positive(q, "q")
     variance = scale * scale
     with np.errstate(over="ignore"):
@@ -196,17 +194,17 @@ def missing_markov(
     μ + A₂ L + √(2A₁ μ L) with A₁ = (1 + λ)/(1 - λ), and A₂ = 5/(1 - λ), or 1/3 where λ = 0. L is
     log 1/δ (Proposition 3.1), and log T/δ over a horizon (3.2).
 
-    It assumes a stationary chain that is independent of the rewards, with a finite mean: the tail
-    that Assumption 3 asks for is not used, and delays of 0 may occur. What the paper calls the
-    spectral gap is λ itself; the gap is 1 - λ. The form follows from the moments behind the
-    inequality (24) that the proof cites, not from the inequality alone.
+    It assumes a stationary chain that is independent of the rewards, with a finite mean. The tail
+    of Assumption 3 is not used, and delays of 0 may occur. The paper calls λ the spectral gap,
+    which is 1 - λ. The bound follows from the moments behind the inequality (24) that the proof
+    cites, not from the inequality alone.
 
     Args:
-        mu: the mean delay.
-        spectral: λ, from 0 to below 1; 0 for independent delays.
+        mu: Mean delay.
+        spectral: λ, at least 0 and below 1; 0 for independent delays.
         delta: δ.
         horizon: T, the number of rounds to bound together.
-        conservative: take what follows from (24) alone: √(A₂²L² + 2A₁ μ L) for the root.
+        conservative: Use what follows from (24) alone: √(A₂²L² + 2A₁ μ L) for the root.
 
     >>> missing_markov(20, 0.5, delta=0.05)
     68.917
@@ -220,12 +218,12 @@ def missing_markov(
 def markov_terms(
     mu: float, spectral: float, *, horizon: int, delta: float
 ) -> tuple[float, float, float]:
-    """The terms of Proposition 3.2; Theorem 3 has the root of each."""
+    """Return the terms of Proposition 3.2; Theorem 3 has the root of each."""
     mean, log = as_nonnegative(mu, "mu"), log_level(_per_round(delta, horizon))
     if not 0.0 <= spectral < 1.0:
         message = (
-            f"spectral is {spectral!r}: λ from 0 to below 1 was expected; without a spectral gap"
-            " take missing_union"
+            f"spectral is {spectral!r}: pass λ, at least 0 and below 1; without a spectral gap use"
+            " missing_union"
         )
         raise InvalidInput(message, spectral)
     a1 = (1.0 + spectral) / (1.0 - spectral)
@@ -241,17 +239,16 @@ def missing_random(
     ⌈μ⌉ + σ_G √(2 log C₄/δ) with σ_G = σ_R ζ(1 + q) and C₄ = 2σ_R² + 1 (Proposition 4.1), and
     σ_G √(2 log T) more over a horizon (4.2).
 
-    It assumes that every delay has the same law, independent of the rewards, with a tail lighter
-    than Gaussian (Assumption 4). The assumption is printed with σ_R² where the proof uses
-    2σ_R²; the latter, which asks for less, is meant here. The end of the proof has √(σ_D/c)
-    where σ_R/c is right, with 1/c = ζ(1 + q). The proposition has μ for ⌈μ⌉, which is right for
-    whole numbers only: if all delays are 1 but for one in a hundred that is 0, it says that
-    less than 1 is missing, and 1 is.
+    It assumes that all delays have the same distribution, independent of the rewards, with a tail
+    lighter than Gaussian (Assumption 4). The assumption has σ_R² where the proof uses 2σ_R²; the
+    latter, which is weaker, is used here. The end of the proof has √(σ_D/c) instead of σ_R/c, with
+    1/c = ζ(1 + q). The proposition has μ instead of ⌈μ⌉, which is correct only for integers: if all
+    delays are 1 except for one in a hundred that is 0, the bound is less than 1, but 1 is missing.
 
     Args:
-        mu: the mean delay.
-        sigma_r: the scale σ_R of the tail, exp(-x^(2(1+q))/(2σ_R²)) beyond the mean.
-        q_r: its q, above 0.
+        mu: Mean delay.
+        sigma_r: Scale σ_R of the tail, exp(-x^(2(1+q))/(2σ_R²)) beyond the mean.
+        q_r: The q of the tail, greater than 0.
         delta: δ.
         horizon: T, the number of rounds to bound together.
 
@@ -268,7 +265,7 @@ def missing_random(
 def random_terms(
     mu: float, sigma_r: float, q_r: float, *, horizon: int, delta: float
 ) -> tuple[float, float, float]:
-    """The terms of Proposition 4.2; Theorem 5 has the root of each."""
+    """Return the terms of Proposition 4.2; Theorem 5 has the root of each."""
     scale = as_nonnegative(sigma_r, "sigma_r")
     # 1/c of the paper is the sum of all i^-(1+q).
     spread = scale * float(special.zeta(1.0 + as_positive(q_r, "q_r")))
@@ -281,10 +278,10 @@ def missing_bounded(bound: int) -> float:
     r"""Bound missing rewards if no delay exceeds a bound: by the bound itself.
 
     Proposition 2.1. It never fails, whatever delays depend on, so it holds in all rounds together.
-    A constant delay reaches it. Only rounds that lie no further back can be outstanding.
+    A constant delay attains it.
 
     Args:
-        bound: the largest delay D_max.
+        bound: Largest delay D_max.
 
     >>> missing_bounded(7)
     7.0
@@ -292,23 +289,23 @@ def missing_bounded(bound: int) -> float:
     return float(as_rounds(bound, "bound"))
 
 
-# --- close to the truth, and not in the paper ----------------------------------------------------
+# --- sharper bounds, which are not in the paper --------------------------------------------------
 
 
 def missing_bennett(mean: float, *, delta: float, horizon: int = 1) -> float:
-    r"""Bound missing rewards if delays are independent: the one to use then.
+    r"""Bound missing rewards if delays are independent; recommended in that case.
 
-    The number is then a sum of independent 0s and 1s. If m is its mean,
-    P(G_t ≥ m + x) ≤ exp(-m h(x/m)) with h(u) = (1 + u) log(1 + u) - u, Bennett's inequality. It is
-    typically 10 % to 50 % above the true quantile, where Proposition 1, whose authors hold its
-    stopping times to be essential, is ten times to thousands of times above. Over a horizon, every
-    round has δ/T.
+    The number is then a sum of independent Bernoulli variables. If m is its mean,
+    P(G_t ≥ m + x) ≤ exp(-m h(x/m)) with h(u) = (1 + u) log(1 + u) - u, by Bennett's inequality. It
+    is typically 10 % to 50 % above the true quantile; Proposition 1, whose stopping times its
+    authors consider essential, is ten to thousands of times above. Over a horizon, every round has
+    δ/T.
 
-    It assumes delays that are independent of one another, of any laws.
+    It assumes delays that are independent of one another, of any distributions.
 
     Args:
-        mean: m, the expected number missing in the last round, or any number above it: the mean
-            delay, or :func:`belated.delays.expected_missing`, which is finite for every law.
+        mean: m, the expected number missing in the last round, or an upper bound: the mean delay,
+            or :func:`belated.delays.expected_missing`, which is finite for every distribution.
         delta: δ.
         horizon: T, the number of rounds to bound together.
 
@@ -327,25 +324,25 @@ def missing_bennett(mean: float, *, delta: float, horizon: int = 1) -> float:
 
 
 def missing_union(tail: Tail, t: int, *, delta: float, together: bool = False) -> float:
-    r"""Bound missing rewards however delays depend on one another: the one to use then.
+    r"""Bound missing rewards for any dependence of delays; recommended if they are not independent.
 
-    If more than k are missing, one of them is more than k rounds old. So
-    P(G_t > k) ≤ Σ P(D ≥ i) over the ages i from k + 1 to t - 1, and this is the least k for which
-    that is at most δ. The paper's bound for any dependence asks for tails lighter than Gaussian;
-    this one asks for nothing.
+    If more than k rewards are missing, one of them is more than k rounds old. Hence
+    P(G_t > k) ≤ Σ P(D ≥ i) over the ages i from k + 1 to t - 1, and the bound is the smallest k for
+    which this is at most δ. The paper's bound for any dependence needs tails lighter than Gaussian;
+    this one has no assumptions on the tail.
 
-    If more than k are missing in any round up to T, one of the first T - 1 - k delays exceeds k. So
-    with ``together`` this is the least k with (T - 1 - k) P(D ≥ k + 1) ≤ δ, which is less than the
-    bound of one round with δ/T: that would count the same late reward in every round in which it is
-    missing.
+    If more than k rewards are missing in any round up to T, one of the first T - 1 - k delays
+    exceeds k. With ``together`` the bound is therefore the smallest k with
+    (T - 1 - k) P(D ≥ k + 1) ≤ δ. This is less than the bound of one round with δ/T, which would
+    count a late reward in every round in which it is missing.
 
     It assumes that ``tail`` bounds that of every delay.
 
     Args:
         tail: P(D ≥ i).
-        t: the round; what is missing earlier is bounded too.
+        t: Round; the bound also holds for earlier rounds.
         delta: δ.
-        together: bound all rounds up to ``t`` together.
+        together: Whether to bound all rounds up to ``t`` together.
 
     >>> from belated.delays import Geometric
     >>> missing_union(Geometric(mean=20).tail, 3000, delta=0.05)
@@ -363,19 +360,19 @@ def missing_union(tail: Tail, t: int, *, delta: float, together: bool = False) -
 def missing_stopping(tail: Tail, t: int, *, delta: float, together: bool = False) -> float:
     r"""Bound missing rewards if delays are independent, by the paper's stopping times.
 
-    P(G_t ≥ j) ≤ Π min(1, Σ P(D ≥ i)), the product over k from 1 to j and the sums over i from k
-    to t - 1: this is the largest number that this does not rule out. It is the proof of
-    Proposition 1 with the tail as it is, the number not centred, and what q > 0 gains kept. It is
-    never above :func:`missing_union`, and above :func:`missing_bennett` unless delays are short.
-    Together with the rounds before, each has δ/t.
+    P(G_t ≥ j) ≤ Π min(1, Σ P(D ≥ i)), with the product over k from 1 to j and the sums over i from
+    k to t - 1; the bound is the largest number that this does not rule out. It is the proof of
+    Proposition 1 with the exact tail, without centering, and with the gain of q > 0. It never
+    exceeds :func:`missing_union`, and exceeds :func:`missing_bennett` unless delays are short. With
+    ``together``, each round has δ/t.
 
     It assumes independent delays, and that ``tail`` bounds that of every delay.
 
     Args:
         tail: P(D ≥ i).
-        t: the round; what is missing earlier is bounded too.
+        t: Round; the bound also holds for earlier rounds.
         delta: δ.
-        together: bound all rounds up to ``t`` together.
+        together: Whether to bound all rounds up to ``t`` together.
 
     >>> from belated.delays import HalfNormal
     >>> missing_stopping(HalfNormal(scale=50).tail, 3000, delta=0.05)
@@ -390,20 +387,20 @@ def missing_stopping(tail: Tail, t: int, *, delta: float, together: bool = False
 
 
 def _sums_beyond(tails: Vector) -> Vector:
-    """Σ P(D ≥ i) over i from k + 1 to t - 1, for k from 0 to t - 1."""
+    """Return Σ P(D ≥ i) over i from k + 1 to t - 1, for each k from 0 to t - 1."""
     return np.append(np.cumsum(tails[::-1])[::-1], 0.0)
 
 
 def _tails(tail: Tail, t: int) -> Vector:
-    """P(D ≥ i) for i from 1 to t - 1."""
+    """Return P(D ≥ i) for i from 1 to t - 1."""
     ages = np.arange(1.0, as_rounds(t, "t", least=1))
     tails = np.asarray(tail(ages), dtype=np.float64)
     if tails.shape != ages.shape or not ((tails >= 0.0) & (tails <= 1.0)).all():
-        message = "tail does not give a probability P(D ≥ i) for each i of an array"
+        message = "tail does not return a probability P(D ≥ i) for each i of an array"
         raise InvalidInput(message, tail)
     return tails
 
 
 def _first(holds: np.ndarray[tuple[int, ...], np.dtype[np.bool]]) -> float:
-    """The least number of which it is true; the last of them always is."""
+    """Return the smallest index at which a condition holds; it always holds at the last."""
     return float(np.argmax(holds))

@@ -1,25 +1,24 @@
-r"""What the paper's DUCB (Algorithm 1) and DTS (Algorithms 2 and 3) can cost, by its theorems.
+r"""Bounds on the regret of the paper's DUCB (Algorithm 1) and DTS (Algorithms 2 and 3).
 
-Regret is what choosing costs against always choosing the best action, summed over the horizon; that
-of DTS is averaged over its prior. Every theorem is one inequality, :func:`regret_ucb` or
-:func:`regret_bayes`, with a bound on the missing rewards put in. The paper then takes the root of
-each term of that bound apart: :func:`regret_theorem` and :func:`regret_bayes_theorem`. That is why
-``regret_ucb`` with a bound of your choice is always the smaller number: take it with
-``bounds_for(delay, ...).best_maximum``.
+Regret is the loss compared with always choosing the best action, summed over the horizon; that of
+DTS is averaged over its prior. Every theorem is one inequality, :func:`regret_ucb` or
+:func:`regret_bayes`, with a bound on the missing rewards. The paper takes the root of each term of
+that bound separately: :func:`regret_theorem` and :func:`regret_bayes_theorem`. Therefore
+``regret_ucb`` with ``bounds_for(delay, ...).best_maximum`` is always smaller.
 
-The numbers say how regret grows, not how large it is: for logistic rewards they exceed the horizon
+The numbers show how regret grows, not how large it is: for logistic rewards they exceed the horizon
 until about 10⁶ rounds or more. The "universal" constant in the paper's τ depends on the delay and
-the noise, so that τ is an argument here: :func:`~belated.theory.warmup_chernoff`.
+the noise, so that τ is an argument here; see :func:`~belated.theory.warmup_chernoff`.
 
-The theorems need rewards that say nothing of their delay, rows of uniform exploration with a
+The theorems need rewards that are independent of their delays, rows of uniform exploration with a
 regular second moment (Assumption 1), and a warm-up after which λ_min(W) is at least
 :func:`~belated.theory.threshold`. The paper bounds \|θ̂ - θ*\| by 1 in one round where its proof
 needs all rounds; with that threshold it follows for all of them from the width, up to horizons
 beyond 10¹³.
 
-For DTS the mean of rewards must have a least slope κ > 0 on the whole support of the prior; the
-paper asks for it around the truth only. A Gaussian prior with a logistic link has none, so that
-nothing follows for it: a setting with ``norm_bound=S`` is for priors on \|θ\| ≤ S.
+For DTS the mean of rewards must have a minimum slope κ > 0 on the whole support of the prior; the
+paper requires it only around the true θ. A Gaussian prior with a logistic link has none, so that
+nothing follows for it. A setting with ``norm_bound=S`` is for priors on \|θ\| ≤ S.
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ from belated.model.families import Family
 from belated.theory.confidence import greatest_slope, least_slope, noise, width_paper
 from belated.theory.missing import markov_terms, missing_bounded, prop1_terms, random_terms
 
-#: What a theorem assumes of delays, as :func:`regret_theorem` lists them.
+#: Assumptions on delays; see :func:`regret_theorem`.
 Assumption = Literal["independent", "iid", "bounded", "markov", "random"]
 
-#: The parameters of a delay that the theorem of each assumption needs.
+#: Parameters of a delay that the theorem of each assumption needs.
 NEEDED: dict[Assumption, tuple[str, ...]] = {
     "independent": ("mu", "M", "sigma", "q"),
     "iid": ("mu", "sigma", "q"),
@@ -54,16 +53,16 @@ NEEDED: dict[Assumption, tuple[str, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    r"""A problem as the theorems on regret see it: rows of length at most 1, and rewards.
+    r"""The constants of a problem in the theorems on regret; rows have length at most 1.
 
     Args:
         horizon: T, more rounds than features.
         dim: d, the number of features.
-        sigma: σ̂, by which a reward is sub-Gaussian around its mean.
-        kappa: κ, the least slope of the mean, see :func:`~belated.theory.least_slope`.
-        steepest: L_g, its greatest slope.
-        span: the most that one round can cost. The paper's rewards are in [0, 1], so that it is 1;
-            linear rewards, which the paper treats with the same theorems, need not be.
+        sigma: σ̂, with which a reward is sub-Gaussian around its mean.
+        kappa: κ, the minimum slope of the mean; see :func:`~belated.theory.least_slope`.
+        steepest: L_g, its maximum slope.
+        span: Maximum loss per round. It is 1 for the paper's rewards in [0, 1]; linear rewards, to
+            which the paper applies the same theorems, may exceed it.
 
     >>> from belated import Bernoulli
     >>> Setting.of(Bernoulli(), horizon=10_000, dim=10, norm_bound=3.0)
@@ -82,14 +81,14 @@ class Setting:
         object.__setattr__(self, "dim", as_dim(self.dim))
         set_checked(self, as_positive, "sigma", "kappa", "steepest", "span")
         if self.horizon <= self.dim:
-            message = f"horizon is {self.horizon}: more rounds than the {self.dim} features"
-            raise InvalidInput(f"{message} were expected", self.horizon)
+            message = f"horizon is {self.horizon}: it must exceed the {self.dim} features"
+            raise InvalidInput(message, self.horizon)
 
     @classmethod
     def of(cls, family: Family, *, horizon: int, dim: int, norm_bound: float) -> Setting:
-        r"""The constants of a family, for \|θ*\| ≤ S.
+        r"""Return the constants of a family, for \|θ*\| ≤ S.
 
-        For Poisson rewards, which are not sub-Gaussian, what follows is a rule of thumb.
+        For Poisson rewards, which are not sub-Gaussian, the results are only approximate.
 
         Args:
             family: of the rewards.
@@ -111,19 +110,17 @@ class Setting:
 
 
 def regret_ucb(setting: Setting, *, missing: float, warmup: float, delta: float) -> float:
-    r"""The regret of DUCB, from any bound on the rewards that are missing.
+    r"""Bound the regret of DUCB, given a bound on the missing rewards.
 
     τ + L_g (2√G* √(2Td log(T/d)) + (2dσ̂/κ) log(T/(dδ)) √T), the inequality behind all theorems. It
-    holds with probability 1 - 5δ, or 1 - 3δ where the bound on missing rewards never fails.
+    holds with probability 1 - 5δ, or 1 - 3δ if the bound on missing rewards never fails.
 
     The last step of the proof, to the term with log(T/(dδ)), fails for d = 1 unless δ is small, and
-    for more features where δ is near 1; the greater of that term and the one before the step is
-    taken.
+    for more features if δ is near 1; the greater of that term and the preceding one is used.
 
     Args:
-        setting: the problem.
-        missing: a bound on G*_T that holds with probability 1 - δ, a ``missing_*`` over the
-            horizon.
+        setting: Constants of the problem.
+        missing: Bound on G*_T that holds with probability 1 - δ: a ``missing_*`` over the horizon.
         warmup: τ, the rounds of uniform exploration; each costs at most ``setting.span``.
         delta: δ.
 
@@ -136,14 +133,14 @@ def regret_ucb(setting: Setting, *, missing: float, warmup: float, delta: float)
 
 
 def regret_expected(setting: Setting, *, missing: float, warmup: float) -> float:
-    r"""The regret of DUCB on average (Corollary 1): :func:`regret_ucb` at δ = 1/T, and 5 more.
+    r"""Bound the expected regret of DUCB (Corollary 1): :func:`regret_ucb` at δ = 1/T, plus 5.
 
-    With probability 5/T at most the bound fails, and then all rounds together cost T at most. To
-    have Corollary 1 in the terms of a theorem, add 5 to that theorem at δ = 1/T.
+    The bound fails with probability at most 5/T, and then all rounds together cost at most T. For
+    Corollary 1 in the terms of a theorem, add 5 to that theorem at δ = 1/T.
 
     Args:
-        setting: the problem.
-        missing: a bound on G*_T that holds with probability 1 - 1/T.
+        setting: Constants of the problem.
+        missing: Bound on G*_T that holds with probability 1 - 1/T.
         warmup: τ at δ = 1/T.
 
     >>> from belated import Bernoulli
@@ -151,35 +148,34 @@ def regret_expected(setting: Setting, *, missing: float, warmup: float) -> float
     >>> regret_expected(setting, missing=197.4, warmup=206_400) / setting.horizon
     0.0969
     """
-    certain = regret_ucb(setting, missing=missing, warmup=warmup, delta=1.0 / setting.horizon)
-    return certain + 5.0 * setting.span
+    regret = regret_ucb(setting, missing=missing, warmup=warmup, delta=1.0 / setting.horizon)
+    return regret + 5.0 * setting.span
 
 
 def regret_theorem(
     assumption: Assumption, setting: Setting, delay: Parameters, *, warmup: float, delta: float
 ) -> float:
-    r"""The regret of DUCB by the paper's theorem for delays of a kind, with probability 1 - 5δ.
+    r"""Bound the regret of DUCB by the paper's theorem for an assumption, with probability 1 - 5δ.
 
-    - ``independent`` (Theorem 1) assumes the tail of Assumption 2. The theorem prints a width with
-      G_t where the algorithm and the proof have √G_t; the roots in this bound are those of the
-      latter.
+    - ``independent`` (Theorem 1) assumes the tail of Assumption 2. The theorem states a width with
+      G_t where the algorithm and the proof have √G_t, which is used here.
     - ``iid`` (Proposition 2.2) is Theorem 1 with the mean delay for μ + M. The introduction of the
-      paper has the mean in its rate where this has its root. The mean is counted twice, although no
-      more are missing on average than the mean says: :func:`regret_ucb` with
+      paper has the mean in its rate instead of its root. The mean is counted twice, although on
+      average no more rewards are missing than the mean delay: :func:`regret_ucb` with
       :func:`~belated.theory.missing_bennett` uses that.
     - ``bounded`` (Proposition 2.1) holds with 1 - 3δ. The proof ends with a rate that has D_max
-      where its last inequality has √D_max, as here.
+      instead of √D_max, which its last inequality has.
     - ``markov`` (Theorem 3) assumes a stationary chain with a spectral gap and a finite mean. The
-      rate that follows the theorem has μ where the theorem itself has its fourth root.
-    - ``random``, any dependence (Theorem 5), assumes one law with a tail lighter than Gaussian
-      (Assumption 4). The theorem prints C₃, which belongs to Theorem 1; its proof has
-      C₄ = 2σ_R² + 1, as here. The mean is rounded up, as in
+      rate after the theorem has μ instead of its fourth root, which the theorem has.
+    - ``random``, any dependence (Theorem 5), assumes one distribution with a tail lighter than
+      Gaussian (Assumption 4). The theorem has C₃, which belongs to Theorem 1; its proof has
+      C₄ = 2σ_R² + 1, which is used here. The mean is rounded up, as in
       :func:`~belated.theory.missing_random`.
 
     Args:
-        assumption: on the delays.
-        setting: the problem.
-        delay: what is known of the delays; :data:`NEEDED` lists what each assumption needs.
+        assumption: Assumption on the delays.
+        setting: Constants of the problem.
+        delay: Parameters of the delays; :data:`NEEDED` lists those of each assumption.
         warmup: τ.
         delta: δ.
 
@@ -203,20 +199,20 @@ def regret_theorem(
 
 
 def regret_bayes(setting: Setting, *, missing: float, warmup: float) -> float:
-    r"""The regret of DTS over its prior, from a bound on the rewards that are missing on average.
+    r"""Bound the regret of DTS over its prior, given a bound on the expected missing rewards.
 
     τ + 2 + 2L_g (β + √E G*) √(2Td log(T/d)), with β the width without delay at T rewards and
-    δ = 1/T. The 2 is for the two places where the truth may lie outside its confidence set; the
-    paper's proof counts no others, such as a warm-up that fails.
+    δ = 1/T. The 2 is for the two places where θ* may lie outside its confidence set; the paper's
+    proof counts no others, such as a failed warm-up.
 
-    Where the proof writes E √G* ≤ √(E √G*) it needs, and this has, √(E G*). Its confidence set is
-    a ball in W but used as one in V, which is right after a warm-up to
+    The proof has E √G* ≤ √(E √G*) where it needs √(E G*), which is used here. Its confidence set is
+    a ball in W that is used as one in V, which is valid after a warm-up to
     :func:`~belated.theory.threshold`.
 
     Args:
-        setting: the problem, with κ for the support of the prior.
-        missing: a bound on E G*_T. A bound b on G*_T that holds with probability 1 - 1/T gives
-            b + 1, since no more than T can be missing where it fails.
+        setting: Constants of the problem, with κ for the support of the prior.
+        missing: Bound on E G*_T. A bound b on G*_T that holds with probability 1 - 1/T gives b + 1,
+            since at most T rewards are missing if it fails.
         warmup: τ at δ = 1/T.
 
     >>> from belated import Bernoulli
@@ -230,18 +226,18 @@ def regret_bayes(setting: Setting, *, missing: float, warmup: float) -> float:
 def regret_bayes_theorem(
     assumption: Assumption, setting: Setting, delay: Parameters, *, warmup: float
 ) -> float:
-    r"""The regret of DTS over its prior by the paper's theorem for delays of a kind.
+    r"""Bound the regret of DTS over its prior by the paper's theorem for an assumption.
 
     ``independent`` is Theorem 2, ``iid`` Corollary 2.2, ``bounded`` Corollary 2.1, ``markov``
     Theorem 4 and ``random`` Theorem 6, under the assumptions of :func:`regret_theorem`. The paper
     states them by their rates; the constants here are those of its proofs, at δ = 1/T. A bound on
-    missing rewards that fails with probability 1/T adds 1, since no more than T can be missing;
+    missing rewards that fails with probability 1/T adds 1, since at most T rewards are missing;
     that of ``bounded`` never fails.
 
     Args:
-        assumption: on the delays.
-        setting: the problem, with κ for the support of the prior.
-        delay: what is known of the delays; :data:`NEEDED` lists what each assumption needs.
+        assumption: Assumption on the delays.
+        setting: Constants of the problem, with κ for the support of the prior.
+        delay: Parameters of the delays; :data:`NEEDED` lists those of each assumption.
         warmup: τ at δ = 1/T.
 
     >>> from belated import Bernoulli
@@ -258,12 +254,12 @@ def regret_bayes_theorem(
 def _terms(
     assumption: Assumption, delay: Parameters, horizon: int, delta: float
 ) -> tuple[float, ...]:
-    """The terms of a bound on the most rewards missing at once; the theorems have their roots."""
+    """Return the terms of a bound on the missing rewards; the theorems have their roots."""
     numbers = [getattr(delay, name) for name in NEEDED[assumption]]
     if None in numbers:
         message = (
             f"{NEEDED[assumption][numbers.index(None)]} of the delay is None: the theorem's"
-            " assumption does not hold, or is not known to; take regret_ucb with"
+            " assumption does not hold, or is not known to; use regret_ucb with"
             " bounds_for(delay, ...).best_maximum"
         )
         raise InvalidInput(message, delay)
@@ -282,20 +278,20 @@ def _terms(
 
 
 def _potential(setting: Setting) -> float:
-    """√(2Td log(T/d)), a bound on the sum of the deviations of all choices (41)."""
+    """Return √(2Td log(T/d)), a bound on the sum of the deviations of all choices (41)."""
     rounds, dim = setting.horizon, setting.dim
     return math.sqrt(2.0 * rounds * dim * math.log(rounds / dim))
 
 
 def _total(setting: Setting, parts: Iterable[float], warmup: float, delta: float) -> float:
-    """The inequality (42), with a root for each term of the bound on missing rewards."""
+    """Return the bound (42), with a root for each term of the bound on missing rewards."""
     waiting = 2.0 * _potential(setting) * math.fsum(map(math.sqrt, parts))
     rounds = as_nonnegative(warmup, "warmup")
     return rounds * setting.span + setting.steepest * (waiting + _learning(setting, delta))
 
 
 def _learning(setting: Setting, delta: float) -> float:
-    """What would be lost without delays."""
+    """Return the regret without delays."""
     T, d = setting.horizon, setting.dim
     log = math.log(T / (d * as_probability(delta, "delta")))
     stated = 2.0 * d * setting.sigma / setting.kappa * log * math.sqrt(T)
@@ -305,7 +301,7 @@ def _learning(setting: Setting, delta: float) -> float:
 
 
 def _total_bayes(setting: Setting, parts: Iterable[float], warmup: float) -> float:
-    """What follows from (49), with a root for each term of the bound on missing rewards."""
+    """Return the bound from (49), with a root for each term of the bound on missing rewards."""
     T = setting.horizon
     width = width_paper(
         T, 0.0, setting.dim, delta=1.0 / T, sigma=setting.sigma, kappa=setting.kappa

@@ -240,7 +240,7 @@ def test_connections_are_counted(file: Store) -> None:
 
 
 def test_what_all_hold_together_is_bounded(file: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever holds most of it is refused, and the others go on."""
+    """The connection that holds the most memory is refused; others continue."""
     monkeypatch.setattr(connection_module, "MAX_HELD", 100_000)
     app = Service([OFFERS], file, max_body_bytes=25_000)
     with served(app) as serving, ExitStack() as hands:

@@ -39,7 +39,7 @@ def test_the_same_id_gives_the_same_decision(client: Client) -> None:
 
 
 def test_two_deciders_at_once_give_one_answer(store: Store, bandit: str) -> None:
-    """However many ask at the same moment: from then on all get the one that counts."""
+    """Concurrent callers all get the decision that counts."""
     one = Definition(bandit, DelayedThompson(DIM, Bernoulli()), Explicit())
     with served(Service([one], store)) as here, served(Service([one], store)) as there:
         clients = [Client(url, bandit=bandit) for url in (here.url, there.url)] * 4

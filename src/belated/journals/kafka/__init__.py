@@ -1,9 +1,9 @@
-"""A log in Kafka with cells in PostgreSQL or SQLite: needs the extras ``kafka`` and ``postgres``.
+"""A log in Kafka with cells in PostgreSQL or SQLite; needs the extras ``kafka`` and ``postgres``.
 
-* ``client``: the brokers, and the settings without which a topic is refused.
-* ``commits``: what one record of Kafka holds.
-* ``records``: the producer, the consumers, and where partitions end.
-* ``group``: how workers share the partitions.
+* ``client``: client settings, errors, and topics with their required settings.
+* ``commits``: the format of a Kafka record.
+* ``records``: the producer, the consumers, and queries of offsets.
+* ``group``: the consumer group in which workers share partitions.
 * ``piece_files``: pieces of snapshots as files.
-* ``log``, ``store``: what the library uses.
+* ``log``, ``store``: the public classes.
 """

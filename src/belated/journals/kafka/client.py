@@ -1,4 +1,4 @@
-"""The brokers of Kafka: settings and errors of their clients, and the topics of bandits."""
+"""Kafka clients: their settings and errors, and the topics of bandits."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ except ModuleNotFoundError:
 
 T = TypeVar("T")
 
-#: What promises rest on: given otherwise, it is refused.
-_OURS = frozenset(
+#: Settings that durability and ordering depend on; users may not set them.
+_FIXED = frozenset(
     {
         "acks",
         "auto.offset.reset",
@@ -47,7 +47,7 @@ _OURS = frozenset(
         "enable.idempotence",
         "enable.partition.eof",
         "group.id",
-        "group.instance.id",  # brokers fence a worker that starts again under the same one
+        "group.instance.id",  # brokers would fence a restarted worker
         "group.protocol",
         "isolation.level",
         "max.poll.interval.ms",
@@ -60,16 +60,16 @@ _OURS = frozenset(
 
 
 class Cluster:
-    """Some brokers, and how to speak to them.
+    """A Kafka cluster and the settings of its clients.
 
     Args:
-        brokers: ``host:port`` of some of them, with commas between.
-        settings: Of librdkafka, such as ``{"security.protocol": "SSL"}``.
-        wait: Seconds to wait for an answer.
+        brokers: ``host:port`` of some brokers, separated by commas.
+        settings: Settings of librdkafka, such as ``{"security.protocol": "SSL"}``.
+        wait: Timeout of requests in seconds.
     """
 
     def __init__(self, brokers: str, settings: Mapping[str, str], wait: float) -> None:
-        refused = sorted(_OURS & settings.keys())
+        refused = sorted(_FIXED & settings.keys())
         if refused:
             message = f"the setting {refused[0]!r} of Kafka's client is fixed: leave it out"
             raise InvalidInput(message, refused)
@@ -79,57 +79,57 @@ class Cluster:
 
     @property
     def place(self) -> str:
-        """Where it is, for messages."""
+        """Location for messages."""
         return f"Kafka at {self.brokers}"
 
-    def settings(self, **ours: Any) -> dict[str, Any]:
-        """Return the settings of a client; an underscore in a name stands for a full stop."""
+    def settings(self, **fixed: Any) -> dict[str, Any]:
+        """Return the settings of a client; underscores in names replace periods."""
         return {
             "socket.nagle.disable": True,
-            "log_level": 0,  # what a call meets is raised; the rest would go to stderr
+            "log_level": 0,  # errors are raised; librdkafka would log to stderr
             "reconnect.backoff.max.ms": 1_000,
             **self._settings,
             "bootstrap.servers": self.brokers,
-            **{name.replace("_", "."): value for name, value in ours.items()},
+            **{name.replace("_", "."): value for name, value in fixed.items()},
         }
 
     @contextmanager
     def translated(self) -> Iterator[None]:
-        """Raise what Kafka's client raises as errors of a journal."""
+        """Translate errors of the Kafka client."""
         try:
             yield
         except KafkaException as error:
             raise self.translation(error.args[0]) from error
 
     def repeated(self, ask: Callable[[], T]) -> T:
-        """Ask again while a partition changes its leader, as long as there is time."""
+        """Retry a request while a partition changes its leader, until the timeout."""
         deadline = time.monotonic() + self.wait
         while True:
             try:
                 return ask()
             except KafkaException as error:
-                if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
+                if error.args[0].code() not in _TRANSIENT or time.monotonic() > deadline:
                     raise
             time.sleep(0.05)
 
     def translation(self, error: KafkaError) -> Exception:
-        """Return an error of a journal for one of Kafka."""
+        """Translate an error of Kafka."""
         what = error.str() or error.name()
         if error.code() in REFUSED:
-            return JournalError(f"{self.place} refuses: {what}: grant this client the right to it")
+            return JournalError(f"{self.place} refuses: {what}: grant this client the permission")
         if error.code() in _MISSING:
-            message = "the topic may have been deleted; restore it, or open another bandit"
-            return JournalError(f"{self.place}: {what}: {message}")
-        doubt = "nothing was acknowledged, and trying again is safe"
-        return JournalUnavailable(f"{self.place} cannot be used now: {what}; {doubt}")
+            remedy = "the topic may have been deleted; restore it, or open another bandit"
+            return JournalError(f"{self.place}: {what}: {remedy}")
+        outcome = "nothing was acknowledged, and trying again is safe"
+        return JournalUnavailable(f"{self.place} cannot be used now: {what}; {outcome}")
 
-    def silent(self) -> JournalUnavailable:
+    def timed_out(self) -> JournalUnavailable:
         """Return the error for brokers that have not answered in time."""
         message = f"{self.place} has not answered for {self.wait:g} s"
         return JournalUnavailable(f"{message}: nothing was acknowledged, and trying again is safe")
 
 
-#: What brokers say to a client that lacks a right: it says so until someone grants it.
+#: Errors for a lack of permissions, which retries do not resolve.
 REFUSED = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -140,8 +140,8 @@ REFUSED = frozenset(
         KafkaError._AUTHENTICATION,
     }
 )
-#: What a broker says while it does not know yet what another one does.
-_PASSING = frozenset(
+#: Errors that retries resolve, as during a change of a partition's leader.
+_TRANSIENT = frozenset(
     {
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -152,24 +152,19 @@ _PASSING = frozenset(
         KafkaError._TRANSPORT,
         KafkaError._TIMED_OUT,
         KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._UNKNOWN_PARTITION,  # a broker that has just started knows none, or none leads
+        KafkaError._UNKNOWN_PARTITION,  # from a broker that has just started
         KafkaError._DESTROY_BROKER,
     }
 )
-_MISSING = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,
-    }
-)
+_MISSING = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 
 
-#: Bytes of the largest record that a new topic takes: a commit of 1,000 decisions with requests.
+#: Maximum record size of a new topic in bytes: a commit of 1,000 decisions with requests.
 MAX_BYTES = 8 << 20
 
 
 def new_name(bandit: str) -> str:
-    """Return a name for the topic of a bandit that no other topic has.
+    """Return a unique name for the topic of a bandit.
 
     >>> new_name("best offers")[:20]
     'belated.best-offers.'
@@ -179,7 +174,7 @@ def new_name(bandit: str) -> str:
 
 
 def settings_of(copies: int) -> dict[str, str]:
-    """Return the settings of a topic without which records could be lost, or misdated.
+    """Return the settings of a topic that prevent the loss of records and wrong stamps.
 
     >>> settings_of(3)["min.insync.replicas"]
     '2'
@@ -194,11 +189,11 @@ def settings_of(copies: int) -> dict[str, str]:
     }
 
 
-#: What goes wrong where a setting is another.
+#: What could happen with other settings.
 _WHY = {
-    "min.insync.replicas": "a record could be acknowledged that one broker alone has",
-    "unclean.leader.election.enable": "a broker that lags behind could drop what was acknowledged",
-    "message.timestamp.type": "records would have the time of the client, which may be wrong",
+    "min.insync.replicas": "a record that only one broker has could be acknowledged",
+    "unclean.leader.election.enable": "a lagging broker could discard acknowledged records",
+    "message.timestamp.type": "records would have the client's time, which may be wrong",
     "cleanup.policy": "records could be replaced by later ones",
     "retention.ms": "records would be deleted before they are folded",
     "retention.bytes": "records would be deleted before they are folded",
@@ -206,11 +201,11 @@ _WHY = {
 
 
 class Topics:
-    """Makes, checks and removes topics.
+    """Creates, checks and deletes topics.
 
     Args:
-        cluster: The brokers.
-        copies: Brokers that must have a copy of each record.
+        cluster: Kafka cluster.
+        copies: Number of replicas of each record.
     """
 
     def __init__(self, cluster: Cluster, copies: int) -> None:
@@ -219,7 +214,7 @@ class Topics:
         self._admin = AdminClient(cluster.settings())
 
     def make(self, name: str, partitions: int) -> None:
-        """Make a topic."""
+        """Create a topic."""
         settings = {**settings_of(self._copies), "max.message.bytes": str(MAX_BYTES)}
         new = NewTopic(
             name, num_partitions=partitions, replication_factor=self._copies, config=settings
@@ -231,59 +226,62 @@ class Topics:
                 KafkaError.INVALID_REPLICATION_FACTOR,
                 KafkaError.POLICY_VIOLATION,
             ):
-                message = f"a topic with {self._copies} copies of each record cannot be made"
-                what = f"{message}: {error.args[0].str()}"
-                raise JournalError(f"{self._cluster.place}: {what}") from error
+                message = f"a topic with {self._copies} replicas cannot be created"
+                reason = error.args[0].str().rstrip(".")
+                remedy = "set copies= to the number of brokers or less"
+                place = self._cluster.place
+                raise JournalError(f"{place}: {message}: {reason}; {remedy}") from error
             raise self._cluster.translation(error.args[0]) from error
 
     def remove(self, name: str) -> None:
-        """Remove a topic with all its records."""
+        """Delete a topic with all its records."""
         with self._cluster.translated():
             self._result(self._admin.delete_topics([name], **self._timeouts()))
 
     def check(self, name: str, partitions: int) -> int:
-        """Refuse a topic in which records could be lost, or misdated.
+        """Check the partitions, replicas and settings of a topic.
 
         Returns:
-            Bytes of the largest record that it takes.
+            The maximum record size in bytes.
 
         Raises:
-            JournalMismatch: It has other settings, partitions or copies than it must have.
+            JournalMismatch: with this topic, records could be lost or have wrong stamps.
         """
         with self._cluster.translated():
-            # For a while, some brokers may not know a topic that was just made.
-            found = self._cluster.repeated(lambda: self._describe(name))
+            # For a while, some brokers may not know a topic that was just created.
+            topic = self._cluster.repeated(lambda: self._describe(name))
             settings = self._cluster.repeated(lambda: self._describe_settings(name))
         where = f"the topic {name!r} in {self._cluster.place}"
-        if len(found.partitions) != partitions:
-            have = f"{where} has {len(found.partitions)} partitions, and the bandit {partitions}"
-            raise JournalMismatch(
-                f"{have}: make it anew, for events would not find their decisions"
-            )
-        copies = min(len(one.replicas) for one in found.partitions.values())
+        if len(topic.partitions) != partitions:
+            problem = f"{where} has {len(topic.partitions)} partitions, and the bandit {partitions}"
+            message = f"{problem}: rewards would not be in the partitions of their decisions"
+            raise JournalMismatch(f"{message}; create the topic again with {partitions}")
+        copies = min(len(partition.replicas) for partition in topic.partitions.values())
         if copies < self._copies:
-            have = f"{where} has {copies} copies of a record, not {self._copies}"
+            message = f"{where} has only {copies} of {self._copies} replicas"
             raise JournalMismatch(
-                f"{have}: reassign its partitions, or open it with copies={copies}"
+                f"{message}: reassign its partitions, or open it with copies={copies}"
             )
-        for setting, wanted in settings_of(self._copies).items():
+        for setting, required in settings_of(self._copies).items():
             value = settings[setting]
-            if not _is_enough(setting, value, wanted):
-                have = f"{where} has {setting} = {value}"
-                raise JournalMismatch(f"{have}: then {_WHY[setting]}; set {setting} = {wanted}")
+            if not _is_enough(setting, value, required):
+                message = f"{where} has {setting} = {value}"
+                raise JournalMismatch(
+                    f"{message}: then {_WHY[setting]}; set {setting} = {required}"
+                )
         return int(settings["max.message.bytes"])
 
     def _describe(self, name: str) -> TopicMetadata:
-        found = self._admin.list_topics(name, timeout=self._cluster.wait).topics[name]
-        for error in (found.error, *(one.error for one in found.partitions.values())):
+        topic = self._admin.list_topics(name, timeout=self._cluster.wait).topics[name]
+        for error in (topic.error, *(part.error for part in topic.partitions.values())):
             if error is not None:
                 raise KafkaException(error)
-        return found
+        return topic
 
     def _describe_settings(self, name: str) -> dict[str, str]:
         resource = ConfigResource(ResourceType.TOPIC, name)
         described = self._admin.describe_configs([resource], request_timeout=self._cluster.wait)
-        return {setting: one.value for setting, one in self._result(described).items()}
+        return {setting: entry.value for setting, entry in self._result(described).items()}
 
     def drop(self, name: str, partition: int, before: int) -> None:
         """Delete the records of a partition before an offset."""
@@ -299,7 +297,7 @@ class Topics:
         return future.result(self._cluster.wait + 1.0)
 
 
-def _is_enough(setting: str, value: str, wanted: str) -> bool:
+def _is_enough(setting: str, value: str, required: str) -> bool:
     if setting == "min.insync.replicas":
-        return int(value) >= int(wanted)
-    return value == wanted
+        return int(value) >= int(required)
+    return value == required

@@ -1,16 +1,17 @@
-"""One record of Kafka is one commit: some events of one partition, in columns.
+"""The format of a Kafka record, which holds one commit: events of one partition, in columns.
 
-A broker's work is by the record far more than by the event, so all that is committed together goes
-out as one. The value of a record, numbers being little-endian:
+The cost for a broker depends on the number of records more than on the number of events, so all
+events of a commit are sent in one record. Its value, with little-endian numbers:
 
-* 1 byte: the version, 177; 1 byte: which of the optional columns are there;
-* 4 bytes: how many events, then 4 bytes for the length of each;
-* optional: 8 bytes for the stamp of each; without them the broker's stamp is that of all;
-* the events, one behind the other;
-* optional: how many requests, the index and the length of each in 4 bytes, and the requests.
+* 1 byte: the version, 177; 1 byte: flags of the optional columns;
+* 4 bytes: the number of events, then the length of each, 4 bytes each;
+* optional: the stamp of each event, 8 bytes each; the default is the broker's stamp;
+* the events, concatenated;
+* optional: the number of requests, their event indexes, their lengths, 4 bytes each, and the
+  requests.
 
-The position of an event is made of the offset of its record and its index there. So positions have
-gaps, and a position alone tells which record to fetch.
+The position of an event combines the offset of its record and its index there. Positions therefore
+have gaps, and a position identifies the record to fetch.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from numpy.typing import NDArray
 
 from belated.exceptions import CorruptJournal
 
-#: Bits of a position that are the index within a record: as many events fit into one.
+#: Bits of a position for the index within a record, which limit the events of a record.
 INDEX_BITS = 16
 MAX_EVENTS = 1 << INDEX_BITS
 
-#: No version of the codec of events: what begins otherwise is carried unread.
+#: First byte of a record, distinct from the versions of events; other records stay unread.
 VERSION = 177
 _STAMPS, _REQUESTS = 1, 2
 _HEAD = 6
@@ -36,7 +37,7 @@ _U4, _I8 = np.dtype("<u4"), np.dtype("<i8")
 
 
 class Place(NamedTuple):
-    """An event of a partition by the offset of its record, and its number there, from 0 on."""
+    """The place of an event: the offset of its Kafka record, and its index there."""
 
     offset: int
     number: int
@@ -52,7 +53,7 @@ class Place(NamedTuple):
 
     @classmethod
     def last(cls, position: int) -> Self:
-        """Return the place of the event at a position; before the first one for 0.
+        """Return the place of the event at a position; for 0, a place before the first event.
 
         >>> Place.last(131078), Place.last(0).offset
         (Place(offset=2, number=5), -1)
@@ -61,7 +62,7 @@ class Place(NamedTuple):
 
     @classmethod
     def behind(cls, position: int) -> Self:
-        """Return the first place that can be beyond a position.
+        """Return the first possible place after a position.
 
         >>> Place.behind(0), Place.behind(131078)
         (Place(offset=0, number=0), Place(offset=2, number=6))
@@ -77,9 +78,9 @@ def pack(
     """Return the value of a record.
 
     Args:
-        events: The bytes of each.
-        stamps: Of each, in microseconds since 1970; None for the broker's.
-        requests: What some of the decisions were chosen from, by their index.
+        events: Encoded events.
+        stamps: Stamp of each event, in microseconds since 1970; None for the broker's.
+        requests: Requests of decisions, by index in ``events``.
     """
     flags = (stamps is not None) * _STAMPS | bool(requests) * _REQUESTS
     parts = [bytes([VERSION, flags]), _numbers([len(events)]), _numbers(list(map(len, events)))]
@@ -102,15 +103,15 @@ def _numbers(values: Sequence[int]) -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class Commit:
-    """What a record of Kafka holds.
+    """The content of a Kafka record.
 
     Attributes:
-        offset: Of the record.
-        recorded: The stamp of each event, in microseconds since 1970.
-        value: Of the record.
-        starts: Where each event begins in ``value``.
-        ends: Where each event ends.
-        is_read: False if only a newer release could read it: then all of it is one event.
+        offset: Offset of the record.
+        recorded: Stamp of each event, in microseconds since 1970.
+        value: Value of the record.
+        starts: Start of each event in ``value``.
+        ends: End of each event in ``value``.
+        is_read: False if this release cannot read the record, which then counts as one event.
     """
 
     offset: int
@@ -129,42 +130,42 @@ class Commit:
         return Place(self.offset, len(self) - 1).position
 
     def event(self, index: int) -> memoryview:
-        """Return the bytes of an event."""
+        """Return an encoded event."""
         return memoryview(self.value)[int(self.starts[index]) : int(self.ends[index])]
 
     def requests(self) -> dict[int, bytes]:
-        """Return what some of the decisions were chosen from, by their index."""
+        """Return the requests of decisions, by index of the event."""
         if not self.is_read or not self.value[1] & _REQUESTS:
             return {}
-        rest = memoryview(self.value)[int(self.ends[-1]) :]
-        count = int.from_bytes(rest[:4], "little")
-        numbers = np.frombuffer(rest, _U4, 2 * count, 4).tolist()
-        found, start = {}, 4 + 8 * count
+        column = memoryview(self.value)[int(self.ends[-1]) :]
+        count = int.from_bytes(column[:4], "little")
+        numbers = np.frombuffer(column, _U4, 2 * count, 4).tolist()
+        requests, start = {}, 4 + 8 * count
         for index, size in zip(numbers[:count], numbers[count:], strict=True):
-            found[index] = bytes(rest[start : start + size])
+            requests[index] = bytes(column[start : start + size])
             start += size
-        return found
+        return requests
 
 
 def unpack(value: bytes, offset: int, recorded: int) -> Commit:
-    """Return what a record holds.
+    """Decode the value of a record.
 
     Args:
-        value: Of the record.
-        offset: Of the record.
-        recorded: The stamp of its events, unless it has their stamps itself.
+        value: Value of the record.
+        offset: Offset of the record.
+        recorded: Stamp of its events, unless the record contains stamps.
 
     Raises:
-        CorruptJournal: It is damaged.
+        CorruptJournal: the record is damaged.
     """
     if not value or value[0] != VERSION:
-        whole = np.array([len(value)], dtype=np.int64)
+        ends = np.array([len(value)], dtype=np.int64)
         stamps = np.array([recorded], dtype=np.int64)
-        return Commit(offset, stamps, value, np.zeros(1, np.int64), whole, is_read=False)
+        return Commit(offset, stamps, value, np.zeros(1, np.int64), ends, is_read=False)
     try:
         return _unpack(value, offset, recorded)
     except (ValueError, IndexError):
-        message = f"the record of Kafka at offset {offset} is damaged"
+        message = f"the Kafka record at offset {offset} is damaged"
         raise CorruptJournal(f"{message}: its columns do not fit its {len(value)} bytes") from None
 
 

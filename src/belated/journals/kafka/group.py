@@ -1,4 +1,4 @@
-"""Which partitions a worker has, by Kafka's group protocol: brokers assign, and miss the dead."""
+"""The consumer group in which workers share the partitions of a topic."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from confluent_kafka.admin import (  # isort: skip
     ResourceType,
 )
 
-#: Signs of life in a session: the brokers tell of changes in answer to them.
+#: Heartbeats per session timeout; brokers report changes in their responses.
 _BEATS = 6
-#: Seconds after which a worker that asks for nothing, or gives nothing back, is taken for stuck.
+#: Seconds after which a worker that makes no calls, or does not give back partitions, is stuck.
 _PATIENCE = 300.0
 
 
 class WorkerGroup:
-    """The place of one worker among those that share the partitions of a topic.
+    """The membership of one worker in the group that shares the partitions of a topic.
 
-    The brokers assign partitions (KIP-848, Kafka 4), and give those of a worker that has said
-    nothing for a session to others. A thread of its own answers them, whatever else the worker is
-    busy with. What they want back is the worker's until it has given it back. Nothing is read
-    here, and no offset committed: a position belongs with the state it led to.
+    The brokers assign partitions (KIP-848, Kafka 4), and reassign those of a worker that sends no
+    heartbeat for the session timeout. A separate thread sends heartbeats, so that the worker may
+    be busy. Revoked partitions belong to the worker until it has given them back. The consumer
+    reads nothing and commits no offsets: positions are stored with the folded state.
 
-    A worker that was cut off learns of it with its next sign of life. So what it has found to be
-    another's is not claimed again until then.
+    A worker that was disconnected learns of its replacement from its next heartbeat. Until then it
+    does not claim partitions that it has found to be owned by another worker.
 
     Args:
-        cluster: The brokers.
-        topic: Name of the topic; the group has the same.
-        seconds: For which a worker that says nothing is not missed: the session of the group.
+        cluster: Kafka cluster.
+        topic: Name of the topic and of the group.
+        seconds: Session timeout of the group.
     """
 
     def __init__(self, cluster: Cluster, topic: str, seconds: float) -> None:
@@ -49,47 +49,47 @@ class WorkerGroup:
         self._seconds = seconds
         self._changed = threading.Condition()
         self._held: set[int] = set()
-        #: Of what is held: what the brokers want back; and until when others are believed to have
-        #: it, by this machine's clock.
+        #: Held partitions that the brokers have revoked.
         self._surplus: set[int] = set()
+        #: Held partitions that another worker has acquired, and until when to believe that.
         self._doubted: dict[int, float] = {}
-        self._asked = 0.0
+        self._called_at = 0.0
         self._left = False
         self._failure: Exception | None = None
         self._thread: threading.Thread | None = None
 
     def claim(self) -> Claim:
-        """Return what the worker holds now; join the group first if it has not.
+        """Return the partitions assigned to the worker; join the group first if necessary.
 
         Raises:
-            JournalError: The brokers refuse, or do not know this protocol.
-            JournalUnavailable: They cannot be reached.
+            JournalError: the brokers refuse, or do not support the group protocol.
+            JournalUnavailable: the brokers cannot be reached.
         """
-        self._asked = now = time.monotonic()
+        self._called_at = now = time.monotonic()
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
         if self._thread is None or not self._thread.is_alive():
             self._join()
         with self._changed:
-            self._doubted = {one: end for one, end in self._doubted.items() if now < end}
+            self._doubted = {number: end for number, end in self._doubted.items() if now < end}
             held = self._held - self._doubted.keys()
             return Claim(tuple(sorted(held)), tuple(sorted(held & self._surplus)))
 
     def give_back(self, partitions: Collection[int]) -> None:
-        """Leave partitions to others, which get them now."""
+        """Release partitions to other workers at once."""
         with self._changed:
             self._held -= set(partitions)
             self._changed.notify_all()
 
     def doubt(self, partitions: Collection[int]) -> None:
-        """Another has acquired them: do not claim them before the brokers have been heard."""
+        """Stop claiming partitions that another worker has acquired, until the next heartbeat."""
         until = time.monotonic() + 2 * self._seconds / _BEATS
         with self._changed:
             self._doubted |= dict.fromkeys(partitions, until)
 
     def close(self) -> None:
-        """Leave the group: others get the partitions now."""
+        """Leave the group, and release all partitions at once."""
         with self._changed:
             self._left = True
             self._changed.notify_all()
@@ -106,7 +106,7 @@ class WorkerGroup:
                 group_id=self._topic,
                 group_protocol="consumer",
                 enable_auto_commit=False,
-                auto_offset_reset="latest",  # of partitions that are paused: nothing is read
+                auto_offset_reset="latest",  # unused, since all partitions are paused
                 max_poll_interval_ms=int(1000 * _PATIENCE),
             )
         )
@@ -119,14 +119,14 @@ class WorkerGroup:
         self._thread.start()
 
     def _set_session(self) -> None:
-        """The brokers have it of the group, not of each worker."""
-        wanted = {
+        """Set the session timeout, which is a setting of the group and not of a worker."""
+        config = {
             "consumer.session.timeout.ms": int(1000 * self._seconds),
             "consumer.heartbeat.interval.ms": int(1000 * self._seconds / _BEATS),
         }
         entries = [
             ConfigEntry(name, str(value), incremental_operation=AlterConfigOpType.SET)
-            for name, value in wanted.items()
+            for name, value in config.items()
         ]
         resource = ConfigResource(ResourceType.GROUP, self._topic, incremental_configs=entries)
         admin = AdminClient(self._cluster.settings())
@@ -139,15 +139,15 @@ class WorkerGroup:
             raise self._translation(error.args[0]) from error
 
     def _run(self, consumer: Consumer) -> None:
-        """Speak to the brokers until the worker leaves."""
+        """Poll the brokers until the worker leaves."""
         try:
             while not self._left and self._failure is None:
-                if time.monotonic() > self._asked + _PATIENCE:
-                    time.sleep(0.1)  # the brokers miss it in time
+                if time.monotonic() > self._called_at + _PATIENCE:
+                    time.sleep(0.1)  # the brokers replace the worker after the session timeout
                     continue
                 message = consumer.poll(0.1)
                 error = None if message is None else message.error()
-                if error is not None and (error.fatal() or error.code() in _USELESS | REFUSED):
+                if error is not None and (error.fatal() or error.code() in _UNSUPPORTED | REFUSED):
                     self._failure = self._translation(error)
         except KafkaException as error:
             self._failure = self._translation(error.args[0])
@@ -157,43 +157,44 @@ class WorkerGroup:
             consumer.close()
 
     def _assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        for one in partitions:
-            one.offset = OFFSET_END
+        for place in partitions:
+            place.offset = OFFSET_END
         consumer.incremental_assign(partitions)
         consumer.pause(partitions)
         with self._changed:
-            assigned = {one.partition for one in partitions}
+            assigned = {place.partition for place in partitions}
             self._held |= assigned
-            self._doubted = {one: end for one, end in self._doubted.items() if one not in assigned}
+            for number in assigned:
+                self._doubted.pop(number, None)
 
     def _revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Return once the worker has given them back: with that the brokers have them."""
-        wanted = {one.partition for one in partitions}
+        """Wait until the worker has given back partitions; returning releases them."""
+        revoked = {place.partition for place in partitions}
 
         def is_done() -> bool:
-            return self._left or not wanted & self._held
+            return self._left or not revoked & self._held
 
         with self._changed:
-            self._surplus = wanted
+            self._surplus = revoked
             self._changed.wait_for(is_done, _PATIENCE)
             self._surplus = set()
-            self._held -= wanted
+            self._held -= revoked
 
     def _lose(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         with self._changed:
-            self._held -= {one.partition for one in partitions}
+            self._held -= {place.partition for place in partitions}
 
     def _translation(self, error: Any) -> Exception:
-        if error.code() in _USELESS:
-            what = f"{self._cluster.place} cannot share out partitions"
-            cure = 'learners = "many" needs Kafka 4.0 or later'
-            return JournalError(f"{what}: {error.str()}: {cure}")
+        if error.code() in _UNSUPPORTED:
+            message = f"{self._cluster.place} cannot assign partitions"
+            remedy = 'learners = "many" needs Kafka 4.0 or later'
+            return JournalError(f"{message}: {error.str()}: {remedy}")
         if error.code() == KafkaError.INVALID_CONFIG:
-            what = f"{self._cluster.place} refuses a session of {self._seconds:g} s"
-            cure = "set another lease_ttl, or another limit on the brokers"
-            return JournalError(f"{what}: {error.str()}: {cure}")
+            message = f"{self._cluster.place} refuses a session of {self._seconds:g} s"
+            remedy = "set another lease_ttl, or another limit on the brokers"
+            return JournalError(f"{message}: {error.str()}: {remedy}")
         return self._cluster.translation(error)
 
 
-#: What brokers say that do not know of such groups.
-_USELESS = frozenset({KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE})
+#: Errors of brokers that do not support the group protocol.
+_UNSUPPORTED = frozenset({KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE})

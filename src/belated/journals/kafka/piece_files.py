@@ -1,7 +1,7 @@
 """Pieces of snapshots as files, in a folder or an object store.
 
-A file is named by the checksum of what it holds, and is there before the list of pieces says so: so
-whoever saves at the same moment, or is fenced, spoils nothing.
+A file is named by the checksum of its content, and written before the list of pieces that names it.
+Concurrent and fenced writers therefore cannot damage a snapshot.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from belated.journals.snapshots import Pieces, Snapshot, Stored
 
 
 class PieceFiles(Pieces):
-    """The snapshots of one bandit: lists of pieces in cells, and the pieces in files.
+    """Stores the snapshots of one bandit: lists of pieces in cells, and pieces in files.
 
     Args:
         cells: Cells of the store.
-        address: Of the folder: a path, or an address that fsspec knows, as in ``s3://…``.
+        address: Path of the folder, or an fsspec address such as ``s3://…``.
         bandit: Name of the bandit.
-        topic: Names the folder of the bandit.
+        topic: Name of the bandit's folder.
     """
 
     in_files = True
@@ -41,12 +41,12 @@ class PieceFiles(Pieces):
         expected: Mapping[str, int],
         puts: Mapping[str, bytes],
     ) -> bool:
-        """Store a snapshot; then remove files that no snapshot needs, if its saver owns it."""
+        """Store a snapshot; an owner also removes files that it does not need."""
         partition = snapshot.partition
-        # What is listed before it is saved, no later owner can have written: it begins with this.
+        # Listed before saving, so that no file is of a later owner, who starts from this snapshot.
         before = self.files(partition) if expected else []
         saved = super().save(snapshot, checksums, stored, expected, puts)
-        needed = {self._file(partition, one) for one in checksums.values()}
+        needed = {self._file(partition, key) for key in checksums.values()}
         with self._translated():
             for name in before if saved else ():
                 if name not in needed:
@@ -61,29 +61,29 @@ class PieceFiles(Pieces):
     def write(self, partition: int, pieces: Mapping[bytes, bytes]) -> dict[str, bytes]:
         """Write a file for each piece."""
         with self._translated():
-            for named, data in pieces.items():
-                with self._folder.new(self._file(partition, named)) as path:
+            for key, data in pieces.items():
+                with self._folder.new(self._file(partition, key)) as path:
                     path.write_bytes(data)
         return {}
 
-    def read(self, partition: int, named: Iterable[bytes]) -> dict[bytes, bytes]:
-        """Return pieces by checksum, but for those that are missing."""
-        found, missing = {}, []
+    def read(self, partition: int, checksums: Iterable[bytes]) -> dict[bytes, bytes]:
+        """Return the pieces that exist, by checksum."""
+        pieces, missing = {}, []
         with self._translated():
-            for one in named:
+            for key in checksums:
                 try:
-                    found[one] = self._folder.read(self._file(partition, one))
+                    pieces[key] = self._folder.read(self._file(partition, key))
                 except FileNotFoundError:
-                    missing.append(one)
-        return found | super().read(partition, missing)  # from before there were files
+                    missing.append(key)
+        return pieces | super().read(partition, missing)  # saved before files were configured
 
-    def _file(self, partition: int, named: bytes) -> str:
-        return f"{self._topic}/{partition}/{named.hex()}"
+    def _file(self, partition: int, key: bytes) -> str:
+        return f"{self._topic}/{partition}/{key.hex()}"
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # each kind of object store has its own
+        except Exception as error:  # fsspec has no common base class of errors
             message = f"snapshots cannot be written to or read from {self._place}: {error}"
             raise JournalUnavailable(f"{message}; trying again is safe") from error

@@ -1,4 +1,4 @@
-"""The producer and the consumers of a topic: commits are sent whole, and read from any offset."""
+"""The producer and the consumers of a topic."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -16,7 +17,7 @@ from belated.exceptions import CommitTooLarge, HistoryChanged
 from belated.journals.kafka.client import Cluster, KafkaError, KafkaException
 from belated.journals.kafka.commits import Commit, Place, unpack
 
-# Behind the lines above, which say what to install if it is missing.
+# After the imports above, which raise MissingExtra if it is not installed.
 from confluent_kafka import (  # isort: skip
     OFFSET_BEGINNING,
     OFFSET_END,
@@ -26,49 +27,77 @@ from confluent_kafka import (  # isort: skip
     TopicPartition,
 )
 
-#: Bytes that Kafka adds to the value of a record that is sent alone.
+#: Overhead of a record that is sent alone, in bytes.
 _AROUND = 128
-#: Milliseconds after which the brokers give up a transaction whose client is gone.
+#: Milliseconds after which the brokers abort a transaction whose client is dead.
 _TRANSACTION = 10_000
 
 
-class Writer:
-    """Sends records, each whole, and waits until enough brokers have them.
+T = TypeVar("T")
 
-    Threads may share it: what they send at the same time is on its way at the same time.
+
+class PerProcess(Generic[T]):
+    """A Kafka client per process, since clients do not survive a fork; threads may share it.
 
     Args:
-        cluster: The brokers.
+        create: Creates a client.
+    """
+
+    def __init__(self, create: Callable[[], T]) -> None:
+        self._create = create
+        self._lock = threading.Lock()
+        self._clients: dict[int, T] = {}
+
+    def get(self) -> T:
+        """Return the client of this process; create it if there is none."""
+        with self._lock:
+            if os.getpid() not in self._clients:
+                self._clients[os.getpid()] = self._create()
+            return self._clients[os.getpid()]
+
+    def discard(self, client: T | None = None) -> T | None:
+        """Remove the client of this process, unless it is another one; return it."""
+        with self._lock:
+            if client is not None and self._clients.get(os.getpid()) is not client:
+                return None
+            return self._clients.pop(os.getpid(), None)
+
+
+class Writer:
+    """Sends records, and waits until enough brokers have stored them.
+
+    Threads may share it and send concurrently.
+
+    Args:
+        cluster: Kafka cluster.
         topic: Name of the topic.
-        limit: Bytes of the largest record that the topic takes.
+        limit: Maximum record size of the topic in bytes.
     """
 
     def __init__(self, cluster: Cluster, topic: str, limit: int) -> None:
         self._cluster = cluster
         self._topic = topic
         self._limit = limit
-        self._lock = threading.Lock()
-        # Clients do not survive a fork: each process makes its own.
-        self._producers: dict[int, Producer] = {}
+        self._producers = PerProcess(lambda: Producer(self._settings()))
 
     @property
     def room(self) -> int:
-        """Bytes of the largest value that can be sent."""
+        """Maximum size of a value in bytes."""
         return self._limit - _AROUND
 
     def send(self, values: Sequence[tuple[int, bytes]]) -> list[int]:
-        """Send values to partitions, one record each; returns their offsets.
+        """Send values to partitions, one record each; return their offsets.
 
         Raises:
-            CommitTooLarge: One of them is too large; nothing was sent.
-            JournalUnavailable: Some may not have been taken; send all again.
+            CommitTooLarge: a value is too large; nothing was sent.
+            JournalUnavailable: some records may not have been stored; send all again.
         """
         self._check(values)
         with self._cluster.translated():
-            return self._deliver(self._producer(), values)
+            return self._deliver(self._producers.get(), values)
 
     def send_whole(self, values: Sequence[tuple[int, bytes]]) -> list[int]:
-        """Send values to partitions, all or none: readers see them once all are there."""
+        """Send values to partitions atomically, in a transaction."""
         self._check(values)
         producer = Producer(
             self._settings(
@@ -88,54 +117,45 @@ class Writer:
         return offsets
 
     def _check(self, values: Sequence[tuple[int, bytes]]) -> None:
-        """Refuse a value that the brokers would refuse, before anything is sent."""
+        """Raise CommitTooLarge before anything is sent."""
         for _, value in values:
             if len(value) > self.room:
                 raise CommitTooLarge(len(value), self.room)
 
     def _deliver(self, producer: Producer, values: Sequence[tuple[int, bytes]]) -> list[int]:
-        """Produce records, and wait until the brokers have all of them, or one fails."""
+        """Produce records, and wait until all are stored or one fails."""
         offsets: dict[int, int] = {}
         errors: list[KafkaError] = []
-        for place, (partition, value) in enumerate(values):
+        for index, (partition, value) in enumerate(values):
 
-            def note(error: KafkaError | None, message: Message, place: int = place) -> None:
+            def note(error: KafkaError | None, message: Message, index: int = index) -> None:
                 if error is not None:
                     errors.append(error)
                 else:
-                    offsets[place] = message.offset() or 0
+                    offsets[index] = message.offset() or 0
 
             while True:
                 try:
                     producer.produce(self._topic, value, partition=partition, on_delivery=note)
                     break
-                except BufferError:  # others have filled the queue: it empties
+                except BufferError:  # the queue is full
                     producer.poll(0.01)
         deadline = time.monotonic() + self._cluster.wait + 1.0
         while len(offsets) + len(errors) < len(values) and time.monotonic() < deadline:
             producer.poll(0.02)
         if errors:
             if errors[-1].fatal():
-                with self._lock:  # it sends nothing any more: the next call makes another
-                    self._producers.pop(os.getpid(), None)
+                self._producers.discard(producer)
             raise self._cluster.translation(errors[-1])
         if len(offsets) < len(values):
-            raise self._cluster.silent()
-        return [offsets[place] for place in range(len(values))]
+            raise self._cluster.timed_out()
+        return [offsets[index] for index in range(len(values))]
 
     def close(self) -> None:
-        """Let go of the connections; every call has waited for what it sent."""
-        with self._lock:
-            self._producers.clear()
+        """Close the connections; every call has waited for its records."""
+        self._producers.discard()
 
-    def _producer(self) -> Producer:
-        with self._lock:
-            found = self._producers.get(os.getpid())
-            if found is None:
-                found = self._producers[os.getpid()] = Producer(self._settings())
-            return found
-
-    def _settings(self, **more: object) -> dict[str, object]:
+    def _settings(self, **others: object) -> dict[str, object]:
         wait = int(1000 * self._cluster.wait)
         return self._cluster.settings(
             acks="all",
@@ -144,20 +164,20 @@ class Writer:
             message_max_bytes=self._limit,
             delivery_timeout_ms=wait,
             request_timeout_ms=min(wait, 5_000),
-            **more,
+            **others,
         )
 
 
-#: Seconds after which a question is asked anew, for a broker that has just died does not answer.
-_ANSWER = 1.0
+#: Seconds after which a request is repeated, since a broker that has died does not answer.
+_TIMEOUT = 1.0
 
 
 class Span(msgspec.Struct, frozen=True):
-    """The offsets that a partition has.
+    """The range of offsets of a partition.
 
     Attributes:
-        first: The first that was not deleted.
-        end: Beyond the last that readers see: what a transaction under way has sent they do not.
+        first: First offset that was not deleted.
+        end: Offset after the last visible record; those of open transactions are not visible.
     """
 
     first: int
@@ -165,131 +185,110 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Offsets:
-    """Asks the brokers; threads may share it.
+    """Queries the offsets of a topic; threads may share it.
 
     Args:
-        cluster: The brokers.
+        cluster: Kafka cluster.
         topic: Name of the topic.
     """
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._cluster = cluster
         self._topic = topic
-        self._lock = threading.Lock()
-        # Clients do not survive a fork: each process makes its own.
-        self._consumers: dict[int, Consumer] = {}
+        self._consumers = PerProcess(lambda: Consumer(reading(cluster)))
 
     def span(self, partition: int) -> Span:
-        """Return the offsets that a partition has now."""
-        return Span(self._ask({partition: OFFSET_BEGINNING})[partition], self.end(partition))
+        """Return the current range of offsets of a partition."""
+        return Span(self._query({partition: OFFSET_BEGINNING})[partition], self.end(partition))
 
     def end(self, partition: int) -> int:
-        """Return the offset beyond the last that readers see."""
+        """Return the offset after the last visible record."""
         return self.ends([partition])[partition]
 
     def ends(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Return it of several partitions, in one question."""
-        return self._ask(dict.fromkeys(partitions, OFFSET_END))
+        """Return the ends of several partitions, in one request."""
+        return self._query(dict.fromkeys(partitions, OFFSET_END))
 
     def first_from(self, partition: int, stamp: int) -> int:
-        """Return the offset of the first record that is not older than a time."""
-        found = self._ask({partition: stamp})[partition]
-        return found if found >= 0 else 1 << 62
+        """Return the offset of the first record with at least this stamp."""
+        offset = self._query({partition: stamp})[partition]
+        return offset if offset >= 0 else 1 << 62
 
-    def _ask(self, times: Mapping[int, int]) -> dict[int, int]:
-        """Return offsets by partition, for times or for what stands for the begin and the end.
+    def _query(self, times: Mapping[int, int]) -> dict[int, int]:
+        """Return offsets by partition, for times or OFFSET_BEGINNING or OFFSET_END.
 
-        The client has a call for both ends of a partition, which takes ten times as long.
+        The client's own call for both ends of a partition takes ten times as long.
         """
-        asked = [TopicPartition(self._topic, one, time) for one, time in times.items()]
-        wait = min(_ANSWER, self._cluster.wait)
+        requested = [TopicPartition(self._topic, number, time) for number, time in times.items()]
+        wait = min(_TIMEOUT, self._cluster.wait)
 
-        def ask() -> dict[int, int]:
-            consumer = self._consumer()
+        def query() -> dict[int, int]:
+            consumer = self._consumers.get()
             try:
-                found = consumer.offsets_for_times(asked, timeout=wait)
-                for one in found:
-                    if one.error is not None:
-                        raise KafkaException(one.error)
+                places = consumer.offsets_for_times(requested, timeout=wait)
+                for place in places:
+                    if place.error is not None:
+                        raise KafkaException(place.error)
             except KafkaException:
-                self._forget(consumer)
+                # The next request uses another client: a consumer that reads nothing keeps querying
+                # the broker that led a partition at first.
+                self._consumers.discard(consumer)
                 raise
-            return {one.partition: one.offset for one in found}
+            return {place.partition: place.offset for place in places}
 
         with self._cluster.translated():
-            return self._cluster.repeated(ask)
-
-    def _forget(self, consumer: Consumer) -> None:
-        """Have the next question asked by another client.
-
-        One that reads nothing goes on asking the broker that led a partition when it began.
-        """
-        with self._lock:
-            if self._consumers.get(os.getpid()) is consumer:
-                del self._consumers[os.getpid()]
+            return self._cluster.repeated(query)
 
     def close(self) -> None:
-        """Let go of the connections."""
-        with self._lock:
-            consumer = self._consumers.pop(os.getpid(), None)
-        if consumer is not None:
+        """Close the connections."""
+        if (consumer := self._consumers.discard()) is not None:
             consumer.close()
 
-    def _consumer(self) -> Consumer:
-        with self._lock:
-            found = self._consumers.get(os.getpid())
-            if found is None:
-                found = self._consumers[os.getpid()] = Consumer(reading(self._cluster))
-            return found
 
-
-def reading(cluster: Cluster, **more: object) -> dict[str, object]:
-    """Return the settings of a consumer that sees what is committed, and is in no group."""
+def reading(cluster: Cluster, **others: object) -> dict[str, object]:
+    """Return the settings of a consumer that reads committed records and joins no group."""
     return cluster.settings(
-        group_id=f"belated.{secrets.token_hex(8)}",  # of nobody else: none assigns here
+        group_id=f"belated.{secrets.token_hex(8)}",  # required, but never subscribed
         enable_auto_commit=False,
         enable_auto_offset_store=False,
         auto_offset_reset="error",
         isolation_level="read_committed",
-        **more,
+        **others,
     )
 
 
-#: Bytes that wait here of a partition nobody reads now; the brokers keep the rest.
+#: Bytes buffered of a partition that is not being read.
 _AHEAD = 2 << 20
-#: Milliseconds that a broker waits for news before it says that there are none.
+#: Milliseconds that a broker waits for new records before it answers a fetch.
 _PATIENCE = 20
 
-#: What is said instead of a record: there is none yet, or none any more.
-_ENDS = (
-    KafkaError._PARTITION_EOF,
-    KafkaError._AUTO_OFFSET_RESET,
-    KafkaError.OFFSET_OUT_OF_RANGE,
-)
+#: Errors that mean there is no record yet, or no longer.
+_ENDS = (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
 @dataclass
 class _Stream:
-    """What was read of a partition and is kept: what the next call is likely to want."""
+    """The buffered commits of a partition, which the next call is likely to read."""
 
     offset: int  # of the next record
-    greatest: int | None = None  # of the brokers' stamps so far, in milliseconds; None: not known
+    greatest: int | None = None  # stamp of a broker so far, in milliseconds; None if unknown
     commits: deque[Commit] = field(default_factory=deque)
     bytes: int = 0
     paused: bool = False
 
 
 class Reader:
-    """Reads commits; of calls that go on where the last ended, most are in memory already.
+    """Reads commits; prefetches those after the last call.
 
-    The stamp of a commit is its broker's, and after a failover another broker's, whose clock may
-    be behind: it is held at the greatest stamp so far. That is the same wherever reading began.
+    The stamp of a commit is that of its broker, whose clock may be behind that of the previous
+    leader. So that stamps do not decrease, a commit gets the greatest stamp so far, which does not
+    depend on where reading began.
 
     Args:
-        cluster: The brokers.
+        cluster: Kafka cluster.
         topic: Name of the topic.
-        offsets: Asks where its partitions begin and end.
-        floor: Gives the stamp of the last record of a partition that was deleted, in milliseconds.
+        offsets: Queries the offsets of the topic.
+        floor: Returns the stamp of the last dropped record of a partition, in milliseconds.
     """
 
     def __init__(
@@ -305,24 +304,24 @@ class Reader:
         self._streams: dict[int, _Stream] = {}
 
     def wait_for(self, partition: int, offset: int) -> None:
-        """Return once readers see a record that was sent.
+        """Wait until a record that was sent is visible.
 
-        A transaction is committed before all partitions know of it.
+        A transaction is committed before its records are visible in all partitions.
         """
         deadline = time.monotonic() + self._cluster.wait
         while self._offsets.end(partition) <= offset:
             if time.monotonic() > deadline:
-                raise self._cluster.silent()
+                raise self._cluster.timed_out()
             time.sleep(0.005)
 
     def commits(self, partition: int, offset: int, end: int, enough: int) -> list[Commit]:
         """Return commits from an offset on, in order.
 
         Args:
-            partition: To read.
-            offset: Where to begin; a record there that is no commit is passed over.
-            end: Where to stop; from :meth:`Offsets.span`.
-            enough: Events after which no more commits are wanted.
+            partition: Partition to read.
+            offset: First offset; transaction markers are skipped.
+            end: Offset to stop at, from :meth:`Offsets.span`.
+            enough: Number of events after which to stop.
         """
         with self._lock, self._cluster.translated():
             stream = self._stream_at(partition, offset, end)
@@ -331,15 +330,15 @@ class Reader:
             deadline = time.monotonic() + self._cluster.wait
             while stream.offset < end and sum(map(len, stream.commits)) < enough:
                 if time.monotonic() > deadline:
-                    raise self._cluster.silent()
-                if self._take():
+                    raise self._cluster.timed_out()
+                if self._receive():
                     deadline = time.monotonic() + self._cluster.wait
                 if self._streams.get(partition) is not stream:
                     raise HistoryChanged(partition, Place(offset, 0).position)
-            return [one for one in stream.commits if one.offset < end]
+            return [commit for commit in stream.commits if commit.offset < end]
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         with self._lock:
             if self._consumer is not None and self._pid == os.getpid():
                 self._consumer.close()
@@ -365,7 +364,7 @@ class Reader:
         return self._consumer
 
     def _stream_at(self, partition: int, offset: int, end: int) -> _Stream:
-        """Return the stream of a partition, from an offset on."""
+        """Return the stream of a partition that contains an offset, or a new one."""
         consumer = self._connected()
         stream = self._streams.get(partition)
         if stream is not None and stream.offset <= end:
@@ -381,7 +380,7 @@ class Reader:
         return stream
 
     def _prefer(self, partition: int) -> None:
-        """Have the consumer fetch no more of other partitions than memory is for."""
+        """Pause the fetching of other partitions whose buffers are full."""
         consumer = self._connected()
         for number, stream in self._streams.items():
             pause = number != partition and stream.bytes > _AHEAD
@@ -391,24 +390,24 @@ class Reader:
                 )
                 stream.paused = pause
 
-    def _take(self) -> bool:
-        """Take what has come of any partition; returns whether anything has."""
+    def _receive(self) -> bool:
+        """Receive messages of all partitions; return whether there were any."""
         consumer = self._connected()
-        found = consumer.consume(500, timeout=0.0)  # it would wait until there are as many
-        if not found:
+        messages = consumer.consume(500, timeout=0.0)  # with a timeout it would wait for all 500
+        if not messages:
             first = consumer.poll(0.05)
-            found = [] if first is None else [first, *consumer.consume(500, timeout=0.0)]
+            messages = [] if first is None else [first, *consumer.consume(500, timeout=0.0)]
         try:
-            for message in found:
-                self._sort(message)
+            for message in messages:
+                self._dispatch(message)
         except BaseException:
-            # The consumer is past what was not taken: all is fetched anew, or some would be missed.
+            # The consumer has passed the remaining messages, so everything is fetched again.
             self._streams.clear()
             self._connected().unassign()
             raise
-        return bool(found)
+        return bool(messages)
 
-    def _sort(self, message: Message) -> None:
+    def _dispatch(self, message: Message) -> None:
         partition, error = message.partition(), message.error()
         stream = None if partition is None else self._streams.get(partition)
         if error is not None and error.code() not in _ENDS:
@@ -418,9 +417,9 @@ class Reader:
             if error is None:
                 self._add(stream, partition, message)
             elif error.code() == KafkaError._PARTITION_EOF:
-                # Beyond the last commit may be the ends of transactions, which take offsets too.
+                # Transaction markers after the last commit have offsets, too.
                 stream.offset = max(stream.offset, message.offset() or 0)
-            else:  # deleted between two questions, or the topic is another one
+            else:  # records were deleted meanwhile, or the topic was recreated
                 self._forget(partition)
 
     def _add(self, stream: _Stream, partition: int, message: Message) -> None:
@@ -434,15 +433,15 @@ class Reader:
         stream.offset = commit.offset + 1
 
     def _forget(self, partition: int) -> None:
-        """Have nothing more fetched of a partition, and keep nothing of it."""
+        """Stop fetching a partition, and drop its buffer."""
         if self._streams.pop(partition, None) is not None:
             self._connected().incremental_unassign([TopicPartition(self._topic, partition)])
 
     def _greatest_before(self, partition: int, offset: int, stamp: int) -> int:
-        """Return the greatest stamp of a broker before an offset, if it is beyond a stamp.
+        """Return the greatest stamp of a broker before an offset, but at least ``stamp``.
 
-        Brokers tell the first record that is not older than a time: so one question shows that no
-        clock was ahead, and where one was, the time is searched for.
+        Brokers can only find the first record with at least a given stamp. Usually one query shows
+        that there is no greater stamp; otherwise this is a binary search.
         """
         low = max(stamp, self._floor(partition))
         high = low + 1
@@ -458,10 +457,10 @@ class Reader:
 
 
 class Finder(Reader):
-    """Looks single commits up, and follows nothing.
+    """Looks up single commits without prefetching.
 
-    What is followed is fetched whole, whether anyone reads it or not: the next look-up in another
-    partition would take all of it into memory.
+    A consumer fetches its partitions completely, whether they are read or not, and a look-up in
+    another partition would buffer all of that.
     """
 
     def commits(self, partition: int, offset: int, end: int, enough: int) -> list[Commit]:

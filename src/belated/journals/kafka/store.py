@@ -1,4 +1,4 @@
-"""Brokers of Kafka and a store of cells as one store."""
+"""Kafka with a store of cells, as one store."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
     from belated.journals.kafka.group import WorkerGroup
     from belated.journals.kafka.log import KafkaJournal
 
-#: Seconds to wait for brokers that share out partitions.
+#: Timeout of requests about group membership, in seconds.
 WAIT = 10.0
 
 
 class KafkaStore(Store):
-    """Opens journals in Kafka, and all else in another store; see :class:`Store`.
+    """A store with logs in Kafka and everything else in another store; see :class:`Store`.
 
     Args:
-        brokers: ``host:port`` of some brokers, with commas between.
+        brokers: ``host:port`` of some brokers, separated by commas.
         shelf: Address of the store of cells: ``postgresql://user@host/name``, or
             ``sqlite:///offers.db`` if all processes are on one machine.
-        copies: Brokers that must have a copy of each record.
-        settings: Of librdkafka.
-        snapshots: Where pieces of snapshots are, a folder or ``s3://…``; in cells if None.
+        copies: Number of replicas of each record.
+        settings: Settings of librdkafka.
+        snapshots: Folder for pieces of snapshots, or ``s3://…``; None to store them in cells.
 
     >>> KafkaStore("k1:9092,k2:9092", shelf="postgresql://shop:secret@db.example/belated").place
     "Kafka at k1:9092,k2:9092 and database 'belated' on db.example"
     """
 
     name = "kafka"
-    #: Its journals find nothing by id.
+    #: Its journals cannot look up records by id.
     finds_by_id = False
     assigns_partitions = True
 
@@ -57,12 +57,12 @@ class KafkaStore(Store):
         self.place = f"Kafka at {brokers} and {self._database.place}"
 
     def __repr__(self) -> str:
-        return f"<KafkaStore: {self.place}>"  # the address may hold a password
+        return f"<KafkaStore: {self.place}>"  # the address may contain a password
 
     def journal(
         self, bandit: str = "default", *, partitions: int | None = None, wait: float = 10.0
     ) -> KafkaJournal:
-        """Open the journal of a bandit; make it if it is new."""
+        """Open the journal of a bandit; create it if it does not exist."""
         from belated.journals.kafka.log import KafkaJournal  # needs confluent-kafka
 
         return KafkaJournal(
@@ -81,7 +81,7 @@ class KafkaStore(Store):
         return self._database.cells(wait=wait)
 
     def coordination_in(self, cells: Cells, bandit: str) -> KafkaCoordinationStore:
-        """Open the lease, the published model and the workers of a bandit."""
+        """Open the lease, the published model and the worker group of a bandit."""
         super().coordination_in(cells, bandit)
         return KafkaCoordinationStore(cells, bandit, self._brokers, self._settings)
 
@@ -91,13 +91,13 @@ class KafkaStore(Store):
 
 
 class KafkaCoordinationStore(CoordinationStore):
-    """Where learners agree on who leads; which partitions each has, the brokers say.
+    """Coordination in cells, with partitions assigned by the brokers.
 
     Args:
-        cells: Of the store; closed together with this.
+        cells: Cells of the store; closed together with this object.
         bandit: Name of the bandit.
-        brokers: ``host:port`` of some brokers, with commas between.
-        settings: Of librdkafka.
+        brokers: ``host:port`` of some brokers, separated by commas.
+        settings: Settings of librdkafka.
     """
 
     def __init__(
@@ -108,11 +108,11 @@ class KafkaCoordinationStore(CoordinationStore):
         self._settings = settings
 
     def join_group(self, seconds: float) -> WorkerGroup:
-        """Be one of the workers; see :meth:`CoordinationStore.join_group`."""
+        """Join the workers; see :meth:`CoordinationStore.join_group`."""
         from belated.journals.kafka.client import Cluster  # needs confluent-kafka
         from belated.journals.kafka.group import WorkerGroup
 
-        _, found = find_bandit(self.cells, self._bandit)
-        assert found is not None
-        assert found.topic is not None
-        return WorkerGroup(Cluster(self._brokers, self._settings, WAIT), found.topic, seconds)
+        _, entry = find_bandit(self.cells, self._bandit)
+        assert entry is not None
+        assert entry.topic is not None
+        return WorkerGroup(Cluster(self._brokers, self._settings, WAIT), entry.topic, seconds)

@@ -1,4 +1,4 @@
-"""Journals in PostgreSQL, and what goes with them. Opening one needs the extra ``postgres``."""
+"""Journals and cells in PostgreSQL. Opening them needs the extra ``postgres``."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
 
 
 def open_session(dsn: str | PostgresSession, wait: float, *, check: bool = True) -> PostgresSession:
-    """A connection of its own, or a share in one that is open.
+    """Open a connection, or return a share in an open one.
 
     Args:
-        dsn: where the database is; or a session whose connection is to be shared.
-        wait: how many seconds to wait for the server.
-        check: whether to refuse tables that are missing, too old or too new.
+        dsn: Address of the database, or a session to share.
+        wait: Seconds to wait for the server.
+        check: Whether to raise if tables are missing, too old or too new.
     """
     from belated.journals.postgres.session import BorrowedSession, PostgresSession  # needs psycopg
 

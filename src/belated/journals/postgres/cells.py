@@ -17,7 +17,7 @@ class PostgresCells:
     """Cells of one database; see :class:`~belated.journals.cells.Cells`.
 
     Args:
-        dsn: Where the database is; or a session whose connection is shared.
+        dsn: Address of the database, or a session to share.
         wait: Seconds to wait for the server.
     """
 
@@ -26,23 +26,23 @@ class PostgresCells:
 
     def get(self, names: Iterable[str], known: Mapping[str, int] = NO_VERSIONS) -> dict[str, Cell]:
         """Return cells by name; see :meth:`Cells.get`."""
-        wanted = list(dict.fromkeys(names))
-        versions = [known.get(name) for name in wanted]
-        return _read(self._session.run_query("cells", names=wanted, known=versions))
+        unique = list(dict.fromkeys(names))
+        versions = [known.get(name) for name in unique]
+        return _read(self._session.run_query("cells", names=unique, known=versions))
 
     def scan(self, prefix: str) -> dict[str, Cell]:
-        """Return all cells whose names begin like this."""
+        """Return all cells whose names start with a prefix; see :meth:`Cells.scan`."""
         return _read(self._session.run_query("scan", prefix=prefix))
 
     def transact(
         self, expected: Mapping[str, int], puts: Mapping[str, bytes], deletes: Collection[str] = ()
     ) -> Outcome:
-        """Change cells if others are as expected; see :meth:`Cells.transact`."""
+        """Write and delete cells if versions are as expected; see :meth:`Cells.transact`."""
         if not expected and not puts and not deletes:
             return Outcome(True, self._session.run_query("clock")[0][0])
-        found = self._session.call("transact", [*_packed(expected, puts, deletes).values()])
-        assert found is not None
-        time = int.from_bytes(found, signed=True)
+        result = self._session.call("transact", [*_packed(expected, puts, deletes).values()])
+        assert result is not None
+        time = int.from_bytes(result, signed=True)  # negative if versions were not as expected
         return Outcome(time > 0, abs(time))
 
     def close(self) -> None:
@@ -51,14 +51,14 @@ class PostgresCells:
 
 
 def put_within(talk: Talk, puts: Mapping[str, bytes]) -> None:
-    """Write cells within a transaction that changes more."""
+    """Write cells within a transaction."""
     talk.run_query("transact", **_packed({}, puts, ()))
 
 
 def _packed(
     expected: Mapping[str, int], puts: Mapping[str, bytes], deletes: Collection[str]
 ) -> dict[str, Packed]:
-    """Return the values of the query ``transact``, in their order there."""
+    """Return the parameters of the query ``transact``, in order."""
     return {
         "expected": pack_texts(expected),
         "versions": pack_integers([*expected.values()], 8),

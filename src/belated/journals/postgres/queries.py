@@ -1,4 +1,4 @@
-"""The SQL of the journal in PostgreSQL, from the files of ``sql/``, and arrays as it takes them."""
+"""The SQL of the PostgreSQL journal, from the files in ``sql/``, and packed array parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from belated.exceptions import InvalidInput, JournalError
 
-#: The version of the tables this release needs.
+#: Version of the tables that this release needs.
 VERSION = 11
 
 _FOLDER = Path(__file__).with_name("sql")
@@ -21,7 +21,7 @@ _FOLDER = Path(__file__).with_name("sql")
 
 @cache
 def query(name: str) -> bytes:
-    """A query by its name in queries.sql.
+    """Return a query by its name in queries.sql.
 
     >>> query("has_tables")
     b"SELECT to_regclass('belated.migration') IS NOT NULL"
@@ -31,7 +31,7 @@ def query(name: str) -> bytes:
 
 @cache
 def numbered(name: str) -> bytes:
-    """The same with numbers for its values, in the order in which they stand.
+    """Return a query with numbered parameters, in order of appearance.
 
     >>> numbered("make_partitions")[-46:]
     b'SELECT $1, generate_series(0, $2::integer - 1)'
@@ -41,42 +41,39 @@ def numbered(name: str) -> bytes:
 
 
 def schema() -> str:
-    """All tables of the present version, for a database that has none."""
+    """Return the statements that create the tables in an empty database."""
     return (_FOLDER / "schema.sql").read_text(encoding="utf-8")
 
 
 def migrations(after: int = 0) -> list[str]:
-    """What leads from a version of the tables to the present one, a step each.
-
-    From none it is one step. Later versions have files in ``sql/migrations``, by their numbers.
+    """Return the scripts that migrate the tables from a version, 0 for none, to the current one.
 
     Raises:
-        JournalError: no release had tables of that version.
+        JournalError: there is no migration from that version.
     """
     if after == 0:
         return [schema()]
     steps = {int(step.name[:4]): step for step in (_FOLDER / "migrations").glob("*.sql")}
-    wanted = range(after + 1, VERSION + 1)
-    if not steps.keys() >= set(wanted):
-        message = f"tables of version {after} are of no release, and nothing leads from there"
+    versions = range(after + 1, VERSION + 1)
+    if not steps.keys() >= set(versions):
         raise JournalError(
-            f"{message} to {VERSION}: export the journals with the belated that made them, and "
-            "import them into a new database"
+            f"there is no migration of the tables from version {after} to {VERSION}: export the "
+            "journals with the release that created them, and import them into a new database"
         )
-    return [steps[version].read_text(encoding="utf-8") for version in wanted]
+    return [steps[version].read_text(encoding="utf-8") for version in versions]
 
 
 @cache
 def _queries() -> dict[str, bytes]:
     text = (_FOLDER / "queries.sql").read_text(encoding="utf-8")
-    found = re.findall(r"^-- (\w+): .+\n((?:(?!--).*\n)+)", text, re.MULTILINE)
-    return {name: body.strip().rstrip(";").encode() for name, body in found}
+    queries = re.findall(r"^-- (\w+): .+\n((?:(?!--).*\n)+)", text, re.MULTILINE)
+    return {name: body.strip().rstrip(";").encode() for name, body in queries}
 
 
-# Arrays are packed here, in PostgreSQL's binary format, at once: psycopg packs a list value by
-# value, which takes as long as all else a client does for an append.
+# Arrays are packed in PostgreSQL's binary format as a whole: psycopg packs lists value by value,
+# which takes as long as everything else a client does for an append.
 
-# The element's type in PostgreSQL, and the letter of struct, by the bytes it has.
+# PostgreSQL type and struct letter of integers, by size in bytes.
 _INTEGERS = {2: (21, "h"), 4: (23, "i"), 8: (20, "q")}
 _BYTEA, _TEXT = 17, 25
 _BIGINTS = np.dtype([("size", ">i4"), ("value", ">i8")])
@@ -84,11 +81,11 @@ _HEAD = 20
 
 
 class Packed(bytes):
-    """An array that needs nothing more to be sent."""
+    """An array in PostgreSQL's binary format."""
 
 
 def pack_integers(values: Sequence[int], size: int) -> Packed:
-    """An array of smallint (2 bytes), integer (4) or bigint (8).
+    """Pack an array of smallint (size 2), integer (4) or bigint (8).
 
     >>> pack_integers([7], 8).hex(" ", 4)
     '00000001 00000000 00000014 00000001 00000001 00000008 00000000 00000007'
@@ -99,39 +96,39 @@ def pack_integers(values: Sequence[int], size: int) -> Packed:
     try:
         body = struct.pack(f">{f'i{letter}' * len(values)}", *fields)
     except struct.error as error:
-        message = f"a whole number is out of range, or none: {error}"
+        message = f"a number is out of range: {error}; pass integers of at most {size} bytes"
         raise InvalidInput(message, values) from None
     return Packed(_head(len(values), kind) + body)
 
 
 def pack_bytes(values: Collection[bytes], kind: int = _BYTEA) -> Packed:
-    """An array of bytea.
+    """Pack an array of bytea.
 
     >>> pack_bytes([b"abcd"]).hex(" ", 4)
     '00000001 00000000 00000011 00000001 00000001 00000004 61626364'
     """
     head, sizes = _head(len(values), kind), {*map(len, values)}
-    if len(sizes) == 1:  # digests, marks, and often events
+    if len(sizes) == 1:  # as for digests, marks, and often events
         size = sizes.pop().to_bytes(4)
         return Packed(head + size + size.join(values))
-    return Packed(head + b"".join([len(one).to_bytes(4) + one for one in values]))
+    return Packed(head + b"".join([len(value).to_bytes(4) + value for value in values]))
 
 
 def pack_texts(values: Collection[str]) -> Packed:
-    """An array of text."""
+    """Pack an array of text."""
     return pack_bytes([text.encode() for text in values], _TEXT)
 
 
 def unpack_bigints(data: bytes) -> list[int]:
-    """The whole numbers of a packed array.
+    """Unpack an array of bigint.
 
     >>> unpack_bigints(pack_integers([7, -1], 8))
     [7, -1]
     """
-    found: list[int] = np.frombuffer(data, _BIGINTS, offset=_HEAD)["value"].tolist()
-    return found
+    values: list[int] = np.frombuffer(data, _BIGINTS, offset=_HEAD)["value"].tolist()
+    return values
 
 
 def _head(length: int, kind: int) -> bytes:
-    # One dimension, without NULLs, counted from 1.
+    # One dimension, no NULLs, indexes from 1.
     return struct.pack(">5i", 1, 0, kind, length, 1)

@@ -1,7 +1,7 @@
-"""What a role of PostgreSQL must be allowed to do, by the process that connects with it.
+"""Privileges on the PostgreSQL tables, by kind of process.
 
-No process of a service changes or removes a record: a role that may not cannot be made to. It takes
-a maintainer to trim a journal or to overwrite what was erased.
+No process of a service updates or deletes records, and the roles for them cannot. Trimming and
+overwriting need the maintainer role.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Literal, get_args
 
-#: Kinds of process. A program that holds a bandit decides and learns.
+#: Kinds of processes. A program with an embedded bandit is a decider and a learner.
 Role = Literal["decider", "learner", "operator", "maintainer"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
-#: UPDATE on a partition is what it takes to lock it: the rows are never changed.
+#: UPDATE on partition is needed to lock rows; they are never changed.
 _APPENDS = {
     "record": ("INSERT",),
     "request": ("INSERT",),
     "partition": ("INSERT", "UPDATE"),
     "cell": ("INSERT", "UPDATE"),
 }
-#: By role and table, beside SELECT, which all have on all tables. All that is stored beside records
-#: is in cells; the how-to has policies that keep API keys to operators.
+#: Privileges by role and table, besides SELECT, which all roles have on all tables. API keys are in
+#: cells; the how-to has policies that restrict them to operators.
 _RIGHTS: Mapping[Role, Mapping[str, tuple[str, ...]]] = {
     "decider": _APPENDS,
     "learner": {**_APPENDS, "cell": ("INSERT", "UPDATE", "DELETE")},
@@ -37,12 +37,14 @@ _READ = ("cell", "migration", "partition", "record", "request")
 
 
 def rights_of(roles: Collection[Role]) -> list[tuple[str, str]]:
-    """Return each table with each right that a process of these kinds needs on it.
+    """Return the privileges that processes of these kinds need, as pairs of table and privilege.
 
     >>> [right for table, right in rights_of(["decider", "learner"]) if table == "record"]
     ['INSERT', 'SELECT']
     """
-    found = {(table, "SELECT") for table in _READ}
+    rights_needed = {(table, "SELECT") for table in _READ}
     for role in roles:
-        found |= {(table, right) for table, rights in _RIGHTS[role].items() for right in rights}
-    return sorted(found)
+        rights_needed |= {
+            (table, right) for table, rights in _RIGHTS[role].items() for right in rights
+        }
+    return sorted(rights_needed)

@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL that keeps its promises: checked, bounded in time, renewed if lost."""
+"""Connections to PostgreSQL with checked settings, timeouts and reconnects."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 
 _OLDEST_SERVER = 14
-#: Looks at which process answers, behind a pooler.
+#: Number of queries that detect a pooler.
 _SAMPLES = 40
 
 
 def check_settings(row: tuple[Any, ...], place: str) -> None:
-    """Refuse a server on which an acknowledged event could be lost or passed over."""
+    """Raise JournalError if acknowledged events could be lost or skipped on a server."""
     version, standby, fsync, full_page_writes, synchronous_commit = row
     if version < _OLDEST_SERVER * 10_000:
-        message = f"PostgreSQL {version // 10_000}: {_OLDEST_SERVER} or later is needed"
+        message = f"PostgreSQL {version // 10_000}: {_OLDEST_SERVER} or later is required"
         raise JournalError(f"{place} is {message}")
     if standby:
-        message = "is a standby, which lags behind and takes no events: name the primary"
+        message = "is a standby, which is read-only and may lag: connect to the primary"
         raise JournalError(f"{place} {message}")
     for name, value, unsafe in (
         ("fsync", fsync, ("off",)),
@@ -52,27 +52,27 @@ def check_settings(row: tuple[Any, ...], place: str) -> None:
 def check_pooler(
     connection: psycopg.Connection[Any], other: psycopg.Connection[Any], place: str
 ) -> None:
-    """Refuse a pooler that gives each transaction any connection (ADR 39).
+    """Raise JournalError behind a pooler that shares connections between transactions (ADR 39).
 
-    It keeps sessions apart if no two of its clients meet the same process, and none meets two.
+    A session pooler assigns each client one server process, and no two clients the same one.
     """
-    mine: set[int] = set()
-    theirs: set[int] = set()
+    own: set[int] = set()
+    others: set[int] = set()
     for _ in range(_SAMPLES):
-        mine.add(_process(connection))
-        theirs.add(_process(other))
-    if len(mine) > 1 or len(theirs) > 1 or mine & theirs:
+        own.add(_process(connection))
+        others.add(_process(other))
+    if len(own) > 1 or len(others) > 1 or own & others:
         message = (
             "is behind a pooler that shares connections between transactions, as PgBouncer does "
-            "with pool_mode = transaction: settings on which durability rests would not hold. "
-            "Connect to the server itself, which gets at most 6 connections of a process, or set "
-            "pool_mode = session for this database"
+            "with pool_mode = transaction: session settings that durability depends on would not "
+            "apply. Connect to the server directly (a process opens at most 6 connections), or "
+            "set pool_mode = session for this database"
         )
         raise JournalError(f"{place} {message}")
 
 
 def _process(connection: psycopg.Connection[Any]) -> int:
-    """Return the number of the server's process that answers."""
+    """Return the id of the server process."""
     row = connection.execute(query("process"), prepare=False).fetchone()
     assert row is not None
     return int(row[0])
@@ -86,84 +86,84 @@ try:
     from psycopg.generators import execute
 except ModuleNotFoundError:
     raise MissingExtra("PostgreSQL", "postgres") from None
-except ImportError:  # psycopg alone, on a machine without the library of PostgreSQL
-    message = "psycopg finds no library of PostgreSQL: pip install 'psycopg[binary]'"
+except ImportError:  # psycopg without libpq
+    message = "psycopg cannot load libpq: pip install 'psycopg[binary]'"
     raise BelatedError(message) from None
 
-_GRACE = 1.0  # by which the server gives up before the client does
+_GRACE = 1.0  # seconds by which the client's timeout exceeds the server's
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
 
 
 class Talk:
-    """What can be said to the server over one connection."""
+    """Runs queries over one connection."""
 
     def __init__(self, connection: psycopg.Connection) -> None:
         self._connection = connection
 
     def run_query(self, name: str, /, **values: object) -> list[Row]:
-        """Run a query of queries.sql; values are bound, never written into its text."""
+        """Run a query of queries.sql with bound parameters."""
         cursor = self._connection.execute(query(name), values or None, binary=True)
         return cursor.fetchall() if cursor.description else []
 
     def run_registered(self, name: str, rows: int, /, **values: object) -> list[Row]:
-        """Run a query that finds this many rows, unless the bandit's registration was lost."""
-        found = self.run_query(name, **values)
-        if len(found) != rows:
-            raise psycopg.errors.ForeignKeyViolation(f"{name}: {len(found)} of {rows} rows")
-        return found
+        """Run a query that returns ``rows`` rows unless the registration of a bandit was lost."""
+        result = self.run_query(name, **values)
+        if len(result) != rows:
+            raise psycopg.errors.ForeignKeyViolation(f"{name}: {len(result)} of {rows} rows")
+        return result
 
     def script(self, text: str) -> None:
-        """Run several statements of ours."""
+        """Run several statements."""
         self._connection.execute(text.encode())
 
 
 class PostgresSession:
-    """One connection, one lock: threads take turns.
+    """A connection that threads share by taking turns.
 
-    A connection that breaks is opened anew, once, and the call is repeated where that is safe. A
-    forked process opens its own.
+    If the connection breaks, it is opened again once, and the call is repeated if that is safe. A
+    forked process opens its own connection.
 
     Args:
-        dsn: where the database is, as libpq takes it.
-        wait: how many seconds to wait for the server.
+        dsn: Address of the database, in any libpq form.
+        wait: Seconds to wait for the server.
     """
 
     def __init__(self, dsn: str, wait: float) -> None:
         self._given = read_dsn(dsn)
         self._wait = wait
-        self._lock = threading.RLock()  # a transaction may look up the number of a bandit
+        self._lock = threading.RLock()  # transactions may look up the number of a bandit
         self._closed = False
         self._connection: Connection | None = None
         self._generation = 0
         self._pid = os.getpid()
-        #: For messages; without the password.
+        #: Location for messages, without the password.
         self.place = describe(self._given)
 
     @property
     def generation(self) -> int:
-        """Changes whenever the database may be another: numbers of bandits are then outdated."""
+        """Changes when the database may be a different one, with other numbers of bandits."""
         return self._generation
 
     def run_query(self, name: str, /, **values: object) -> list[Row]:
-        """Run one query, which is a transaction of its own and may be repeated."""
+        """Run one query in its own transaction; it may be repeated."""
         return self._run(lambda connection: Talk(connection).run_query(name, **values))
 
     def call(self, name: str, values: Sequence[bytes | None]) -> bytes | None:
-        """Run one query whose values are packed, and that has one value; it may be repeated.
+        """Run one query with packed parameters and a single result; it may be repeated.
 
-        For what is asked all the time: :meth:`run_query` takes four times as long.
+        For frequent queries: :meth:`run_query` takes four times as long.
         """
         return self._run(lambda connection: connection.call(name, values))
 
     def transact(self, work: Callable[[Talk], T], *, repeat: bool = True) -> T:
-        """Do several things in one transaction.
+        """Run ``work`` in one transaction.
 
         Args:
-            work: what is to be done.
-            repeat: False if it must not be done twice; where it is unknown whether it was, this is
-                :class:`JournalUnavailable`.
+            work: Runs queries.
+            repeat: False if the transaction must not be repeated; if its outcome is unknown,
+                :class:`JournalUnavailable` is raised.
         """
 
         def whole(connection: psycopg.Connection) -> T:
@@ -171,19 +171,19 @@ class PostgresSession:
                 return work(Talk(connection))
 
         if not repeat:
-            self.run_query("has_tables")  # a connection that was lost long ago is noticed here
+            self.run_query("has_tables")  # detects a connection that was lost earlier
         return self._run(whole, repeat=repeat)
 
     def check_open(self) -> None:
-        """Raise if it was closed."""
+        """Raise JournalClosed if the session was closed."""
         if self._closed:
             message = f"the journal in {self.place} was closed: open it again to use it"
             raise JournalClosed(message)
 
     def check_tables(self) -> None:
-        """Refuse a database whose tables are missing, too old or too new, with what to do."""
+        """Raise if the tables are missing, too old or too new."""
         if self.run_query("has_tables") != [(True,)]:
-            raise JournalError(f"{self.place} has no tables for journals yet: {_HOW_TO_CREATE}")
+            raise JournalError(f"{self.place} has no tables for journals: {_HOW_TO_CREATE}")
         [(version, oldest)] = self.run_query("version")
         if (version or 0) < VERSION:
             message = (
@@ -215,7 +215,7 @@ class PostgresSession:
                 return work(connection)
             except _NoAnswer:
                 raise
-            except psycopg.errors.ReadOnlySqlTransaction:  # it was demoted: another may lead now
+            except psycopg.errors.ReadOnlySqlTransaction:  # demoted: another server may be primary
                 connection.close()
                 if not repeat:
                     raise
@@ -232,16 +232,14 @@ class PostgresSession:
         return self._connection
 
     def _connect(self) -> Connection:
-        ours: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             "fallback_application_name": "belated",
             "connect_timeout": math.ceil(self._wait),
             "tcp_user_timeout": _milliseconds(self._wait),
         }
         if "," in str(self._given.get("host") or self._given.get("hostaddr") or ""):
-            ours["target_session_attrs"] = (
-                "read-write"  # of several servers that which takes events
-            )
-        settings = ours | self._given | {"client_encoding": "utf8"}
+            defaults["target_session_attrs"] = "read-write"  # of several hosts, the primary
+        settings = defaults | self._given | {"client_encoding": "utf8"}
         connection = Connection.connect(make_conninfo("", **settings), autocommit=True)
         try:
             connection.patience, connection.prepared = self._wait + _GRACE, set()
@@ -252,10 +250,10 @@ class PostgresSession:
         return connection
 
     def _set_up(self, connection: Connection, settings: dict[str, Any]) -> None:
-        """Refuse a server that does not keep what is promised; bound its time."""
+        """Check the settings of the server, and set timeouts."""
         talk = Talk(connection)
         check_settings(talk.run_query("settings")[0], self.place)
-        if _process(connection) != connection.pgconn.backend_pid:  # another one answers
+        if _process(connection) != connection.pgconn.backend_pid:  # there is a pooler
             with Connection.connect(make_conninfo("", **settings), autocommit=True) as other:
                 other.patience = connection.patience
                 check_pooler(connection, other, self.place)
@@ -268,10 +266,10 @@ class PostgresSession:
             self._connection = None
 
     def _leave_to_parent(self) -> None:
-        """After a fork the connection is the parent's, and another thread may hold the lock."""
+        """After a fork, leave the connection to the parent, and replace the lock."""
         if self._pid != os.getpid():
             if self._connection is not None:
-                _of_parents.append(self._connection)  # to close it would end the parent's
+                _inherited.append(self._connection)  # closing it would end that of the parent
             self._connection = None
             self._lock = threading.RLock()
             self._pid = os.getpid()
@@ -286,18 +284,18 @@ class PostgresSession:
     def _translation(self, error: psycopg.Error, repeat: bool) -> Exception:
         what = _first_line(error)
         if isinstance(error, psycopg.OperationalError | psycopg.errors.ReadOnlySqlTransaction):
-            doubt = (
+            outcome = (
                 "nothing was acknowledged, and trying again is safe"
                 if repeat
-                else "whether it was taken is not known: look at the end of the journal first"
+                else "the outcome of the call is unknown: check the end of the journal first"
             )
             advice = _advice(error, what)
-            return JournalUnavailable(f"{self.place} cannot be used now: {what}; {advice}{doubt}")
+            return JournalUnavailable(f"{self.place} cannot be used now: {what}; {advice}{outcome}")
         if isinstance(error, psycopg.errors.ForeignKeyViolation):
             self._generation += 1
             return JournalUnavailable(
                 f"{self.place} has lost the registration of a bandit ({what}): it was restored to "
-                "an earlier state, or a standby without the last commits took over; nothing was "
+                "an earlier state, or a standby without the last commits took over. Nothing was "
                 "acknowledged, and trying again registers the bandit"
             )
         if isinstance(error, psycopg.DataError):
@@ -305,16 +303,16 @@ class PostgresSession:
         if isinstance(error, _MISSING):
             return JournalError(f"{self.place}: {what}: {_HOW_TO_CREATE}")
         if isinstance(error, psycopg.errors.InsufficientPrivilege):
-            message = "grant this role usage of the schema belated and all on its tables"
-            return JournalError(f"{self.place}: {what}: {message}")
+            remedy = "grant this role USAGE on the schema belated and privileges on its tables"
+            return JournalError(f"{self.place}: {what}: {remedy}")
         return JournalError(f"{self.place}: {what}")
 
 
 class BorrowedSession(PostgresSession):
-    """The connection of another session, for one of several that share it.
+    """A share in the connection of another session; closing it leaves the connection open.
 
     Args:
-        lender: whose connection it is; it is closed with that one.
+        lender: Owner of the connection.
     """
 
     def __init__(self, lender: PostgresSession) -> None:
@@ -324,11 +322,11 @@ class BorrowedSession(PostgresSession):
 
     @property
     def generation(self) -> int:
-        """Changes whenever the database may be another; see :class:`PostgresSession`."""
+        """Generation of the owner; see :attr:`PostgresSession.generation`."""
         return self._lender.generation
 
     def close(self) -> None:
-        """Use it no more."""
+        """Close this share."""
         self._closed = True
 
     def _run(self, work: Callable[[Connection], T], *, repeat: bool = True) -> T:
@@ -337,10 +335,10 @@ class BorrowedSession(PostgresSession):
 
 
 class PostgresLook(PostgresSession):
-    """A connection that takes a server as it is, to find out what is wrong with it."""
+    """A connection without checks, for diagnosing a server."""
 
     def _set_up(self, connection: Connection, settings: dict[str, Any]) -> None:
-        """Refuse nothing."""
+        """Check nothing."""
 
     def _translation(self, error: psycopg.Error, repeat: bool) -> Exception:
         return JournalUnavailable(f"{self.place}: {_first_line(error)}")
@@ -351,18 +349,18 @@ def _first_line(error: psycopg.Error) -> str:
 
 
 def _advice(error: psycopg.Error, what: str) -> str:
-    """What to do, where trying again alone is not enough."""
+    """Return a remedy if trying again alone is not enough."""
     for kind, advice in _ADVICE:
         if isinstance(error, kind):
             return f"{advice}; "
-    # While connecting there is nothing but the text, which may be in another language.
+    # Errors while connecting have no code, and their text may be translated.
     if "too many c" in what or "connection slots" in what:
         return "close other connections, or set the server's max_connections higher; "
     return ""
 
 
 class _PackedDumper(Dumper):
-    """Sends what is packed as it is; the statement says which type it has."""
+    """Sends packed parameters unchanged; the statement casts them."""
 
     format = psycopg.pq.Format.BINARY
 
@@ -374,40 +372,40 @@ psycopg.adapters.register_dumper(Packed, _PackedDumper)
 
 
 class _NoAnswer(psycopg.OperationalError):
-    """The server is there, but says nothing."""
+    """The server has not answered in time."""
 
 
 class Connection(psycopg.Connection[Row]):
-    """Gives up on a server that has gone silent: its own time-outs are of no use then."""
+    """A connection with a client-side timeout, which also detects a hanging server."""
 
     patience = 60.0
     prepared: set[str]
 
     def call(self, name: str, values: Sequence[bytes | None]) -> bytes | None:
-        """Run a query that is prepared once, without all that a cursor does around it."""
+        """Run a query that is prepared once, without the overhead of a cursor."""
         if name in self.prepared:
-            # psycopg deallocates all statements after a rollback, and so may a pooler.
+            # psycopg deallocates all statements after a rollback, and poolers may, too.
             with suppress(psycopg.errors.InvalidSqlStatementName):
                 return self._call_prepared(name, values)
         self.pgconn.send_prepare(name.encode(), numbered(name))
-        self._answer()
+        self._result()
         self.prepared.add(name)
         return self._call_prepared(name, values)
 
     def _call_prepared(self, name: str, values: Sequence[bytes | None]) -> bytes | None:
         binary = pq.Format.BINARY
         self.pgconn.send_query_prepared(name.encode(), values, [binary] * len(values), binary)
-        return self._answer().get_value(0, 0)
+        return self._result().get_value(0, 0)
 
-    def _answer(self) -> pq.abc.PGresult:
+    def _result(self) -> pq.abc.PGresult:
         (result, *_) = self.wait(execute(self.pgconn))
         if result.status == pq.ExecStatus.FATAL_ERROR:
             raise psycopg.errors.error_from_result(result)
-        answer: pq.abc.PGresult = result
-        return answer
+        checked: pq.abc.PGresult = result
+        return checked
 
     def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
-        """Drive what psycopg does, until nothing has come for too long."""
+        """Run a generator of psycopg, with a timeout between responses."""
         return super().wait(self._bounded(gen), *args, **kwargs)
 
     def _bounded(self, gen: Any) -> Any:
@@ -429,16 +427,16 @@ class Connection(psycopg.Connection[Row]):
 
 
 def read_dsn(dsn: str) -> dict[str, Any]:
-    """Return the parameters in an address, as libpq reads it."""
+    """Parse an address as libpq does."""
     try:
         return dict(conninfo_to_dict(dsn))
-    except psycopg.ProgrammingError:  # its message repeats the text, and so the password
-        message = "the dsn is not one of PostgreSQL: postgresql://user@host:5432/name was expected"
+    except psycopg.ProgrammingError:  # whose message contains the password
+        message = "the dsn is not a PostgreSQL address: use postgresql://user@host:5432/name"
         raise InvalidInput(message) from None
 
 
 def describe(given: dict[str, Any]) -> str:
-    """Return which database it is, and where; without the password."""
+    """Return name and host of a database, without the password."""
     name = given.get("dbname") or given.get("service") or os.environ.get("PGDATABASE", "")
     host = given.get("host") or given.get("hostaddr") or os.environ.get("PGHOST", "this machine")
     port = given.get("port")
@@ -456,11 +454,8 @@ _MISSING = (
     psycopg.errors.InvalidSchemaName,
 )
 _ADVICE = (
-    (psycopg.errors.DiskFull, "make room on the disk of the server"),
-    (
-        psycopg.errors.LockNotAvailable,
-        "another transaction holds the partition: wait for it, or end it",
-    ),
+    (psycopg.errors.DiskFull, "make room on the server's disk"),
+    (psycopg.errors.LockNotAvailable, "another transaction holds the partition: wait or end it"),
 )
-#: Connections that a fork has copied here: kept, so that nothing closes them.
-_of_parents: list[psycopg.Connection[Any]] = []
+#: Connections inherited by a fork, referenced so that they are not closed.
+_inherited: list[psycopg.Connection[Any]] = []

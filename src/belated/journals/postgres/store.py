@@ -1,4 +1,4 @@
-"""A database of PostgreSQL as a store: its journals and cells, over one connection or several."""
+"""A PostgreSQL database as a store of journals and cells."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from belated.journals.log import Appended
 from belated.journals.postgres import open_session
 from belated.journals.postgres.cells import PostgresCells
 from belated.journals.postgres.log import Arrivals, PostgresJournal
-from belated.journals.postgres.queries import unpack_bigints
 from belated.journals.shelf import has_acts
 from belated.journals.store import Batch, Store, StoreSession
 
@@ -24,9 +23,9 @@ class PostgresStoreSession(StoreSession):
     """Opens bandits over one connection; see :class:`~belated.journals.store.StoreSession`.
 
     Args:
-        store: the database.
-        dsn: where it is, as libpq takes it.
-        wait: how many seconds to wait for the server.
+        store: Store of the database.
+        dsn: Address of the database, in any libpq form.
+        wait: Seconds to wait for the server.
     """
 
     def __init__(self, store: Store, dsn: str, wait: float) -> None:
@@ -34,7 +33,7 @@ class PostgresStoreSession(StoreSession):
         super().__init__(store, self.share_cells(), wait)
 
     def journal(self, bandit: str, *, partitions: int | None = None) -> PostgresJournal:
-        """Open the journal of a bandit; make it if it is new."""
+        """Open the journal of a bandit; create it if it does not exist."""
         return PostgresJournal(self._session, bandit=bandit, partitions=partitions)
 
     def share_cells(self) -> PostgresCells:
@@ -42,7 +41,7 @@ class PostgresStoreSession(StoreSession):
         return PostgresCells(self._session)
 
     def append_all(self, batches: Sequence[Batch]) -> list[Appended]:
-        """Append batches in one statement, which is one commit."""
+        """Append batches in one statement, and so in one commit."""
         if len(batches) == 1 or any(has_acts(batch.events) for batch in batches):
             return [batch.append() for batch in batches]
         parts = [FirstDecisions(batch.events, batch.ids) for batch in batches]
@@ -57,25 +56,25 @@ class PostgresStoreSession(StoreSession):
             route(event, owner.partitions) for event, owner in zip(events, owners, strict=True)
         ]
         arrivals = Arrivals(owners, homes, events)
-        arrivals.keep(events, requests)
-        ids = [(bandit, id) for bandit, one in zip(bandits, batches, strict=True) for id in one.ids]
+        arrivals.add_requests(events, requests)
+        owned = zip(bandits, batches, strict=True)
+        ids = [(bandit, id) for bandit, batch in owned for id in batch.ids]
         if ids:
             arrivals.refuse_second(ids)
-        found = self._session.call("append", list(arrivals.values.values()))
-        if found is None:  # an id has a decision, or shares half its key with one that has
+        result = arrivals.send(self._session)
+        if result is None:  # an id has a decision, or shares half of its key with one that has
             return [batch.append() for batch in batches]
-        answer = unpack_bigints(found)
-        positions, appended, start = arrivals.of_all(answer), [], 0
-        known = arrivals.known(answer) if arrivals.duplicates else []
+        positions, appended, start = arrivals.positions(result), [], 0
+        duplicates = arrivals.is_duplicate(result) if arrivals.duplicates else []
         for journal, part in zip(journals, parts, strict=True):
             end = start + len(part.events)
             appended.append(part.appended(positions[start:end]))
-            journal.duplicates += sum(known[start:end])
+            journal.duplicates += sum(duplicates[start:end])
             start = end
         return appended
 
     def ends(self, bandits: Iterable[str]) -> dict[str, tuple[int, ...]]:
-        """Return where the partitions of each bandit end, where its journal exists."""
+        """Return the end of each partition, by bandit; see :meth:`StoreSession.ends`."""
         names = {}
         for name, journal in self._existing(bandits).items():
             assert isinstance(journal, PostgresJournal)
@@ -84,7 +83,7 @@ class PostgresStoreSession(StoreSession):
         return {names[number]: tuple(ends) for number, ends in rows}
 
     def close(self) -> None:
-        """Close the connection; any later call of what was opened raises :class:`JournalClosed`."""
+        """Close the connection; later calls of opened objects raise :class:`JournalClosed`."""
         super().close()
         self._session.close()
 
@@ -95,7 +94,7 @@ def _journal_of(batch: Batch) -> PostgresJournal:
 
 
 class PostgresStore(Store):
-    """Opens journals, leases and keys in one database; see :class:`~belated.journals.Store`.
+    """A store in one PostgreSQL database; see :class:`~belated.journals.Store`.
 
     Args:
         dsn: Address of the database: ``postgresql://user@host/name``.
@@ -115,16 +114,16 @@ class PostgresStore(Store):
 
     @property
     def address(self) -> str:
-        """With which another process opens the same store; it may hold a password."""
+        """Address with which another process opens the same store; it may contain a password."""
         return self._dsn
 
     def __repr__(self) -> str:
-        return f"<PostgresStore: {self.place}>"  # the address may hold a password
+        return f"<PostgresStore: {self.place}>"  # the address may contain a password
 
     def journal(
         self, bandit: str = "default", *, partitions: int | None = None, wait: float = 10.0
     ) -> PostgresJournal:
-        """Open the journal of a bandit; make it if it is new."""
+        """Open the journal of a bandit; create it if it does not exist."""
         return PostgresJournal(self._dsn, bandit=bandit, partitions=partitions, wait=wait)
 
     def cells(self, *, wait: float = 10.0) -> PostgresCells:
@@ -136,7 +135,7 @@ class PostgresStore(Store):
         return PostgresStoreSession(self, self._dsn, wait)
 
     def look(self) -> PostgresLook:
-        """Connect whatever the server's settings are, to say what is wrong with it."""
+        """Connect without checking the server's settings, to diagnose it."""
         from belated.journals.postgres.session import PostgresLook  # needs psycopg
 
         look = PostgresLook(self._dsn, wait=5.0)

@@ -1,10 +1,10 @@
-"""What waits for a journal, in a file: synced before it is acknowledged, checked when read back.
+"""The file of a spool: pending events, synced before they are acknowledged.
 
-The file is one line that says what it is, then frames. A frame is the length of its body, a CRC-32
-of the body and one of the header itself with the frame's offset, 4 bytes each, then the body. The
-first frame holds the name of the bandit, every other one the events of one call: so a call is there
-whole or not at all. Only the last frame can be torn, for each is synced before the next is written,
-and a torn one is too short: whatever is wrong in another way was changed after it was written.
+The file is a header line followed by frames. A frame is the length of its body, a CRC-32 of the
+body, and a CRC-32 of these two with the offset of the frame, 4 bytes each, then the body. The first
+frame holds the name of the bandit, every other frame the events of one call, which are therefore
+stored atomically. Each frame is synced before the next one is written, so that only the last frame
+can be incomplete; any other mismatch means that the file was changed after it was written.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from belated.journals.folders import sync
 
 try:
     import fcntl
-except ImportError:  # not a system of the POSIX kind
+except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
 _MAGIC = b"belated spool 1\n"
@@ -44,33 +44,33 @@ _CHUNK = 1 << 20
 
 
 class SpoolStorage(Protocol):
-    """Bytes that grow at their end: all that is asked of a disk."""
+    """Append-only storage of a spool."""
 
     def append(self, data: bytes) -> None:
-        """Add bytes at the end; after an error some of them may be there."""
+        """Append bytes; after an error, some of them may have been written."""
 
     def sync(self) -> None:
-        """When this returns, all that was done before survives a loss of power."""
+        """Wait until everything written so far is on stable storage."""
 
     def read(self, offset: int, size: int) -> bytes:
-        """The bytes from an offset on; fewer than ``size`` only at the end."""
+        """Return the bytes from an offset on; fewer than ``size`` only at the end."""
 
     def truncate(self, size: int) -> None:
-        """Keep the first ``size`` bytes only."""
+        """Truncate the storage to ``size`` bytes."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the storage."""
 
 
 class SpooledBatch(msgspec.Struct, frozen=True, array_like=True):
     """The events of one call.
 
     Attributes:
-        since: when they came, in microseconds since 1970.
-        partitions: of each event; what a later release wrote cannot be asked.
-        events: the bytes of each.
-        recorded: the times given with them, None for the journal's clock.
-        requests: what some of the decisions were chosen from, by their place among the events.
+        since: Time of the call, in microseconds since 1970.
+        partitions: Partition of each event; stored because unreadable events cannot be routed.
+        events: The encoded events.
+        recorded: Stamps passed by the caller; None for the journal's clock.
+        requests: Requests of decisions, by index in ``events``.
     """
 
     since: int
@@ -84,35 +84,35 @@ _read_batch = msgspec.msgpack.Decoder(SpooledBatch).decode
 
 
 class Page(msgspec.Struct, frozen=True):
-    """The first batches that wait, and the offset behind them."""
+    """The first pending batches, and the offset after them."""
 
     batches: list[SpooledBatch]
     end: int
 
     @property
     def count(self) -> int:
-        """How many events they are."""
+        """Number of events."""
         return sum(len(batch.events) for batch in self.batches)
 
 
 class SpoolFile:
-    """Batches in the order in which they came. Not for several threads at once.
+    """A queue of batches in a file. Not thread-safe.
 
     Args:
-        store: where the bytes are; its ``repr`` names it in messages.
-        bandit: whose events they are.
-        limit: how many bytes there may be.
+        store: Storage of the file; its ``repr`` names it in messages.
+        bandit: Name of the bandit.
+        limit: Maximum size in bytes.
 
     Attributes:
-        waiting: how many events wait.
-        oldest: when the oldest of them came, in microseconds since 1970; None if none waits.
+        waiting: Number of pending events.
+        oldest: Time of the oldest pending batch, in microseconds since 1970; None if there is none.
 
     Raises:
-        NotAJournal: it is something else.
+        NotAJournal: the file is not a spool.
         UnsupportedFormat: a newer release wrote it.
-        JournalMismatch: it is of another bandit.
-        CorruptJournal: it was changed after it was written; names the offset.
-        JournalUnavailable: its disk refuses.
+        JournalMismatch: it belongs to another bandit.
+        CorruptJournal: it was changed after it was written; the message names the offset.
+        JournalUnavailable: it cannot be read or written.
     """
 
     def __init__(self, store: SpoolStorage, *, bandit: str, limit: int) -> None:
@@ -120,16 +120,16 @@ class SpoolFile:
         self._place = repr(store)
         self._limit = limit
         self._start = self._open(bandit)
-        self._head = self._start  # what lies before it was handed over
+        self._head = self._start  # everything before it was delivered
         self._end = self._start
-        self._ragged = False  # whether there may be something behind the end
+        self._ragged = False  # whether there may be an incomplete frame after the end
         self.waiting = 0
         self.oldest: int | None = None
         for offset, body in self._frames(self._start):
             batch = self._batch(offset, body)
             self._count(batch)
             self._end = offset + _HEADER.size + len(body)
-        if self._read(self._end, 1):  # torn: no one was told that it is safe
+        if self._read(self._end, 1):  # an incomplete frame, which was never acknowledged
             try:
                 store.truncate(self._end)
                 store.sync()
@@ -138,21 +138,21 @@ class SpoolFile:
 
     @property
     def size(self) -> int:
-        """How many bytes what waits takes."""
+        """Size of the pending batches in bytes."""
         return self._end - self._head
 
     def put(self, batch: SpooledBatch) -> None:
-        """Keep a batch; it is safe when this returns.
+        """Append a batch durably.
 
         Raises:
-            JournalUnavailable: there is no room, or the disk refuses; nothing was kept.
+            JournalUnavailable: the file is full or cannot be written; nothing was stored.
         """
         frame = _framed(msgspec.msgpack.encode(batch), self._end)
         if self._end + len(frame) > self._limit:
             message = (
-                f"the spool {self._place} has {self._end} bytes of {self._limit}, and "
-                f"{len(frame)} more do not fit: see why its journal is away, or open it with a "
-                "greater limit; nothing was acknowledged, and trying again is safe"
+                f"the spool {self._place} is full: it has {self._end} of {self._limit} bytes, and "
+                f"{len(frame)} more do not fit. See why its journal is unavailable, or open it "
+                "with a greater limit; nothing was acknowledged, and trying again is safe"
             )
             raise JournalUnavailable(message)
         try:
@@ -162,7 +162,7 @@ class SpoolFile:
             self._store.append(frame)
             self._store.sync()
         except OSError as error:
-            with suppress(OSError):  # else the next call does it
+            with suppress(OSError):  # otherwise the next call does it
                 self._store.truncate(self._end)
                 self._ragged = False
             raise self._unwritable(error) from error
@@ -171,7 +171,7 @@ class SpoolFile:
         self._count(batch)
 
     def page(self, limit: int) -> Page:
-        """The first batches that wait: the first one, and more as long as they are few events."""
+        """Return the first pending batch, and further ones up to ``limit`` events in all."""
         batches: list[SpooledBatch] = []
         end, count = self._head, 0
         for offset, body in self._frames(self._head, self._end):
@@ -184,21 +184,22 @@ class SpoolFile:
         return Page(batches, end)
 
     def drop(self, page: Page) -> None:
-        """The journal has this page, which was the first: it need not wait any longer."""
+        """Remove the first page, which the journal has accepted."""
         self._head = page.end
         self.waiting -= page.count
         self.oldest = None
-        with suppress(CorruptJournal, JournalUnavailable):  # whoever reads the next page is told
+        # The next call of `page` raises the error.
+        with suppress(CorruptJournal, JournalUnavailable):
             self.oldest = next((batch.since for batch in self.page(1).batches), None)
         if self._head == self._end:
-            # If this fails, or is lost with the power, they are handed over again: that is safe.
+            # If this fails or is lost, the events are delivered again, which is safe.
             with suppress(OSError):
                 self._store.truncate(self._start)
                 self._head = self._end = self._start
                 self._store.sync()
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the storage."""
         self._store.close()
 
     def _count(self, batch: SpooledBatch) -> None:
@@ -207,33 +208,33 @@ class SpoolFile:
         self.waiting += len(batch.events)
 
     def _open(self, bandit: str) -> int:
-        """See what it is, or make it; returns where the first batch is."""
+        """Check or write the beginning of the file; return the offset of the first batch."""
         beginning = beginning_of(bandit)
-        found = self._read(0, len(beginning))
-        if len(found) < len(beginning) and beginning.startswith(found):  # new, or torn
+        stored = self._read(0, len(beginning))
+        if len(stored) < len(beginning) and beginning.startswith(stored):  # new or incomplete
             try:
                 self._store.truncate(0)
                 self._store.append(beginning)
                 self._store.sync()
             except OSError as error:
                 raise self._unwritable(error) from error
-        elif not found.startswith(_ANY_VERSION):
-            raise NotAJournal(f"{self._place} is no spool: choose another file")
-        elif not found.startswith(_MAGIC):
+        elif not stored.startswith(_ANY_VERSION):
+            raise NotAJournal(f"{self._place} is not a spool: choose another file")
+        elif not stored.startswith(_MAGIC):
             raise UnsupportedFormat(
                 f"a newer release wrote the spool {self._place}: upgrade belated"
             )
-        elif found != beginning:
+        elif stored != beginning:
             _, body = next(self._frames(len(_MAGIC)), (0, b""))
             message = (
-                f"{body.decode(errors='replace')!r} is the bandit whose events wait in the spool "
-                f"{self._place}, not {bandit!r}: give each bandit a spool of its own"
+                f"the spool {self._place} belongs to bandit {body.decode(errors='replace')!r}, not "
+                f"{bandit!r}: give each bandit its own spool"
             )
             raise JournalMismatch(message)
         return len(beginning)
 
     def _frames(self, offset: int, end: int = 1 << 62) -> Iterator[tuple[int, bytes]]:
-        """Offset and body of each frame from an offset on, up to one that is too short."""
+        """Yield offset and body of each complete frame from an offset on."""
         size = _CHUNK
         while True:
             data = self._read(offset, min(size, end - offset))
@@ -244,14 +245,14 @@ class SpoolFile:
             if len(data) < size:
                 return
             offset += used
-            size = _CHUNK if used else 2 * size  # the frame is larger
+            size = _CHUNK if used else 2 * size  # the frame is larger than the chunk
 
     def _body(self, data: bytes, at: int, base: int) -> bytes | None:
-        """The body of the frame at a place in the data, None if it is not all there."""
+        """Return the body of the frame at an index of the data; None if it is incomplete."""
         if len(data) < at + _HEADER.size:
             return None
         length, check, own = _HEADER.unpack_from(data, at)
-        if own != _own_check(length, check, base + at):
+        if own != _header_check(length, check, base + at):
             raise self._damaged(base + at)
         body = data[at + _HEADER.size : at + _HEADER.size + length]
         if len(body) < length:
@@ -270,47 +271,47 @@ class SpoolFile:
         try:
             return self._store.read(offset, size)
         except OSError as error:
-            message = f"the spool {self._place} could not be read: {error}; see whether its disk is"
-            raise JournalUnavailable(f"{message} there, and intact; then retry") from error
+            message = f"the spool {self._place} could not be read: {error}; check its disk"
+            raise JournalUnavailable(f"{message}, then try again") from error
 
     def _unwritable(self, error: OSError) -> JournalUnavailable:
         return JournalUnavailable(
-            f"the spool {self._place} could not be written to: {error}; see whether its disk is "
+            f"the spool {self._place} could not be written to: {error}; check whether its disk is "
             "full; nothing was acknowledged, and trying again is safe"
         )
 
     def _damaged(self, offset: int) -> CorruptJournal:
         return CorruptJournal(
-            f"the spool {self._place} was changed after it was written, at offset {offset}: what "
-            "comes before is intact. Keep a copy, cut the file off there "
+            f"the spool {self._place} was changed after it was written, at offset {offset}; "
+            "everything before that is intact. Make a copy, truncate the file there "
             f"(`truncate -s {offset}`), and open it again"
         )
 
 
 def beginning_of(bandit: str) -> bytes:
-    """What a spool in which nothing waits consists of."""
+    """Return the content of an empty spool."""
     return _MAGIC + _framed(bandit.encode(), len(_MAGIC))
 
 
 def _framed(body: bytes, offset: int) -> bytes:
     check = zlib.crc32(body)
-    return _HEADER.pack(len(body), check, _own_check(len(body), check, offset)) + body
+    return _HEADER.pack(len(body), check, _header_check(len(body), check, offset)) + body
 
 
-def _own_check(length: int, check: int, offset: int) -> int:
+def _header_check(length: int, check: int, offset: int) -> int:
     return zlib.crc32(struct.pack("<IIQ", length, check, offset))
 
 
 class DiskStore:
-    """A file that is locked as long as it is open; made if it is not there.
+    """A file that is locked while it is open; created if it does not exist.
 
     Args:
-        path: of the file, on a local disk.
+        path: Path of the file, on a local disk.
 
     Raises:
-        SpoolInUse: another process has it open.
-        SpoolNotPermitted: this user may not read and write it.
-        JournalUnavailable: it cannot be opened for another reason.
+        SpoolInUse: another process has the file open.
+        SpoolNotPermitted: this user may not read and write the file.
+        JournalUnavailable: the file cannot be opened for another reason.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -321,7 +322,7 @@ class DiskStore:
         try:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # A file whose name was not synced is lost with the power, whatever it holds.
+            # A file whose directory entry was not synced can be lost in a power cut.
             sync(self._path.absolute().parent)
         except OSError as error:
             self.close()
@@ -335,20 +336,20 @@ class DiskStore:
         return repr(str(self._path))
 
     def append(self, data: bytes) -> None:
-        """Add bytes at the end."""
+        """Append bytes."""
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(self._file, rest) :]
 
     def sync(self) -> None:
-        """Wait until the disk has everything."""
-        if hasattr(fcntl, "F_FULLFSYNC"):  # where fsync stops at the cache of the disk
+        """Sync the file to stable storage."""
+        if hasattr(fcntl, "F_FULLFSYNC"):  # on macOS, fsync does not flush the disk's cache
             fcntl.fcntl(self._file, fcntl.F_FULLFSYNC)
         else:
             os.fsync(self._file)
 
     def read(self, offset: int, size: int) -> bytes:
-        """The bytes from an offset on."""
+        """Return the bytes from an offset on."""
         parts = []
         while size and (part := os.pread(self._file, size, offset)):
             parts.append(part)
@@ -356,31 +357,31 @@ class DiskStore:
         return b"".join(parts)
 
     def truncate(self, size: int) -> None:
-        """Keep the first bytes only."""
+        """Truncate the file to ``size`` bytes."""
         os.ftruncate(self._file, size)
 
     def close(self) -> None:
-        """Let go of the file and its lock."""
+        """Close the file, which releases its lock."""
         _open_stores.discard(self)
         if self._file >= 0:
             file, self._file = self._file, -1
             os.close(file)
 
     def _failure(self, error: OSError) -> JournalUnavailable:
-        """What a spool that cannot be opened means to whoever wants it."""
+        """Translate an error on opening the file."""
         place = repr(str(self._path))
         if isinstance(error, BlockingIOError):
-            message = "give each process, and each journal in it, a file of its own"
-            return SpoolInUse(f"the spool {place} is in use: {message}")
-        what = f"could not open the spool {place}: {error.strerror}"
+            remedy = "give each process, and each journal in it, a file of its own"
+            return SpoolInUse(f"the spool {place} is in use: {remedy}")
+        message = f"could not open the spool {place}: {error.strerror}"
         if isinstance(error, PermissionError):
-            message = "let this user read and write it and its folder, or choose another"
-            return SpoolNotPermitted(f"{what}; {message}")
-        message = "see that its folder is there, and that folder and file may be written to"
-        return JournalUnavailable(f"{what}; {message}")
+            remedy = "let this user read and write the file and its folder, or choose another path"
+            return SpoolNotPermitted(f"{message}; {remedy}")
+        remedy = "see that its folder exists, and that folder and file are writable"
+        return JournalUnavailable(f"{message}; {remedy}")
 
 
-# A fork would hold the lock too, even when the process that took it is long gone.
+# A forked child would keep the lock after its parent has ended.
 _open_stores: weakref.WeakSet[DiskStore] = weakref.WeakSet()
 
 

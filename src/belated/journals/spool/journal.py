@@ -1,4 +1,4 @@
-"""A journal in front of another one: while that is down, events wait on the local disk."""
+"""A journal that spools events to the local disk while the wrapped journal is down."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from belated.exceptions import (
     JournalUnavailable,
 )
 from belated.journals.arrivals import Clock, check_requests, gather, route, stamps_for
-from belated.journals.journal import PAGE, Journal, PassedOn
+from belated.journals.journal import PAGE, DelegatingJournal, Journal
 from belated.journals.log import Appended, Requests
 from belated.journals.spool.file import DiskStore, Page, SpooledBatch, SpoolFile, SpoolStorage
 from belated.journals.steady_clock import system_clock
 from belated.journals.store import Batch, BatchLog
 
-#: Seconds until a journal that is down is tried again.
+#: Seconds between two attempts to reach a journal that is down.
 RETRY = 0.25
-#: Flush timeout on close, in seconds; what is left is forwarded when the file is opened again.
-LAST = 5.0
+#: Flush timeout on close, in seconds; remaining events are forwarded when the file is reopened.
+FLUSH_TIMEOUT = 5.0
 
-#: Is called with the events that have left the spool, and their positions.
+#: Called with forwarded events and their positions.
 Delivered = Callable[[Sequence[Event], Sequence[int]], None]
 T = TypeVar("T")
 
@@ -44,12 +44,12 @@ class SpoolStatus(msgspec.Struct, frozen=True):
     """The state of a spool.
 
     Attributes:
-        journal_down: Whether the journal behind it failed when it was last asked.
-        queued: Events that wait to be forwarded.
-        size: Bytes they take.
-        oldest: When the oldest of them came, in microseconds since 1970; None if none waits.
-        error: What the journal last failed with; None if it never did.
-        forwarded: Events forwarded since this spool was opened.
+        journal_down: Whether the last call of the wrapped journal failed.
+        queued: Number of pending events.
+        size: Size of the pending events in bytes.
+        oldest: Time of the oldest pending event, in microseconds since 1970; None if there is none.
+        error: Last error of the journal; None if it has not failed.
+        forwarded: Number of events forwarded since this spool was opened.
     """
 
     journal_down: bool
@@ -61,30 +61,31 @@ class SpoolStatus(msgspec.Struct, frozen=True):
 
 
 class Forwarder:
-    """One thread for all spools before one store: if the store is down, it is down for all of them.
+    """A thread that calls one store for all of its spools.
 
-    Callers have the thread do their work, so that they can give up waiting.
+    Callers run their calls in this thread, so that they can time out. If the store is down, all
+    spools are.
 
     Args:
-        wait: Seconds that the store has to answer; None to have no thread: then work is done by
-            its caller, and nothing is forwarded by itself.
+        wait: Timeout of calls in seconds; None for no thread: calls then run in the caller's
+            thread, and events are not forwarded automatically.
     """
 
     def __init__(self, wait: float | None) -> None:
         self.wait = wait
         self.down = False
-        #: The last error.
+        #: The last error of the store.
         self.error: str | None = None
         self._spools: list[SpoolJournal] = []
         self._next = 0
         self._retry_at = 0.0
         self._jobs: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         if wait is not None:
-            # A daemon: a journal that hangs must not keep the process alive.
+            # A daemon, so that a hanging journal does not keep the process alive.
             threading.Thread(target=self._loop, name="belated spool", daemon=True).start()
 
     def add(self, spool: SpoolJournal) -> None:
-        """Forward the events of a spool, too."""
+        """Start forwarding the events of a spool."""
         self._spools.append(spool)
 
     def remove(self, spool: SpoolJournal) -> None:
@@ -92,54 +93,54 @@ class Forwarder:
         self._spools.remove(spool)
 
     def run(self, work: Callable[[], T], seconds: float | None) -> T:
-        """Have the thread do something, and wait for it.
+        """Run ``work`` in the thread, and return its result.
 
         Raises:
-            TimeoutError: after so many seconds. Work that has not begun is then not done.
+            TimeoutError: after ``seconds``; work that has not started is cancelled.
         """
         if self.wait is None:
             return work()
-        answer = self._submit(work)
+        future = self._submit(work)
         try:
-            return answer.result(seconds)
+            return future.result(seconds)
         finally:
-            answer.cancel()
+            future.cancel()
 
     def mark_down(self, error: Exception | str) -> None:
-        """Take the store to be down, until it answers again."""
+        """Mark the store as down until a call succeeds."""
         self.error = str(error)
         if not self.down:
             self.down = True
             self.wake()
 
     def wake(self) -> None:
-        """Have the thread see whether there is anything to forward."""
+        """Have the thread check for events to forward."""
         if self.wait is not None:
             self._jobs.put(lambda: None)
 
     def stop(self, last: Callable[[], None] = lambda: None) -> None:
-        """End the thread, once it has done one last thing; wait no longer than for an answer."""
+        """Run ``last`` in the thread and end it; wait for at most the timeout of calls."""
         if self.wait is None:
             last()
             return
-        answer = self._submit(last)
+        future = self._submit(last)
         self._jobs.put(None)
         with suppress(TimeoutError):
-            answer.result(self.wait)
+            future.result(self.wait)
 
     def _submit(self, work: Callable[[], T]) -> Future[T]:
-        answer: Future[T] = Future()
+        future: Future[T] = Future()
 
         def job() -> None:
-            if not answer.set_running_or_notify_cancel():
+            if not future.set_running_or_notify_cancel():
                 return
             try:
-                answer.set_result(work())
+                future.set_result(work())
             except BaseException as error:
-                answer.set_exception(error)
+                future.set_exception(error)
 
         self._jobs.put(job)
-        return answer
+        return future
 
     def _loop(self) -> None:
         while True:
@@ -151,12 +152,12 @@ class Forwarder:
             if job is None:
                 return
             job()
-            del job  # or what it holds would live until the next one comes
+            del job  # otherwise its objects would live until the next job
             if self._due() == 0:
                 self._forward_pages()
 
     def _due(self) -> float | None:
-        """Return in how many seconds to try to forward something; None if there is nothing."""
+        """Return the seconds until the next attempt to forward events; None if there are none."""
         if self.down:
             return RETRY
         if any(spool.waits and not spool.stuck for spool in self._spools):
@@ -164,7 +165,7 @@ class Forwarder:
         return RETRY if any(spool.stuck for spool in self._spools) else None
 
     def _forward_pages(self) -> None:
-        """Forward a page of each spool; while the store is down, try one of them first."""
+        """Forward a page of each spool; if the store is down, try one spool first."""
         spools = list(self._spools)
         if self.down and spools:
             self._next += 1
@@ -181,38 +182,40 @@ class Forwarder:
     def _try(self, spool: SpoolJournal) -> None:
         try:
             spool.forward_page()
-        except Exception as error:  # the thread must live on, whatever the journal does
+        except Exception as error:  # the thread must survive any error of the journal
             self.mark_down(error)
 
 
-class SpoolJournal(PassedOn):
-    """Takes events also while the journal behind it fails or hangs.
+class SpoolJournal(DelegatingJournal):
+    """A journal that accepts events while the wrapped journal fails or hangs.
 
-    Events go to the journal. If it fails with a :class:`JournalError`, or does not answer in time,
-    it is *down*: then events go to a file, synced before they are acknowledged, and have no
-    position yet, which is written 0. A thread tries the journal again and again, and forwards
-    what waits, in order; until all of it is there, further events queue up behind. Whatever may
-    have reached the journal before is forwarded again: the same event twice counts once.
+    Events go to the wrapped journal. If it fails with a :class:`JournalError` or does not respond
+    in time, it is *down*: events are then synced to a file before they are acknowledged, and get
+    position 0. A thread retries the journal and forwards pending events in order; until all of them
+    are forwarded, new events are queued after them. Events that may have reached the journal are
+    forwarded again, since a duplicate event counts once.
 
-    Everything else, to read above all, is for the journal alone: while it is down, that is
-    :class:`JournalReadUnavailable` at once. What waits is stamped when the journal takes it.
+    All other calls, such as reads, need the journal: while it is down they raise
+    :class:`JournalReadUnavailable` at once. Pending events are stamped when the journal accepts
+    them.
 
-    The file belongs to this object alone: another process, or a fork, needs one of its own. What a
-    process leaves in it is forwarded when it is opened again. Losing the file loses what waits.
+    The file belongs to this object alone: every process, also a forked one, needs its own. Events
+    left in it are forwarded when it is opened again. If the file is lost, so are its pending
+    events.
 
     Args:
-        journal: the one behind; closed together with this one.
-        path: the file, on a local disk; or a :class:`~belated.journals.spool.file.SpoolStorage`.
-        limit: how many bytes the file may have; beyond, :class:`JournalUnavailable`.
-        wait: how many seconds the journal has to answer an append or a read; a call may need both,
-            so that its caller waits twice as long at worst. None to have no
-            thread: calls wait as long as the journal does, :meth:`forward` is left to you, and
-            only one of your threads may use it.
-        clock: gives the time in microseconds since 1970; None for the system's.
-        delivered: is called with the events that have left the file, and their positions, by the
-            thread that forwards them.
-        forwarder: the thread that talks to the store, shared with other spools before it; None
-            for one of its own. Its ``wait`` then counts.
+        journal: Journal to wrap; closed together with this one.
+        path: Path of the file, on a local disk, or a
+            :class:`~belated.journals.spool.file.SpoolStorage`.
+        limit: Maximum size of the file in bytes; beyond it, appends raise
+            :class:`JournalUnavailable`.
+        wait: Timeout of an append or a read of the journal, in seconds; a call may need both, and
+            take twice as long. None for no thread: calls then have no timeout, call
+            :meth:`forward` yourself, and use the journal from one thread only.
+        clock: Returns the time in microseconds since 1970; None for the system clock.
+        delivered: Called by the forwarding thread with forwarded events and their positions.
+        forwarder: Thread shared with other spools of the store, whose ``wait`` then counts; None
+            for a thread of its own.
 
     >>> import tempfile
     >>> from belated.core.events import Void
@@ -244,10 +247,10 @@ class SpoolJournal(PassedOn):
         self._clock = clock or system_clock
         self._pid = os.getpid()
         self._closed = False
-        #: Why the journal refuses, though the store is there; None if it does not.
+        #: Why the journal refuses events although the store is up; None if it does not.
         self._refusal: str | None = None
         self._forwarded = 0
-        self._lock = threading.Lock()  # one thread at a time has the file
+        self._lock = threading.Lock()  # held to use the file
         store = DiskStore(path) if isinstance(path, str | os.PathLike) else path
         self._place = repr(store)
         try:
@@ -255,16 +258,16 @@ class SpoolJournal(PassedOn):
             self._owns_forwarder = forwarder is None
             self._forwarder = Forwarder(wait) if forwarder is None else forwarder
             self._forwarder.add(self)
-            self.forward()  # what an earlier process has left
+            self.forward()  # events left by an earlier process
         except BaseException:
             store.close()
             raise
 
     @property
     def status(self) -> SpoolStatus:
-        """The state of the spool: for a metric, a probe, or to see whether it is safe to close."""
+        """The state of the spool, for metrics and probes."""
         self._check_open()
-        # Without the lock: whoever asks must not wait for a disk.
+        # Without the lock, so that probes do not wait for the disk.
         return SpoolStatus(
             journal_down=self.down,
             queued=self._file.waiting,
@@ -281,42 +284,39 @@ class SpoolJournal(PassedOn):
         recorded: Sequence[int] | None = None,
         requests: Requests | None = None,
     ) -> list[int]:
-        """Keep events; see :meth:`Log.append`.
+        """Append events; see :meth:`Log.append`.
 
         Returns:
-            The position of each event, or 0 for each: then they wait in the file. A call that is
-            given positions says that nothing waits any more.
+            The position of each event, or 0 for all if they are pending in the file. Positions
+            other than 0 imply that no events are pending.
 
         Raises:
-            JournalUnavailable: the journal is down, and the file is full or cannot be written to.
+            JournalUnavailable: the journal is down, and the file is full or cannot be written.
         """
         self._check_open()
-        events = list(events)  # they may be needed after the caller has gone on
-        return self._keep(
+        events = list(events)  # the thread may need them after the call has timed out
+        return self._append_or_spool(
             lambda: self._journal.append(events, recorded=recorded, requests=requests),
             lambda: self._spool(events, recorded, requests),
         )
 
     def append_unique(
-        self,
-        events: Sequence[Event],
-        ids: Collection[str],
-        requests: Requests | None = None,
+        self, events: Sequence[Event], ids: Collection[str], requests: Requests | None = None
     ) -> Appended:
-        """Keep events, and no second decision; see :meth:`UniqueLog.append_unique`.
+        """Append events, but no second decision; see :meth:`UniqueLog.append_unique`.
 
-        While the journal is down nobody knows what others decide: then events wait in the file as
-        they are, and of two decisions under one id the first that reaches the journal counts.
+        While the journal is down, ids cannot be checked: all events are spooled, and of two
+        decisions with one id the first that reaches the journal counts.
         """
         self._check_open()
         events = list(events)
-        return self._keep(
+        return self._append_or_spool(
             lambda: self._journal.append_unique(events, ids, requests),
             lambda: Appended(self._spool(events, None, requests), {}),
         )
 
-    def _keep(self, append: Callable[[], T], spool: Callable[[], T]) -> T:
-        """Append, or write to the file while the journal is down."""
+    def _append_or_spool(self, append: Callable[[], T], spool: Callable[[], T]) -> T:
+        """Append to the journal, or to the file while the journal is down."""
         if not self.down and not self._file.waiting:
             try:
                 return self._ask(append)
@@ -324,7 +324,7 @@ class SpoolJournal(PassedOn):
                 pass
             except JournalClosed:
                 raise
-            except JournalError as error:  # it hardly goes by itself; events are safe meanwhile
+            except JournalError as error:  # unlikely to be temporary; events are safe meanwhile
                 self._refusal = str(error)
                 self._forwarder.wake()
         return spool()
@@ -348,27 +348,27 @@ class SpoolJournal(PassedOn):
         return [0] * len(events)
 
     def forward(self) -> int:
-        """Try the journal now, and forward what waits; returns how many events that were.
+        """Forward all pending events now; return their number.
 
-        Without a thread this is all that brings the journal back after a failure.
+        Without a thread, only this detects that the journal is up again.
         """
         self._check_open()
         return self._forwarder.run(self._forward_all, None)
 
     def close(self) -> None:
-        """Forward what waits, for some seconds, unless the journal is down; close both."""
+        """Forward pending events unless the journal is down, then close both."""
         if self._closed:
             return
         if self._pid != os.getpid():
             self._closed = True
             self._journal.close()
             return
-        deadline = time.monotonic() + LAST
+        deadline = time.monotonic() + FLUSH_TIMEOUT
         try:
             while self._file.waiting and not self.down:
                 self._forwarder.run(self.forward_page, max(0.0, deadline - time.monotonic()))
-        except TimeoutError:  # the other spools need not wait as long
-            self._forwarder.mark_down(f"the journal has not answered for {LAST:g} s")
+        except TimeoutError:  # do not let the other spools wait as long
+            self._forwarder.mark_down(f"the journal has not answered for {FLUSH_TIMEOUT:g} s")
         self._closed = True
         self._forwarder.remove(self)
         if self._owns_forwarder:
@@ -378,36 +378,36 @@ class SpoolJournal(PassedOn):
         with self._lock:
             self._file.close()
 
-    # --- the journal behind -------------------------------------------------------------------
+    # --- the wrapped journal ------------------------------------------------------------------
 
     @property
     def behind(self) -> Journal:
-        """The journal behind it."""
+        """The wrapped journal."""
         return self._journal
 
     @property
     def down(self) -> bool:
-        """Whether events go to the file."""
+        """Whether events are spooled to the file."""
         return self._forwarder.down or self.stuck
 
     @property
     def stuck(self) -> bool:
-        """Whether the journal refuses, though the store is there."""
+        """Whether the journal refuses events although the store is up."""
         return self._refusal is not None
 
     @property
     def waits(self) -> bool:
-        """Whether anything is in the file."""
+        """Whether events are pending in the file."""
         return self._file.waiting > 0
 
     def _ask(self, work: Callable[[], T], *, patient: bool = False) -> T:
-        """Have the journal do something, unless it is down."""
+        """Run a call of the journal, unless it is down."""
         self._check_open()
         if self.down:
-            why = self._refusal or self._forwarder.error
+            reason = self._refusal or self._forwarder.error
             message = (
-                f"the journal is down ({why}): events are accepted, and wait in the spool "
-                f"{self._place}; anything else must wait until it is back"
+                f"the journal is down ({reason}): events are accepted and stored in the spool "
+                f"{self._place}; retry anything else when the journal is up"
             )
             raise JournalReadUnavailable(message)
         wait = None if patient else self._forwarder.wait
@@ -432,7 +432,7 @@ class SpoolJournal(PassedOn):
         return total
 
     def forward_page(self) -> int:
-        """Forward the first page; if nothing waits, see whether the journal is back."""
+        """Forward the first page; if no events are pending, check whether the journal is up."""
         try:
             with self._lock:
                 page = self._file.page(PAGE)
@@ -464,23 +464,23 @@ class SpoolJournal(PassedOn):
         ]
         for is_plain, group in groupby(batches, _is_plain):
             if is_plain:
-                events, requests = gather((some, batch.requests) for batch, some in group)
+                events, requests = gather((events, batch.requests) for batch, events in group)
                 positions = self._journal.append(events, requests=requests)
                 if self._delivered is not None:
                     self._delivered(events, positions)
                 continue
-            for batch, some in group:
-                if _has_opaque(some):
-                    self._import(batch, some)
+            for batch, events in group:
+                if _has_opaque(events):
+                    self._import(batch, events)
                 else:
-                    self._journal.append(some, recorded=batch.recorded, requests=batch.requests)
+                    self._journal.append(events, recorded=batch.recorded, requests=batch.requests)
 
     def _import(self, batch: SpooledBatch, events: Sequence[Event | Opaque]) -> None:
-        """Append what a later release has left that was rolled back."""
+        """Append a batch with events of a newer release, which was rolled back."""
         times = batch.recorded or [self._clock()] * len(events)
         records = []
-        for event, partition, given in zip(events, batch.partitions, times, strict=True):
-            stamp = max(given, self._journal.last_stamp(partition))
+        for event, partition, time_given in zip(events, batch.partitions, times, strict=True):
+            stamp = max(time_given, self._journal.last_stamp(partition))
             records.append(Record(partition, 0, stamp, event))
         self._journal.import_records(records, requests=batch.requests)
 
@@ -490,14 +490,14 @@ class SpoolJournal(PassedOn):
             raise JournalClosed(message)
         if self._pid != os.getpid():
             message = (
-                f"the spool {self._place} belongs to the process that this one was forked from: "
-                "open another journal here, with a file of its own"
+                f"the spool {self._place} belongs to the parent of this forked process: open "
+                "another journal here, with a file of its own"
             )
             raise JournalError(message)
 
 
 def _is_plain(batch: tuple[SpooledBatch, Sequence[object]]) -> bool:
-    """Whether a batch has no times of its own, and this release can read all of its events."""
+    """Whether a batch has no explicit stamps, and this release can read all of its events."""
     return batch[0].recorded is None and not _has_opaque(batch[1])
 
 
@@ -506,11 +506,11 @@ def _has_opaque(events: Sequence[object]) -> bool:
 
 
 class SpooledLog:
-    """Appends to the store in one commit, and to the files of the spools where that fails.
+    """Appends to the store in one commit, or to the spools if that fails.
 
     Args:
-        log: opened the journals behind the spools.
-        forwarder: of the spools.
+        log: Session that opened the wrapped journals.
+        forwarder: Forwarder of the spools.
     """
 
     def __init__(self, log: BatchLog, forwarder: Forwarder) -> None:
@@ -518,17 +518,17 @@ class SpooledLog:
         self._forwarder = forwarder
 
     def append_all(self, batches: Sequence[Batch]) -> list[Appended]:
-        """Append batches; they go to spools, and where these let them, to the store together."""
+        """Append the batches of spools that are not down together, and all others one by one."""
         if len(batches) == 1:
             return [batches[0].append()]
-        found: dict[int, Appended] = {}
+        results: dict[int, Appended] = {}
         wait = self._forwarder.wait
-        direct = {n: one for n, one in enumerate(batches) if _is_direct(one)}
-        behind = [replace(one, journal=_spool(one).behind) for one in direct.values()]
-        if behind:
+        direct = {n: batch for n, batch in enumerate(batches) if _is_direct(batch)}
+        unwrapped = [replace(batch, journal=_spool(batch).behind) for batch in direct.values()]
+        if unwrapped:
             try:
-                appended = self._forwarder.run(lambda: self._log.append_all(behind), wait)
-                found = dict(zip(direct, appended, strict=True))
+                appended = self._forwarder.run(lambda: self._log.append_all(unwrapped), wait)
+                results = dict(zip(direct, appended, strict=True))
             except TimeoutError:
                 self._forwarder.mark_down(f"the journal has not answered for {wait:g} s")
             except JournalClosed:
@@ -536,11 +536,11 @@ class SpooledLog:
             except JournalUnavailable as error:
                 self._forwarder.mark_down(error)
             except JournalError:
-                pass  # of one of them: each is tried by itself
-        return [found[n] if n in found else one.append() for n, one in enumerate(batches)]
+                pass  # one of the journals refuses: try each of them separately
+        return [results[n] if n in results else b.append() for n, b in enumerate(batches)]
 
     def close(self) -> None:
-        """End the thread of the spools, then close the store."""
+        """End the thread of the spools, and close the store."""
         with suppress(JournalError):
             self._forwarder.stop(self._log.close)
 
@@ -551,6 +551,6 @@ def _spool(batch: Batch) -> SpoolJournal:
 
 
 def _is_direct(batch: Batch) -> bool:
-    """Whether nothing of the bandit waits that must come first."""
+    """Whether a batch may go to the store directly: no earlier events are pending."""
     spool = _spool(batch)
     return not (spool.down or spool.waits)

@@ -1,4 +1,4 @@
-"""Cells in a file of SQLite."""
+"""Cells in a SQLite file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from belated.journals.cells import NO_VERSIONS, Cell, Outcome
 from belated.journals.sqlite.file import SQLiteFile, open_file
 from belated.journals.steady_clock import system_clock
 
-# One statement however many cells: `wanted` is an object of JSON, with versions by name.
+# One statement for any number of cells: `wanted` is a JSON object of versions by name.
 _GET = (
     "SELECT name, version, written, CAST(cell.value AS BLOB) "
     "FROM json_each(?) AS wanted JOIN cell ON name = wanted.key WHERE version IS NOT wanted.value"
@@ -27,11 +27,11 @@ _CHANGED = (
 class SQLiteCells:
     """Cells of one file; see :class:`~belated.journals.cells.Cells`.
 
-    The clock is that of this machine, which all processes that have the file open share.
+    The store's clock is that of this machine, on which all processes with the file open run.
 
     Args:
-        path: The file, made if it does not exist; or one that is open, whose connection is shared.
-        clock: Gives the time in microseconds since 1970; None for the system's.
+        path: Path of the file, created if it does not exist; or an open file to share.
+        clock: Returns the time in microseconds since 1970; None for the system clock.
         wait: Seconds to wait for other processes before :class:`JournalUnavailable`.
     """
 
@@ -47,27 +47,27 @@ class SQLiteCells:
 
     def get(self, names: Iterable[str], known: Mapping[str, int] = NO_VERSIONS) -> dict[str, Cell]:
         """Return cells by name; see :meth:`Cells.get`."""
-        wanted = _json({name: known.get(name) for name in names})
-        rows = self._file.read(lambda connection: connection.execute(_GET, (wanted,)).fetchall())
+        versions = _json({name: known.get(name) for name in names})
+        rows = self._file.read(lambda connection: connection.execute(_GET, (versions,)).fetchall())
         return {name: Cell(*row) for name, *row in rows}
 
     def scan(self, prefix: str) -> dict[str, Cell]:
-        """Return all cells whose names begin like this."""
+        """Return all cells whose names start with a prefix; see :meth:`Cells.scan`."""
         return self._file.read(lambda connection: scan(connection, prefix))
 
     def transact(
         self, expected: Mapping[str, int], puts: Mapping[str, bytes], deletes: Collection[str] = ()
     ) -> Outcome:
-        """Change cells if others are as expected; see :meth:`Cells.transact`."""
+        """Write and delete cells if versions are as expected; see :meth:`Cells.transact`."""
         if not expected and not puts and not deletes:
             self._file.check_open()
             return Outcome(True, self._clock())
 
-        wanted = _json(expected)
+        versions = _json(expected)
 
         def change(connection: sqlite3.Connection) -> Outcome:
-            now = self._clock()  # under the lock of writers: times are in the order of commits
-            if connection.execute(_CHANGED, (wanted,)).fetchone():
+            now = self._clock()  # within the transaction: times follow the order of commits
+            if connection.execute(_CHANGED, (versions,)).fetchone():
                 return Outcome(False, now)
             # Deleted first: what is written next takes their pages.
             connection.executemany("DELETE FROM cell WHERE name = ?", [(name,) for name in deletes])
@@ -82,7 +82,7 @@ class SQLiteCells:
 
 
 def scan(connection: sqlite3.Connection, prefix: str) -> dict[str, Cell]:
-    """Return all cells whose names begin like this."""
+    """Return all cells whose names start with a prefix."""
     rows = connection.execute(
         "SELECT name, version, written, CAST(value AS BLOB) FROM cell "
         "WHERE name >= ? AND name < ? ORDER BY name",
@@ -96,7 +96,7 @@ def _json(versions: Mapping[str, int | None]) -> str:
 
 
 def put_cells(connection: sqlite3.Connection, puts: Mapping[str, bytes], now: int) -> None:
-    """Write cells within a transaction that others write in, too."""
+    """Write cells within a transaction."""
     connection.executemany(
         "INSERT INTO cell (name, version, written, value) VALUES (?, 1, ?, ?) "
         "ON CONFLICT (name) DO UPDATE SET version = version + 1, written = excluded.written, "

@@ -1,4 +1,4 @@
-"""A file of SQLite that keeps its promises: opened, checked, locked, and safe across a fork."""
+"""A SQLite file with durability checks, error translation, locking and fork safety."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 import weakref
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from struct import Struct, error
 from typing import BinaryIO, NamedTuple, TypeVar
@@ -25,14 +25,14 @@ from belated.exceptions import (
     UnsupportedFormat,
 )
 
-# A place is one number: 11 bits of bandit, 12 of partition, 40 of position.
+# Rows are numbered by place: 11 bits of bandit, 12 of partition, 40 of position.
 POSITIONS = 1 << 40
 _PARTITIONS = 1 << 12
 BANDITS = 1 << 11
 
 
 def place_of(bandit: int, partition: int, position: int) -> int:
-    """Where a record is.
+    """Return the row number of a record.
 
     >>> place_of(1, 2, 3) == 1 << 52 | 2 << 40 | 3
     True
@@ -41,7 +41,7 @@ def place_of(bandit: int, partition: int, position: int) -> int:
 
 
 def split_place(place: int) -> tuple[int, int]:
-    """The partition and the position of a place.
+    """Return partition and position of a row number.
 
     >>> split_place(place_of(1, 2, 3))
     (2, 3)
@@ -49,7 +49,7 @@ def split_place(place: int) -> tuple[int, int]:
     return place // POSITIONS % _PARTITIONS, place % POSITIONS
 
 
-_PASSING = {
+_TRANSIENT = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
     sqlite3.SQLITE_FULL,
@@ -63,8 +63,8 @@ _NOT_ALLOWED = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE
 def translated(
     error: sqlite3.DatabaseError | UnicodeDecodeError, verb: str, path: Path
 ) -> Exception:
-    """The error to raise in its place; itself, if there is none."""
-    if isinstance(error, UnicodeDecodeError):  # raised for SQLite's message about the schema
+    """Translate an error of SQLite; return other errors unchanged."""
+    if isinstance(error, UnicodeDecodeError):  # raised for an error message about the schema
         message = f"{str(path)!r} is damaged (its schema is not text): restore a backup"
         return CorruptJournal(message)
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -78,11 +78,11 @@ def translated(
         return CorruptJournal(message)
     if code in _NOT_ALLOWED:
         message = (
-            f"could not {verb} {str(path)!r}: {error}; see that its folder is there, and that "
-            "folder and file may be written to"
+            f"could not {verb} {str(path)!r}: {error}; see that its folder exists, and that "
+            "folder and file are writable"
         )
         return JournalUnavailable(message)
-    if code in _PASSING:
+    if code in _TRANSIENT:
         message = (
             f"could not {verb} {str(path)!r}: {error}; nothing was acknowledged, and trying "
             "again is safe"
@@ -91,12 +91,12 @@ def translated(
     return error
 
 
-#: Device and number.
+#: Device and inode number.
 Inode = tuple[int, int]
 
 
 def inode_of(path: str | Path) -> Inode | None:
-    """Return what identifies the file at a path; None if there is none."""
+    """Return device and inode of the file at a path; None if there is none."""
     try:
         status = os.stat(path)
     except OSError:
@@ -109,9 +109,9 @@ _MAGIC = b"blat en2"
 
 
 class LastRecord(NamedTuple):
-    """The last record that was committed: its place, and the digest of its event.
+    """The last committed record: its row number, and the digest of its event.
 
-    The digest stays when the event of an erased decision is overwritten; the checksum does not.
+    The digest is unchanged when the event of an erased decision is overwritten.
     """
 
     place: int
@@ -119,13 +119,13 @@ class LastRecord(NamedTuple):
 
 
 class EndFile:
-    """A small file that is written after every commit, and synced now and then.
+    """A small file with the last committed record, which reveals a truncated journal.
 
-    A commit waits for no second sync: a process that dies loses nothing that it has written, and
-    what was last synced is there after a power cut too.
+    It is written after every commit but synced only at checkpoints, so that a commit needs no
+    second sync.
 
     Args:
-        journal: The journal file.
+        journal: Path of the journal file.
     """
 
     def __init__(self, journal: Path) -> None:
@@ -133,7 +133,7 @@ class EndFile:
         self._file: BinaryIO | None = None
 
     def read(self) -> LastRecord | None:
-        """Return the last record; None if it is not known, or the file was torn."""
+        """Return the last record; None if the file is missing or incomplete."""
         with suppress(OSError, error):
             magic, place, digest, checksum = _LAYOUT.unpack(self.path.read_bytes())
             if magic == _MAGIC and checksum == _checksum(place, digest):
@@ -141,7 +141,7 @@ class EndFile:
         return None
 
     def write(self, last: LastRecord) -> None:
-        """Note the last record; a file that cannot be written is done without."""
+        """Write the last record; errors are ignored, since the file is optional."""
         with suppress(OSError):
             if self._file is None:
                 opened = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -150,13 +150,13 @@ class EndFile:
             self._file.write(_LAYOUT.pack(_MAGIC, *last, _checksum(*last)))
 
     def sync(self) -> None:
-        """Have what was written on stable storage."""
+        """Sync the file to stable storage."""
         if self._file is not None:
             with suppress(OSError):
                 os.fsync(self._file.fileno())
 
     def remove(self) -> None:
-        """Forget the record: its file is gone, or its log is."""
+        """Remove the file."""
         with suppress(OSError):
             self.path.unlink()
 
@@ -171,26 +171,26 @@ def _checksum(place: int, digest: bytes) -> int:
     return zlib.crc32(b"%d " % place + digest)
 
 
-#: Says in the file's header that it is a journal: "blat" in ASCII.
+#: Application id in the header of journal files: "blat" in ASCII.
 APPLICATION_ID = 0x626C6174
 #: The version of the tables in schema.sql.
 FORMAT = 4
 
 _SCHEMA = Path(__file__).with_name("schema.sql")
 _PAGE = 4096
-_CHECKPOINT_BYTES = 1000 * _PAGE  # after which SQLite too would do it
-_CHECKPOINT_SECONDS = 60.0  # what is in its place cannot be lost with the write-ahead log
+_CHECKPOINT_BYTES = 1000 * _PAGE  # SQLite's own default
+_CHECKPOINT_SECONDS = 60.0  # limits what is lost if the write-ahead log is damaged
 _making = threading.Lock()
 
 T = TypeVar("T")
 
 
 class SQLiteFile:
-    """One connection, one lock. Threads take turns; so do processes, when they write.
+    """A SQLite connection that threads share by taking turns; processes take turns writing.
 
     Args:
-        path: of the file; made if it is not there.
-        wait: how many seconds to wait for another process.
+        path: Path of the file, created if it does not exist.
+        wait: Seconds to wait for other processes.
     """
 
     def __init__(self, path: str | os.PathLike[str], wait: float) -> None:
@@ -201,7 +201,7 @@ class SQLiteFile:
         self._since_checkpoint = 0
         self._checkpoint_at = 0.0
         self._log = self.path.with_name(self.path.name + "-wal")
-        self._paths = str(self.path), str(self._log)  # looked at in every call
+        self._paths = str(self.path), str(self._log)  # checked by every call
         self._end = EndFile(self.path)
         self._last: LastRecord | None = None
         self._connection: sqlite3.Connection | None = None
@@ -213,34 +213,32 @@ class SQLiteFile:
         _open_files.add(self)
 
     def read(self, act: Callable[[sqlite3.Connection], T]) -> T:
-        """Run single statements that read; safe against interrupts, as :meth:`write` is."""
-        return self._run(act, self._statements())
+        """Run single read statements; safe against interrupts, as :meth:`write` is."""
+        return self._run(act, None)
 
     def write(self, act: Callable[[sqlite3.Connection], T], size: int = 0) -> T:
-        """Run statements in a transaction: durable at the end, undone by an error.
+        """Run statements in a durable transaction, which is rolled back by an error.
 
-        An exception may be raised between any two instructions (``KeyboardInterrupt``, a time-out):
-        it leaves neither the lock held nor a transaction open. A context manager could not promise
-        this: Python may raise it on entering ``__exit__``, before anything is released.
+        An exception between any two instructions (``KeyboardInterrupt``, a timeout) leaves neither
+        the lock held nor a transaction open. A public context manager could not guarantee this:
+        Python may raise the exception on entering ``__exit__``, before anything is released.
 
         Args:
-            act: runs the statements.
-            size: about how many bytes will be written.
+            act: Runs the statements.
+            size: Approximate number of bytes written.
         """
-        return self._run(act, self._transaction(size))
+        return self._run(act, size)
 
-    def _run(
-        self,
-        act: Callable[[sqlite3.Connection], T],
-        scope: AbstractContextManager[sqlite3.Connection],
-    ) -> T:
+    def _run(self, act: Callable[[sqlite3.Connection], T], size: int | None) -> T:
+        """Run statements in a transaction that writes ``size`` bytes; None to only read."""
+        scope = self._statements() if size is None else self._transaction(size)
         with self._lock:
             try:
                 with scope as connection:
                     return act(connection)
             except (BelatedError, sqlite3.Error):
                 raise
-            except BaseException:  # cursors may be open too: they end with the connection
+            except BaseException:  # close the connection, and with it all open cursors
                 interrupted, self._connection, self._last = self._connection, None, None
                 if interrupted is not None:
                     interrupted.rollback()
@@ -259,7 +257,7 @@ class SQLiteFile:
         with self._translated("write to"):
             connection = self._connect()
             try:
-                # IMMEDIATE takes the lock before anything is read: what is read stays true.
+                # IMMEDIATE locks before the first read, so that what is read stays current.
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
                 self._check_in_place()
@@ -267,7 +265,7 @@ class SQLiteFile:
             except BaseException:
                 self._last = None
                 with suppress(sqlite3.ProgrammingError):  # the connection was closed
-                    connection.rollback()  # nothing, if SQLite did: when the disk is full
+                    connection.rollback()  # a no-op if SQLite rolled back because the disk is full
                 raise
             self._check_in_place()
             if self._last is not None:
@@ -276,11 +274,11 @@ class SQLiteFile:
             self._checkpoint_if_due(connection, size)
 
     def note_last(self, last: LastRecord) -> None:
-        """Note, within :meth:`write`, which record is the last: it is looked for when opened."""
+        """Set the last record, within :meth:`write`; it is checked when the file is opened."""
         self._last = last
 
     def check_open(self) -> None:
-        """Raise if it was closed."""
+        """Raise JournalClosed if the file was closed."""
         if self._closed:
             message = f"the journal {str(self.path)!r} was closed: open it again to use it"
             raise JournalClosed(message)
@@ -300,12 +298,12 @@ class SQLiteFile:
             self._log_inode = None
             self._pid = os.getpid()
             self._checkpoint_at = time.monotonic() + _CHECKPOINT_SECONDS
-            # Others may have left a long log and gone: then the first write here clears it.
+            # The first write clears a long log that other processes have left.
             self._since_checkpoint = self._log.stat().st_size if self._log.exists() else 0
         elif self._pid != os.getpid():
             message = (
-                f"the journal {str(self.path)!r} is open in the process this one was forked from, "
-                "in a way Python was not told of: close it there before the fork"
+                f"the journal {str(self.path)!r} was open in the parent process when this one was "
+                "forked outside of Python: close it there before the fork"
             )
             raise JournalError(message)
         return self._connection
@@ -318,31 +316,31 @@ class SQLiteFile:
             self._connection.close()
             self._connection = None
             self._end.close()
-            # No one else has it open: all is in its place.
+            # No other process has it open, and the log is empty.
             if not self._log.exists() and inode_of(self.path) == self._inode:
                 self._end.remove()
 
     def _check_in_place(self) -> None:
-        """Raise if the file at the path is no longer the one that is open.
+        """Raise JournalReplaced if the file at the path is no longer the open one.
 
-        SQLite goes on writing to a file that was removed, and all of it is lost with the process.
+        SQLite continues to write to a removed file, which is lost when the process ends.
         """
         path, log = self._paths
-        there = inode_of(log)
-        self._log_inode = self._log_inode or there
-        if (self._inode, self._log_inode) != (inode_of(path), there):
+        log_inode = inode_of(log)
+        self._log_inode = self._log_inode or log_inode
+        if (self._inode, self._log_inode) != (inode_of(path), log_inode):
             message = (
                 f"the journal {str(self.path)!r}, or its write-ahead log, was removed or replaced "
-                "while it was open: nothing is acknowledged any more. Put the file back, or "
-                "restart to use the one that is there now"
+                "while it was open: events are no longer acknowledged. Put the file back, or "
+                "restart the process to use the new file"
             )
             raise JournalReplaced(message)
 
     def _checkpoint_if_due(self, connection: sqlite3.Connection, size: int) -> None:
-        """Move what is in the write-ahead log to its place, while no one else can write.
+        """Checkpoint the write-ahead log while no other process can write.
 
-        SQLite's own checkpoints let others commit meanwhile. Before 3.51.3 this could, very
-        seldom, make it forget a commit: https://www.sqlite.org/wal.html#walresetbug
+        SQLite's own checkpoints allow concurrent commits, which before 3.51.3 could, very rarely,
+        lose a commit: https://www.sqlite.org/wal.html#walresetbug
         """
         self._since_checkpoint += 2 * _PAGE + size
         late = time.monotonic() >= self._checkpoint_at
@@ -350,10 +348,10 @@ class SQLiteFile:
             self._checkpoint(connection)
 
     def empty_log(self) -> None:
-        """Move all that is in the write-ahead log to its place, and cut the log to nothing.
+        """Checkpoint the write-ahead log completely, and truncate it.
 
         Raises:
-            JournalUnavailable: others are in the way; old bytes stay in the log for now.
+            JournalUnavailable: other processes are reading; the log still holds old bytes.
         """
         with self._lock, self._translated("empty the log of"):
             connection = self._connect()
@@ -361,8 +359,8 @@ class SQLiteFile:
             ((busy, _, _),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         if busy:
             message = (
-                f"{str(self.path)!r} is overwritten, and its write-ahead log still holds the old "
-                "bytes: others are reading; try again"
+                f"the events in {str(self.path)!r} are overwritten, but its write-ahead log still "
+                "holds the old bytes because other processes are reading: try again"
             )
             raise JournalUnavailable(message)
 
@@ -370,8 +368,8 @@ class SQLiteFile:
         self._since_checkpoint = 0
         self._checkpoint_at = time.monotonic() + _CHECKPOINT_SECONDS
         self._end.sync()
-        # The commit is safe already. If others are in the way for long, or the disk is full, this
-        # does what it can, and a later one does the rest.
+        # The commit is durable already. If others hold locks for long, or the disk is full, a later
+        # checkpoint completes the work.
         with suppress(sqlite3.OperationalError):
             connection.execute("PRAGMA busy_timeout = 200")
             connection.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
@@ -386,10 +384,10 @@ class SQLiteFile:
 
 
 class BorrowedFile(SQLiteFile):
-    """The connection of another object, for one of several that share it.
+    """A share in the connection of another object; closing it leaves the connection open.
 
     Args:
-        lender: whose connection it is; it is closed with that one.
+        lender: Owner of the connection.
     """
 
     def __init__(self, lender: SQLiteFile) -> None:
@@ -397,59 +395,53 @@ class BorrowedFile(SQLiteFile):
         self._lender = lender
         self._closed = False
 
-    def read(self, act: Callable[[sqlite3.Connection], T]) -> T:
-        """Run single statements that read."""
-        self.check_open()
-        return self._lender.read(act)
-
-    def write(self, act: Callable[[sqlite3.Connection], T], size: int = 0) -> T:
-        """Run statements in a transaction."""
-        self.check_open()
-        return self._lender.write(act, size)
-
     def note_last(self, last: LastRecord) -> None:
-        """Note, within :meth:`write`, which record is the last."""
+        """Set the last record, within :meth:`write`."""
         self._lender.note_last(last)
 
     def empty_log(self) -> None:
-        """Cut the write-ahead log to nothing."""
+        """Truncate the write-ahead log."""
         self._lender.empty_log()
 
     def close(self) -> None:
-        """Use it no more."""
+        """Close this share."""
         self._closed = True
+
+    def _run(self, act: Callable[[sqlite3.Connection], T], size: int | None) -> T:
+        self.check_open()
+        return self._lender._run(act, size)
 
 
 def open_file(place: str | os.PathLike[str] | SQLiteFile, wait: float) -> SQLiteFile:
-    """A connection of its own to a file, or a share in one that is open."""
+    """Open a file, or return a share in an open one."""
     return BorrowedFile(place) if isinstance(place, SQLiteFile) else SQLiteFile(place, wait)
 
 
 def _open(path: Path, wait: float, end: EndFile) -> sqlite3.Connection:
-    """A connection with the settings without which nothing is promised, read back."""
+    """Connect with the settings that durability requires, and verify them."""
     if _make_private(path):
         end.remove()
-    last = end.read()  # before the file is: a commit comes first
+    last = end.read()  # before the journal: a commit is written to the journal first
     connection = sqlite3.connect(
         path, timeout=wait, isolation_level=None, check_same_thread=False, cached_statements=32
     )
-    # Text that is damaged must not hinder reading; whatever matters is under a checksum.
+    # Damaged text must not prevent reading; everything that matters has a checksum.
     connection.text_factory = lambda text: text.decode(errors="replace")
     try:
-        fresh = _is_fresh(connection, path)  # before anything in the file is changed
-        mode = _patiently(wait, lambda: _pragma(connection, "journal_mode = WAL"))
+        fresh = _is_fresh(connection, path)  # before changing anything in the file
+        mode = _retry_while_busy(wait, lambda: _pragma(connection, "journal_mode = WAL"))
         if mode != "wal":
             message = (
-                f"{str(path)!r} cannot have a write-ahead log (journal_mode is {mode!r}): put the "
+                f"{str(path)!r} cannot use a write-ahead log (journal_mode is {mode!r}): put the "
                 "journal on a local disk, not on a network file system, or use MemoryJournal"
             )
             raise JournalError(message)
         for setting in ("synchronous = FULL", "fullfsync = ON", "wal_autocheckpoint = 0"):
             connection.execute(f"PRAGMA {setting}")
-        # What is erased leaves no bytes behind, in snapshots that were replaced either.
+        # Zero erased events, and pieces of replaced snapshots, in the file.
         connection.execute("PRAGMA secure_delete = ON")
         if _pragma(connection, "synchronous") != 2:
-            message = f"{str(path)!r}: SQLite does not take synchronous=FULL; nothing would be safe"
+            message = f"{str(path)!r}: SQLite refuses synchronous=FULL, so nothing would be durable"
             raise JournalError(message)
         if last is not None:
             _check_last(connection, path, last, fresh)
@@ -462,43 +454,43 @@ def _open(path: Path, wait: float, end: EndFile) -> sqlite3.Connection:
 
 
 def _check_last(connection: sqlite3.Connection, path: Path, last: LastRecord, fresh: bool) -> None:
-    """Refuse a file that has lost what was acknowledged."""
-    found = None
+    """Raise CorruptJournal if the file has lost an acknowledged record."""
+    row = None
     if not fresh:
-        find = "SELECT CAST(digest AS BLOB) FROM record WHERE place = ?"
-        found = connection.execute(find, (last.place,)).fetchone()
-    if found != (last.digest,):
+        select = "SELECT CAST(digest AS BLOB) FROM record WHERE place = ?"
+        row = connection.execute(select, (last.place,)).fetchone()
+    if row != (last.digest,):
         partition, position = split_place(last.place)
         message = (
             f"{str(path)!r} has lost acknowledged events: the record at partition {partition}, "
-            f"position {position} was committed, and is gone or another one. Its write-ahead log "
-            "was damaged, or an older copy was put in its place: restore a backup; or, to go on "
-            f"without them, remove {str(path) + '.end'!r}"
+            f"position {position} was committed, but is missing or different now. The write-ahead "
+            "log was damaged, or the file was replaced by an older copy: restore a backup; or, to "
+            f"continue without these events, remove {str(path) + '.end'!r}"
         )
         raise CorruptJournal(message)
 
 
 def _make_private(path: Path) -> bool:
-    """Make a file that is not there so that only its owner can read it, and what lies beside it.
+    """Create a missing file so that only its owner can read it.
 
-    SQLite itself would let everyone read it; its log takes over the rights of the file.
+    SQLite would create it with the default permissions; its log inherits those of the file.
 
     Returns:
         Whether the file is new.
     """
-    if str(path) == ":memory:":  # a name that means no file to SQLite
+    if str(path) == ":memory:":  # not a file
         return False
-    # One thread at a time: to close a file takes SQLite's locks on it from the whole process. So
-    # none may open the new file before it is closed here, and a file that is there is not touched.
-    with _making, suppress(OSError):  # SQLite is about to say what is wrong
+    # Closing a file releases SQLite's locks on it in the whole process. Therefore existing files
+    # are not touched, and no other thread may open the new one before it is closed here.
+    with _making, suppress(OSError):  # SQLite reports errors when it opens the file
         os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         return True
     return False
 
 
 def _is_fresh(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file is still empty; an error if it is neither that nor a journal we can read."""
-    # One statement sees one state of the file, also while another process is creating the tables.
+    """Whether the file is empty; raise if it is not empty and not a readable journal."""
+    # One statement, since another process may be creating the tables.
     application, version, tables = connection.execute(
         "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master) "
         "FROM pragma_application_id, pragma_user_version"
@@ -510,7 +502,7 @@ def _is_fresh(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def check_format(application: int, version: int, path: Path) -> None:
-    """Refuse a file that is no journal, or that a newer release has made."""
+    """Raise if a file is not a journal, or was created by a newer release."""
     if application != APPLICATION_ID:
         raise _not_a_journal(path)
     if version > FORMAT:
@@ -522,12 +514,12 @@ def check_format(application: int, version: int, path: Path) -> None:
 
 
 def _not_a_journal(path: Path) -> NotAJournal:
-    return NotAJournal(f"{str(path)!r} is no journal of belated: choose another file")
+    return NotAJournal(f"{str(path)!r} is not a journal of belated: choose another file")
 
 
 def _create(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("BEGIN IMMEDIATE")
-    if _is_fresh(connection, path):  # no other process was faster
+    if _is_fresh(connection, path):  # unless another process was faster
         for statement in _SCHEMA.read_text(encoding="utf-8").split(";"):
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -540,8 +532,8 @@ def _pragma(connection: sqlite3.Connection, pragma: str) -> object:
     return value
 
 
-def _patiently(wait: float, attempt: Callable[[], object]) -> object:
-    """Try for a while: SQLite does not wait by itself when two processes make a file's log."""
+def _retry_while_busy(wait: float, attempt: Callable[[], object]) -> object:
+    """Retry while busy: SQLite does not wait when two processes create the log of a file."""
     deadline = time.monotonic() + wait
     while True:
         try:
@@ -552,9 +544,9 @@ def _patiently(wait: float, attempt: Callable[[], object]) -> object:
             time.sleep(0.005)
 
 
-# SQLite keeps what it knows of its locks in the process. A child that inherits this believes to
-# hold locks that only its parent has, even on a connection of its own, and a file can lose commits.
-# So no connection may live through a fork: they are closed before, and opened anew when needed.
+# SQLite tracks its locks per process. A forked child would inherit locks that only its parent
+# holds, even for its own connections, and could lose commits. Therefore all connections are closed
+# before a fork, and reopened when needed.
 _open_files: weakref.WeakSet[SQLiteFile] = weakref.WeakSet()
 _waiting_for_fork: list[SQLiteFile] = []
 

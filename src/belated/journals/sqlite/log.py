@@ -1,4 +1,4 @@
-"""A journal in a file of SQLite: durable, and shared by the processes of one machine."""
+"""A durable journal in a SQLite file, shared by processes of one machine."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ from belated.journals.sqlite.file import (
 )
 from belated.journals.steady_clock import system_clock
 
-#: The marks of events without an id. Those of ids are not negative, so that none can be mistaken.
+#: The marks of events without an id; those of ids are not negative.
 SETTLED, _OTHER = -1, -2
 
 
 def keyed_hash(secret: bytes) -> blake2s:
-    """Return the hash that marks are made with. A copy of it costs half as much as a new one."""
+    """Return the keyed hash for marks; copying it costs half as much as creating it."""
     return blake2s(key=secret, digest_size=4)
 
 
 def mark_of(event: Event | Opaque, keyed: blake2s) -> int:
-    """Return the number that indexes the records of an event's id; ids may share it.
+    """Return the number by which the records of an id are indexed; ids may share it.
 
     >>> from belated.core.events import Settled
     >>> mark_of(Settled(0, 5), keyed_hash(b"secret"))
@@ -73,11 +73,11 @@ def mark_of(event: Event | Opaque, keyed: blake2s) -> int:
 
 
 def mark_of_key(key: bytes, keyed: blake2s) -> int:
-    """Return the mark of an erased key: 4 bytes of the key, 30 bits of a keyed hash, and 0.
+    """Return the mark of an erased key: 4 bytes of the key, 30 bits of a keyed hash, and a 0 bit.
 
-    Ids made here begin with the time, so that new entries of the index fall on pages that are in
-    memory. So few bits need a secret, or callers could choose ids that share them. The last bit is
-    1 for decisions, so that they are found whatever else there is.
+    Generated ids begin with the time, so that new index entries fall on cached pages. The hash is
+    keyed because callers could otherwise choose ids that share their few bits. Decisions set the
+    last bit, so that they are found without reading the other records of the id.
     """
     hashed = keyed.copy()
     hashed.update(key)
@@ -85,22 +85,22 @@ def mark_of_key(key: bytes, keyed: blake2s) -> int:
 
 
 def check_of(place: int, recorded: int, mark: int, data: bytes) -> int:
-    """The checksum of a row: a changed bit in any of the four shows."""
+    """Return the checksum of a row, which covers all four values."""
     whole = place ^ recorded ^ mark
     return zlib.crc32(data, (whole ^ whole >> 32) & 0xFFFFFFFF)
 
 
 def is_intact(row: _Row) -> bool:
-    """Whether a row is as it was written."""
+    """Whether the checksum of a row matches."""
     place, recorded, mark, check, _, data = row
     try:
         return check == check_of(place, recorded, mark, data)
-    except TypeError:  # a changed bit can change the type of a value too
+    except TypeError:  # a changed bit can change the type of a value
         return False
 
 
 def is_sound(page: ColumnPage, marks: NDArray[np.int64], checks: NDArray[np.int64]) -> bool:
-    """Whether all rows of a page are as they were written; its positions are places."""
+    """Whether the checksums of a page match; its positions are row numbers."""
     whole = page.positions ^ page.recorded ^ marks
     crcs = page.crcs((whole ^ whole >> 32) & 0xFFFFFFFF)
     return bool(np.array_equal(crcs, checks))
@@ -111,20 +111,20 @@ _Row = tuple[int, int, int, int, bytes, bytes]
 
 
 class SQLiteJournal(StoredJournal):
-    """Keeps events in a file of SQLite, each append on stable storage when it returns.
+    """A journal in a SQLite file; appended events are on stable storage when the call returns.
 
-    Any number of threads and processes of one machine may have the file open and append at the same
-    time; they take turns. One file can hold several bandits, which then take turns too: a file for
-    each is faster. The file must lie on a local disk. Positions have no gaps, so a record that is
-    missing is noticed, and so is one that was changed.
+    Any number of threads and processes of one machine may have the file open and append
+    concurrently; they take turns. A file can hold several bandits, but one file per bandit is
+    faster. The file must be on a local disk. Positions have no gaps and records have checksums, so
+    that missing and changed records are detected.
 
     Args:
-        path: the file; made if it is not there.
-        bandit: the name of the bandit within the file.
-        partitions: a power of two, fixed when the bandit is first opened; None for as many as there
-            are, and 1 in a new one.
-        clock: gives the time in microseconds since 1970; None for the system's.
-        wait: how many seconds to wait for other processes before :class:`JournalUnavailable`.
+        path: Path of the file, created if it does not exist.
+        bandit: Name of the bandit within the file.
+        partitions: A power of two, fixed when the bandit is first opened; None for the existing
+            number, or 1 for a new bandit.
+        clock: Returns the time in microseconds since 1970; None for the system clock.
+        wait: Seconds to wait for other processes before :class:`JournalUnavailable`.
 
     >>> import tempfile
     >>> from belated.core.events import Reward
@@ -154,12 +154,12 @@ class SQLiteJournal(StoredJournal):
         self._place = repr(str(self._file.path))
         self._open_shelf(SQLiteCells(self._file, clock=clock))
         try:
-            found = open_bandit(self.cells, bandit, partitions, self._place, self._check_room)
+            entry = open_bandit(self.cells, bandit, partitions, self._place, self._check_room)
         except BaseException:
             self._file.close()
             raise
-        self._number, self._partitions = found.number, found.partitions
-        self._keyed = keyed_hash(found.secret)
+        self._number, self._partitions = entry.number, entry.partitions
+        self._keyed = keyed_hash(entry.secret)
 
     def close(self) -> None:
         """Close the file; any later call raises :class:`JournalClosed`."""
@@ -179,40 +179,40 @@ class SQLiteJournal(StoredJournal):
 
     def _is_last(self, connection: sqlite3.Connection, record: Record) -> bool:
         place = place_of(self._number, record.partition, record.position)
-        found = connection.execute(
+        last = connection.execute(
             "SELECT place, recorded, CAST(digest AS BLOB) FROM record "
             "WHERE place >= ? AND place <= ? ORDER BY place DESC LIMIT 1",
             (place, place_of(self._number, record.partition, POSITIONS - 1)),
         ).fetchone()
-        return bool(found == (place, record.recorded, record.digest))
+        return bool(last == (place, record.recorded, record.digest))
 
     def _index_acts(self, records: Sequence[Record]) -> None:
-        """Their cells were written in the same transaction."""
+        """Do nothing: :meth:`_insert` writes their cells."""
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
-        """The records beyond a position; see :meth:`Log.read`.
+        """Return the records after a position; see :meth:`Log.read`.
 
         Raises:
             CorruptJournal: records are missing.
             CorruptEvent: a record was changed after it was written.
         """
         base, rows = self._page(partition, after, limit)
-        found = ((row[0] - base, row[1], is_intact(row), row[4], row[5]) for row in rows)
-        return self._records(partition, after, found)
+        checked = ((row[0] - base, row[1], is_intact(row), row[4], row[5]) for row in rows)
+        return self._records(partition, after, checked)
 
     def read_columns(self, partition: int, after: int, limit: int) -> ColumnPage:
-        """Return the records beyond a position as columns; see :meth:`ColumnLog.read_columns`."""
+        """Return records after a position as columns; see :meth:`ColumnLog.read_columns`."""
         base, rows = self._page(partition, after, limit)
         columns = zip(*rows, strict=True) if rows else [()] * 6
         places, stamps, marks, checks, digests, events = columns
         try:
             page = ColumnPage.of(places, stamps, digests, events)
             sound = is_sound(page, np.array(marks, np.int64), np.array(checks, np.int64))
-        except (TypeError, ValueError, OverflowError):  # a changed bit can change a type too
+        except (TypeError, ValueError, OverflowError):  # a changed bit can change a type
             sound = False
         if sound and np.array_equal(page.positions, base + after + 1 + np.arange(len(rows))):
             return replace(page, positions=page.positions - base)
-        return ColumnPage.of_records(self.read(partition, after, limit))  # which says what is wrong
+        return ColumnPage.of_records(self.read(partition, after, limit))  # raises the exact error
 
     def _page(self, partition: int, after: int, limit: int) -> tuple[int, list[_Row]]:
         check_range(partition, after, limit, self._partitions)
@@ -220,13 +220,13 @@ class SQLiteJournal(StoredJournal):
         select = (
             f"SELECT {_COLUMNS} FROM record WHERE place > ? AND place < ? ORDER BY place LIMIT ?"
         )
-        wanted = base + after, base + POSITIONS, limit
+        values = base + after, base + POSITIONS, limit
 
         def scan(connection: sqlite3.Connection) -> list[_Row]:
-            rows: list[_Row] = connection.execute(select, wanted).fetchall()
+            rows: list[_Row] = connection.execute(select, values).fetchall()
             end = self._tail(connection, partition).position if len(rows) < limit else 0
-            if after + len(rows) < end:  # records were appended since, or the scan ended too early
-                rows = connection.execute(select, wanted).fetchall()
+            if after + len(rows) < end:  # others have appended since, or the scan ended too early
+                rows = connection.execute(select, values).fetchall()
             last = after + len(rows)
             if len(rows) < limit and last < end and (not rows or rows[-1][0] == base + last):
                 raise self._hidden(partition, last + 1)
@@ -237,7 +237,7 @@ class SQLiteJournal(StoredJournal):
     def overwrite(self, keys: Sequence[bytes]) -> int:
         """Overwrite the events of erased decisions; see :meth:`UniqueLog.overwrite`.
 
-        The old bytes are zeroed in the file, and the write-ahead log is emptied.
+        The old bytes are zeroed in the file, and the write-ahead log is truncated.
         """
         count = super().overwrite(keys)
         self._file.empty_log()
@@ -253,26 +253,26 @@ class SQLiteJournal(StoredJournal):
         connection.execute("DELETE FROM request WHERE place = ?", (place,))
 
     def settlements(self, partition: int) -> list[Record]:
-        """Return the last records that settled a partition, in order."""
+        """Return the most recent settlements of a partition, in order."""
         check_partition(partition, self._partitions)
         rows = self._file.read(
             lambda connection: self._marked(
                 connection, partition, SETTLED, "DESC", LAST_SETTLEMENTS
             )
         )
-        return [self._found(row) for row in sorted(rows)]
+        return [self._record_of(row) for row in sorted(rows)]
 
     def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:
-        """Return what decisions were chosen from, by position, where it was kept."""
+        """Return the stored requests of decisions, by position."""
         check_partition(partition, self._partitions)
         base = self.place(partition)
         select = "SELECT CAST(request AS BLOB) FROM request WHERE place = ?"
-        found = self._file.read(
+        rows = self._file.read(
             lambda connection: {
-                one: connection.execute(select, (base + one,)).fetchone() for one in positions
+                n: connection.execute(select, (base + n,)).fetchone() for n in positions
             }
         )
-        return {position: row[0] for position, row in found.items() if row is not None}
+        return {position: row[0] for position, row in rows.items() if row is not None}
 
     def _drop(self, connection: sqlite3.Connection, partition: int, start: int, limit: int) -> int:
         base = self.place(partition)
@@ -285,20 +285,20 @@ class SQLiteJournal(StoredJournal):
         return len(places)
 
     def place(self, partition: int) -> int:
-        """Return the place before the first record of a partition."""
+        """Return the row number before the first record of a partition."""
         return place_of(self._number, partition, 0)
 
-    def _of(
+    def _find(
         self, connection: sqlite3.Connection, keys: Collection[bytes], others: int | None = None
     ) -> list[Record]:
         rows: list[_Row] = []
-        marks = {  # two ids may share one
+        marks = {  # a set, since ids may share a mark
             (mark_of_key(key, self._keyed), partition_of(key, self._partitions)) for key in keys
         }
         for mark, home in marks:
             rows += self._marked(connection, home, mark | 1)
             rows += self._marked(connection, home, mark, limit=others)
-        return [one for one in map(self._found, sorted(rows)) if erased_key_in(one.event) in keys]
+        return [r for r in map(self._record_of, sorted(rows)) if erased_key_in(r.event) in keys]
 
     def _marked(
         self,
@@ -308,7 +308,7 @@ class SQLiteJournal(StoredJournal):
         order: Literal["ASC", "DESC"] = "ASC",
         limit: int | None = None,
     ) -> list[_Row]:
-        """The first or the last rows of a partition under a mark; None for all of them."""
+        """Return the first or the last rows of a partition with a mark; None for all of them."""
         base = self.place(partition)
         return connection.execute(
             f"SELECT {_COLUMNS} FROM record WHERE mark = ? AND place > ? AND place < ? "
@@ -316,23 +316,23 @@ class SQLiteJournal(StoredJournal):
             (mark, base, base + POSITIONS, -1 if limit is None else limit),
         ).fetchall()
 
-    def _found(self, row: _Row) -> Record:
-        """A record that was not looked up by its position."""
+    def _record_of(self, row: _Row) -> Record:
+        """Return the record of a row found by its mark."""
         partition, position = split_place(row[0])
-        found = [(position, row[1], is_intact(row), row[4], row[5])]
-        return self._records(partition, position - 1, found)[0]
+        checked = [(position, row[1], is_intact(row), row[4], row[5])]
+        return self._records(partition, position - 1, checked)[0]
 
     def _tail(self, connection: sqlite3.Connection, partition: int) -> Tail:
-        """Return the last record of a partition.
+        """Return position and stamp of the last record of a partition.
 
-        A damaged row number misleads the binary searches of SQLite, which then do not find the rows
-        behind it. So the last row and the one that follows it are examined.
+        A damaged row number misleads SQLite's binary searches, which then miss the rows after it.
+        Therefore the last row and the one after it are both checked.
 
         Raises:
-            CorruptJournal: records behind the last one are hidden.
+            CorruptJournal: records after the last one are unreachable.
         """
         base = self.place(partition)
-        # One statement: both rows are of the same state of the file.
+        # One statement, for a consistent read of both rows.
         rows: list[_Row] = connection.execute(
             f"SELECT {_COLUMNS} FROM record WHERE place >= coalesce("
             "(SELECT max(place) FROM record WHERE place > ? AND place < ?), ?) "
@@ -355,7 +355,7 @@ class SQLiteJournal(StoredJournal):
 
     def _hidden(self, partition: int, position: int) -> CorruptJournal:
         where = self._where(partition, position)
-        return CorruptJournal(f"{where} is out of reach, as a row is damaged: restore a backup")
+        return CorruptJournal(f"{where} is unreachable because a row is damaged: restore a backup")
 
     def _insert(
         self,
@@ -364,7 +364,7 @@ class SQLiteJournal(StoredJournal):
         data: Sequence[bytes],
         requests: Requests | None,
     ) -> list[Record]:
-        """Write records; returns them with their digests."""
+        """Write records; return them with their digests."""
         rows, written = [], []
         for record, data_of_event in zip(records, data, strict=True):
             partition, position, recorded = record.partition, record.position, record.recorded
@@ -385,14 +385,10 @@ class SQLiteJournal(StoredJournal):
             )
         if rows:
             self._file.note_last(LastRecord(place, digest))
-        acts = [  # they have no id
-            record
-            for row, record in zip(rows, written, strict=True)
-            if row[2] < 0 and subject_of(record.event) in ACTS
-        ]
-        if acts:
-            puts: dict[str, bytes] = {}
-            for act in acts:
-                puts |= act_cells(self._bandit, act)
+        puts: dict[str, bytes] = {}
+        for row, record in zip(rows, written, strict=True):
+            if row[2] < 0 and subject_of(record.event) in ACTS:  # the mark is cheaper to test
+                puts |= act_cells(self._bandit, record)
+        if puts:
             put_cells(connection, puts, self._clock())
         return written

@@ -1,4 +1,4 @@
-"""A file of SQLite as a store: its journals and cells, over one connection or several."""
+"""A SQLite file as a store of journals and cells."""
 
 from __future__ import annotations
 
@@ -17,31 +17,25 @@ from belated.journals.arrivals import Clock
 from belated.journals.folders import sync
 from belated.journals.log import Appended
 from belated.journals.sqlite.cells import SQLiteCells, scan
-from belated.journals.sqlite.file import (
-    POSITIONS,
-    EndFile,
-    SQLiteFile,
-    check_format,
-    translated,
-)
+from belated.journals.sqlite.file import POSITIONS, EndFile, SQLiteFile, check_format, translated
 from belated.journals.sqlite.log import SQLiteJournal
 from belated.journals.store import Batch, Store, StoredBandit, StoreSession, stored_bandits
 
 
 @contextmanager
-def looking_into(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a journal file that is there, to read only.
+def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open an existing journal file, read-only.
 
     Raises:
-        InvalidInput: there is no such file.
-        NotAJournal: it is no journal, or cannot be read as one.
-        CorruptJournal: it is damaged.
-        JournalUnavailable: it cannot be read now.
-        UnsupportedFormat: a newer release has made it.
+        InvalidInput: the file does not exist.
+        NotAJournal: the file is not a journal.
+        CorruptJournal: the file is damaged.
+        JournalUnavailable: the file cannot be read now.
+        UnsupportedFormat: a newer release created it.
     """
     if not path.is_file():
-        what = "this is no file" if path.exists() else "there is no such file"
-        raise InvalidInput(f"{path}: {what}", path)
+        problem = "this is not a file" if path.exists() else "there is no such file"
+        raise InvalidInput(f"{path}: {problem}", path)
     try:
         uri = f"{path.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True)) as connection:
@@ -50,15 +44,15 @@ def looking_into(path: Path) -> Iterator[sqlite3.Connection]:
             check_format(application, version, path)
             yield connection
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        found = translated(error, "read", path)
-        if found is error:
-            found = NotAJournal(f"{path}: this cannot be read as a journal ({error})")
-        raise found from None
+        failure = translated(error, "read", path)
+        if failure is error:
+            failure = NotAJournal(f"{path}: this cannot be read as a journal ({error})")
+        raise failure from None
 
 
 def bandits_in(path: Path) -> list[StoredBandit]:
-    """Return what a file holds of each bandit, by name."""
-    with looking_into(path) as connection:
+    """Return the metadata of each bandit in a file, sorted by name."""
+    with open_read_only(path) as connection:
         return stored_bandits(scan(connection, "bandit/"), scan(connection, "snapshot/"))
 
 
@@ -66,8 +60,8 @@ class SQLiteSession(StoreSession):
     """Opens bandits over one connection; see :class:`~belated.journals.store.StoreSession`.
 
     Args:
-        store: The file; made if it is not there.
-        clock: Gives the time in microseconds since 1970; None for the system's.
+        store: Store of the file, which is created if it does not exist.
+        clock: Returns the time in microseconds since 1970; None for the system clock.
         wait: Seconds to wait for other processes before :class:`JournalUnavailable`.
     """
 
@@ -77,7 +71,7 @@ class SQLiteSession(StoreSession):
         super().__init__(store, self.share_cells(), wait)
 
     def journal(self, bandit: str, *, partitions: int | None = None) -> SQLiteJournal:
-        """Open the journal of a bandit; make it if it is new."""
+        """Open the journal of a bandit; create it if it does not exist."""
         return SQLiteJournal(self._file, bandit=bandit, partitions=partitions, clock=self._clock)
 
     def share_cells(self) -> SQLiteCells:
@@ -92,17 +86,17 @@ class SQLiteSession(StoreSession):
             journals.append(batch.journal)
         encoded = [[encode(event) for event in batch.events] for batch in batches]
         size = sum(map(len, chain.from_iterable(encoded)))
-        size += sum(len(data) for one in batches for data in one.requests.values())
+        size += sum(len(data) for batch in batches for data in batch.requests.values())
         return self._file.write(
             lambda connection: [
-                journal.append_within(connection, one.events, data, one.ids, one.requests)
-                for journal, one, data in zip(journals, batches, encoded, strict=True)
+                journal.append_within(connection, batch.events, data, batch.ids, batch.requests)
+                for journal, batch, data in zip(journals, batches, encoded, strict=True)
             ],
             size,
         )
 
     def ends(self, bandits: Iterable[str]) -> dict[str, tuple[int, ...]]:
-        """Return where the partitions of each bandit end, where its journal exists."""
+        """Return the end of each partition, by bandit; see :meth:`StoreSession.ends`."""
         select = "SELECT max(place) FROM record WHERE place > ? AND place < ?"
         journals = self._existing(bandits)
 
@@ -120,19 +114,19 @@ class SQLiteSession(StoreSession):
         return self._file.read(read)
 
     def close(self) -> None:
-        """Close the file; any later call of what was opened raises :class:`JournalClosed`."""
+        """Close the file; later calls of opened objects raise :class:`JournalClosed`."""
         super().close()
         self._file.close()
 
 
 class SQLiteStore(Store):
-    """Opens journals, leases and keys in one file; see :class:`~belated.journals.Store`.
+    """A store in one SQLite file; see :class:`~belated.journals.Store`.
 
-    The file is made when something is first opened in it; only its owner can read it.
+    The file is created when an object is first opened in it, readable only by its owner.
 
     Args:
-        path: The file, on a local disk.
-        clock: Gives the time in microseconds since 1970; None for the system's.
+        path: Path of the file, on a local disk.
+        clock: Returns the time in microseconds since 1970; None for the system clock.
 
     >>> SQLiteStore("offers.db").place
     "'offers.db'"
@@ -141,14 +135,14 @@ class SQLiteStore(Store):
     name = "sqlite"
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Clock | None = None) -> None:
-        #: The file.
+        #: Path of the file.
         self.path = Path(path)
         self.place = repr(str(self.path))
         self._clock = clock
 
     @property
     def address(self) -> str:
-        """With which another process opens the same store."""
+        """Address with which another process opens the same store."""
         return f"sqlite:///{quote(str(self.path.absolute()))}"
 
     def __repr__(self) -> str:
@@ -157,7 +151,7 @@ class SQLiteStore(Store):
     def journal(
         self, bandit: str = "default", *, partitions: int | None = None, wait: float = 10.0
     ) -> SQLiteJournal:
-        """Open the journal of a bandit; make it if it is new."""
+        """Open the journal of a bandit; create it if it does not exist."""
         return SQLiteJournal(
             self.path, bandit=bandit, partitions=partitions, clock=self._clock, wait=wait
         )
@@ -172,11 +166,11 @@ class SQLiteStore(Store):
 
     @contextmanager
     def new_journal(self, bandit: str, *, partitions: int) -> Iterator[SQLiteJournal]:
-        """Make a file that is there once the block has ended; see :meth:`Store.new_journal`."""
+        """Create a file that appears when the block ends; see :meth:`Store.new_journal`."""
         path = self.path
         for suffix in ("", "-wal", "-shm"):
             if path.with_name(path.name + suffix).exists():
-                message = f"{path}{suffix} is there already: an import makes a new file"
+                message = f"{path}{suffix} exists already: choose a new file for the import"
                 raise InvalidInput(message, path)
         if not path.parent.is_dir():
             raise InvalidInput(f"{path.parent}: there is no such folder", path)
@@ -185,12 +179,14 @@ class SQLiteStore(Store):
             with SQLiteJournal(built, bandit=bandit, partitions=partitions) as journal:
                 yield journal
             if built.with_name(built.name + "-wal").exists():
-                raise JournalUnavailable(f"{path} could not be closed: is the disk full?")
-            EndFile(path).remove()  # of a file that was here before
+                raise JournalUnavailable(
+                    f"{path} could not be closed: check that the disk is not full"
+                )
+            EndFile(path).remove()  # left over from an earlier file
             os.replace(built, path)
-        with suppress(OSError):  # not every system can do that
+        with suppress(OSError):  # not every system can sync folders
             sync(path.parent)
 
     def describe(self) -> list[StoredBandit]:
-        """Return what is stored of each bandit, by name; changes nothing."""
+        """Return the metadata of each bandit; see :meth:`Store.describe`."""
         return bandits_in(self.path) if self.path.exists() else []

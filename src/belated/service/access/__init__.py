@@ -1,1 +1,1 @@
-"""Who may do what: API keys and reward tokens."""
+"""Access control: API keys, reward tokens and CORS."""

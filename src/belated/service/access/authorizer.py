@@ -1,4 +1,4 @@
-"""Authorization by API keys, which are all in memory, so that no request queries the store."""
+"""Authorization by API keys, which are cached so that no request queries the store."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _SIZE = len(_SCHEME) + LENGTH
 
 @dataclass(eq=False)
 class Authorizer:
-    """Knows all API keys, and authorizes requests.
+    """Authorizes requests by their API keys.
 
-    A worker polls for changes. While the store is unavailable, the known keys go on working.
+    A worker polls the store for changes. While the store is unavailable, known keys remain valid.
 
     Args:
-        store: of the keys; used by that worker alone.
-        runtime: time and threads.
-        tokens: whether rewards may come with a token instead of a key.
-        poll: seconds between two polls of the store.
+        store: Store of the keys, used only by the worker.
+        runtime: Time and threads.
+        tokens: Whether rewards may have a token instead of a key.
+        poll: Seconds between two polls of the store.
     """
 
     store: KeyStore
@@ -48,9 +48,9 @@ class Authorizer:
         self._unavailable = False
         self._rows: list[LiveKey] = []
         self._keys: dict[bytes, Key] = {}
-        self._take(self.store.live())
+        self._update(self.store.live())
         if not self._keys:
-            log.warning("no key works yet: make one with `belated keys create`")
+            log.warning("there are no valid API keys: create one with `belated keys create`")
         self._worker = self.runtime.start_worker("belated keys", self._poll)
 
     @property
@@ -69,42 +69,42 @@ class Authorizer:
         """Return the key of a request, if it allows the request.
 
         Args:
-            headers: of the request.
-            scope: that is needed.
-            bandit: it is about, ``"*"`` for all; None if it is about none.
+            headers: Headers of the request.
+            scope: Required scope.
+            bandit: Bandit of the request, ``"*"`` for all; None if it is about none.
 
         Returns:
-            None if there is no key, and a token may replace it.
+            The key; None if there is no key, and a token may replace it.
 
         Raises:
             Unauthenticated: there is no valid key.
-            Forbidden: the key does not allow this, whether there is such a bandit or not.
+            Forbidden: the key does not grant the scope, whether the bandit exists or not.
             RateLimited: the key has exceeded its rate.
         """
         value = headers.get(b"authorization")
         if value is None:
             if self.tokens and scope == "reward":
                 return None
-            raise Unauthenticated("a key is needed: send it as Authorization: Bearer blt_…")
-        # Anything of another length is no key, and not worth a hash.
-        right = len(value) == _SIZE and value[: len(_SCHEME)].lower() == _SCHEME
-        key = self._keys.get(sha256(value[len(_SCHEME) :]).digest()) if right else None
+            raise Unauthenticated("an API key is required: send Authorization: Bearer blt_…")
+        # Values of another length are not keys, and need not be hashed.
+        is_bearer = len(value) == _SIZE and value[: len(_SCHEME)].lower() == _SCHEME
+        key = self._keys.get(sha256(value[len(_SCHEME) :]).digest()) if is_bearer else None
         if key is None:
-            raise _not_a_key(value)
+            raise _invalid_key(value)
         if not key.may(scope, bandit):
-            raise _not_for_this(scope, bandit)
+            raise _missing_scope(scope, bandit)
         if key.rate is not None and (wait := key.wait(self._monotonic())):
-            raise _too_often(key, wait)
+            raise _rate_exceeded(key, wait)
         return key
 
-    def charge(self, key: Key, more: int) -> None:
-        """Count the items of a request besides the first.
+    def charge(self, key: Key, items: int) -> None:
+        """Count the items of a request after the first.
 
         Raises:
             RateLimited: the key had exceeded its rate before.
         """
-        if key.rate is not None and (wait := key.charge(self._monotonic(), more)):
-            raise _too_often(key, wait)
+        if key.rate is not None and (wait := key.charge(self._monotonic(), items)):
+            raise _rate_exceeded(key, wait)
 
     def close(self) -> None:
         """Stop polling for key changes."""
@@ -113,20 +113,20 @@ class Authorizer:
 
     def _poll(self) -> float:
         try:
-            self._take(self.store.live())
+            self._update(self.store.live())
             self._unavailable = False
-        except Exception as error:  # go on polling in any case: a key may be revoked
-            if not self._unavailable:  # once, while it stays so
-                log.warning("the keys cannot be read", extra={"why": str(error)})
+        except Exception as error:  # continue polling after any error: a key may be revoked
+            if not self._unavailable:  # log once per outage
+                log.warning("the API keys cannot be read", extra={"why": str(error)})
             self._unavailable = True
         return self.poll
 
-    def _take(self, rows: list[LiveKey]) -> None:
+    def _update(self, rows: list[LiveKey]) -> None:
         self._looked = self._monotonic()
         if rows == self._rows:
             return
         before = {row.hash: row for row in self._rows}
-        # A key that has not changed keeps its object, which counts its use.
+        # Unchanged keys keep their objects, which count requests.
         self._keys = {
             row.hash: self._keys[row.hash] if before.get(row.hash) == row else _key(row)
             for row in rows
@@ -134,18 +134,19 @@ class Authorizer:
         self._rows = rows
 
 
-def _not_for_this(scope: KeyScope, bandit: str | None) -> Forbidden:
-    where, more = "on this bandit", ""
+def _missing_scope(scope: KeyScope, bandit: str | None) -> Forbidden:
+    where, option = "on this bandit", ""
     if bandit is None:
         where = "here"
     elif bandit == ALL:  # the response is about all bandits
-        where, more = "on all bandits", " --bandit '*'"
+        where, option = "on all bandits", " --bandit '*'"
     message = f'this API key does not grant scope "{scope}" {where}'
-    return Forbidden(f"{message}; create one with --scope {scope}{more}")
+    return Forbidden(f"{message}; create one with --scope {scope}{option}")
 
 
-def _too_often(key: Key, wait: float) -> RateLimited:
-    return RateLimited(f"this key may have {key.rate:g} decisions and rewards a second", wait)
+def _rate_exceeded(key: Key, wait: float) -> RateLimited:
+    message = f"this API key is limited to {key.rate:g} decisions and rewards per second"
+    return RateLimited(message, wait)
 
 
 def _key(row: LiveKey) -> Key:
@@ -154,7 +155,7 @@ def _key(row: LiveKey) -> Key:
 
 
 def auth_at(host: str, auth: Auth | None) -> Auth:
-    """Return whether requests to an address need a key; by default not on loopback.
+    """Return whether requests to an address need a key; the default on loopback is no.
 
     >>> auth_at("127.0.0.1", None), auth_at("0.0.0.0", "keys")
     ('off', 'keys')
@@ -163,8 +164,8 @@ def auth_at(host: str, auth: Auth | None) -> Auth:
         return auth
     if not _is_loopback(host):
         message = (
-            f'on {host!r} others can ask too: say who may, with auth = "keys" under [server], and '
-            "make keys with `belated keys create`; or, where something else keeps strangers out, "
+            f'{host!r} is reachable from other machines: set auth = "keys" under [server] and '
+            "create keys with `belated keys create`; or, if something else restricts access, set "
             'auth = "off"'
         )
         raise InvalidInput(message, host)
@@ -174,14 +175,14 @@ def auth_at(host: str, auth: Auth | None) -> Auth:
 def _is_loopback(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
-    except ValueError:  # a name
+    except ValueError:  # a host name
         return host == "localhost"
 
 
-def _not_a_key(value: bytes) -> Unauthenticated:
+def _invalid_key(value: bytes) -> Unauthenticated:
     scheme, _, text = value.decode("latin-1").partition(" ")
     if scheme.lower() != "bearer":
-        return Unauthenticated("send the key as Authorization: Bearer blt_…")
+        return Unauthenticated("send the API key as Authorization: Bearer blt_…")
     if not looks_whole(text):
-        return Unauthenticated("this is no key: something of it is missing or mistyped")
-    return Unauthenticated("this key is not known, or it was revoked")
+        return Unauthenticated("invalid API key: part of it is missing or mistyped")
+    return Unauthenticated("unknown or revoked API key: create one with `belated keys create`")

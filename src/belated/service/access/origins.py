@@ -1,8 +1,9 @@
 """Origins whose pages may send requests from a browser (CORS).
 
-A browser names the page's origin in ``Origin`` with every request that can change something, and a
-page cannot change that header. So one rule does for requests that a page wants to read the answer
-of, and for those that it sends blindly: the origin must be listed. Other programs send none.
+Browsers send the origin of the page in the ``Origin`` header of every request that can change
+something, and pages cannot change that header. One rule therefore covers both requests whose
+response a page reads and requests it sends blindly: the origin must be listed. Other programs send
+no ``Origin``.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from typing import Any
 
 from belated.exceptions import Forbidden, InvalidInput
 
-#: Seconds for which a browser need not ask again; none keeps an answer for much longer.
+#: Seconds for which browsers may cache a preflight response; their own limits are not much higher.
 MAX_AGE = 7200
-#: What pages may do: decide and report. Reading and switching bandits is for programs.
+#: Scopes that pages may use.
 SCOPES = ("decide", "reward")
 
-#: As a browser sends it: lower case, a host in ASCII, and no path.
+#: An origin as browsers send it: lower case, an ASCII host, and no path.
 _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://(?:[a-z0-9._-]+|\[[0-9a-f:]+\])(?::([0-9]{1,5}))?")
-#: Browsers leave these out.
-_USUAL_PORTS = {"http": "80", "https": "443"}
+#: Default ports, which browsers omit.
+_DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 
 def as_origin(value: Any) -> str:
-    """An origin, as a browser sends it in the header ``Origin``.
+    """Check that a value is an origin as browsers send it, and return it.
 
     >>> as_origin("https://shop.example")
     'https://shop.example'
@@ -37,28 +38,28 @@ scheme://host or scheme://host:port, in lower case and without a path
     if value == "*":
         message = "'*' would let every page on the web send requests: list the origins of your own"
         raise InvalidInput(f"{message} pages, such as 'https://shop.example'", value)
-    found = _ORIGIN.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
+    match = _ORIGIN.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         message = f"{value!r} is not an origin: write scheme://host or scheme://host:port"
         raise InvalidInput(f"{message}, in lower case and without a path", value)
-    scheme, port = found.groups()
-    if port is not None and port == _USUAL_PORTS.get(scheme):
-        message = f"{value!r} has the usual port of {scheme}, which browsers do not send"
+    scheme, port = match.groups()
+    if port is not None and port == _DEFAULT_PORTS.get(scheme):
+        message = f"{value!r} has the default port of {scheme}, which browsers omit"
         raise InvalidInput(f"{message}: write {value.removesuffix(f':{port}')!r}", value)
     return str(value)
 
 
 class Cors:
-    """Knows the origins that are listed.
+    """Checks the origins of requests.
 
     Args:
-        origins: as :func:`as_origin` has them.
+        origins: Allowed origins; see :func:`as_origin`.
     """
 
     def __init__(self, origins: Iterable[str]) -> None:
-        # `navigator.sendBeacon` always sends its request with credentials: without the last line a
-        # browser would not let it pass. The service itself knows no cookies.
-        self._answers = {
+        # The service uses no cookies, but `navigator.sendBeacon` always sends credentials, and
+        # browsers require the last header for that.
+        self._headers = {
             as_origin(origin).encode(): {
                 "access-control-allow-origin": origin,
                 "vary": "origin",
@@ -70,34 +71,35 @@ class Cors:
     def admit(
         self, origin: bytes, scope: str | None, headers: Mapping[bytes, bytes], *, keyed: bool
     ) -> dict[str, str]:
-        """Return the headers with which a page may read the response.
+        """Return the response headers that let a page read the response.
 
         Args:
-            origin: of the page.
-            scope: of the route.
-            headers: of the request.
-            keyed: whether the service needs keys: then the console may do what its key allows.
-                Without keys it may not: its origin could be any name that resolves to this host.
+            origin: Origin of the page.
+            scope: Scope of the route.
+            headers: Headers of the request.
+            keyed: Whether the service requires keys. If so, the console, which has the origin of
+                the service, may do what its key allows; without keys, any name that resolves to
+                this host would have that origin.
 
         Raises:
-            Forbidden: the origin is not listed, or no page may ask for this.
+            Forbidden: the origin is not listed, or pages may not use the scope.
         """
         own = origin.partition(b"://")[2] == headers.get(b"host")
         if own and keyed and b"authorization" in headers:
             return {}
-        found = self._answers.get(origin)
-        if found is None:
+        allowed = self._headers.get(origin)
+        if allowed is None:
             raise Forbidden(
                 "the origin of this page is not listed: add it to server.cors in the config file"
             )
         if scope not in SCOPES:
-            raise Forbidden("pages may ask for decisions and report rewards, nothing else")
-        return found
+            raise Forbidden("pages may only request decisions and report rewards")
+        return allowed
 
     def preflight(
         self, method: str, scope: str | None, headers: Mapping[bytes, bytes]
     ) -> dict[str, str]:
-        """Return the headers that let a browser send the request it asks about.
+        """Return the response headers of a preflight request.
 
         Raises:
             Forbidden: as for the request itself.

@@ -1,8 +1,8 @@
-"""Reward tokens: the token of a decision allows reporting its reward without a key.
+"""Reward tokens, which allow reporting the reward of one decision without an API key.
 
-A token is the name of the key that signed it, a dot, and 72 letters: its expiry, the range of the
-reward, and the HMAC-SHA256 of both with the bandit and the decision. Nothing is stored: to check a
-token, it is computed again.
+A token is the id of the secret that signed it, a period, and 72 characters: its expiry, the range
+of the reward, and an HMAC-SHA256 of both with the bandit and the decision. Tokens are not stored,
+but computed again to verify them.
 """
 
 from __future__ import annotations
@@ -24,35 +24,37 @@ from belated.exceptions import Forbidden, InvalidInput, RateLimited, Unauthentic
 from belated.journals.steady_clock import system_clock
 from belated.wire.messages import RewardBody
 
-#: What is done with tokens: none are made; they are counted; they are required.
+#: Whether tokens are disabled, verified and counted only, or required.
 TokenMode = Literal["off", "report", "enforce"]
 #: Lifetime of a token if rewards have neither window nor retention, in microseconds.
 LIFETIME = 30 * 86_400_000_000
-#: Rewards that a token alone may report within so many seconds, per process; and the number of
-#: tokens that are counted: if there are more, all counts restart at 0.
+#: Maximum number of reports per token without a key, the period in seconds (per process), and the
+#: maximum number of tokens that are counted, after which all counts restart at 0.
 MAX_REPORTS, REPORT_SECONDS, MAX_REMEMBERED = 10, 60.0, 100_000
-#: What a token can turn out to be.
+#: Results of verifying a token.
 VERDICTS = ("valid", "missing", "forged", "expired", "range", "part")
 
-_FORM = 1  # so that another one can come later
-_PAYLOAD = struct.Struct(">BIBdd")  # form, end in seconds (high 32 bits and low 8), range
+_FORM = 1  # version of the format
+_PAYLOAD = struct.Struct(">BIBdd")  # version, expiry in seconds (high 32 bits and low 8), range
 _KEY = re.compile(r"([A-Za-z0-9_-]{1,16}):([A-Za-z0-9+/=_-]+)")
-_LEAST_BYTES = 32
+_MIN_SECRET_BYTES = 32
 
 
 def check_bounded(rewards: Rewards, support: Interval) -> None:
-    """Refuse tokens for rewards without bounds: one report of an extreme value would decide."""
+    """Raise InvalidInput for rewards without bounds, since anyone could report extreme values."""
     if rewards.bounds is None and not math.isfinite(support.upper - support.lower):
-        message = "anyone with a token could report any value, as rewards have no bounds"
+        message = (
+            "with tokens, rewards must be bounded, because anyone with a token can report a value"
+        )
         remedy = f"{type(rewards).__name__}(…, bounds=(0, 100))"
         raise InvalidInput(f'{message}: add bounds, as in rewards = "{remedy}"')
 
 
 class TokenSecrets:
-    """The secrets that sign and verify: the first signs, all verify.
+    """The secrets of tokens: the first one signs, all of them verify.
 
     Args:
-        secrets: by their ids.
+        secrets: Secrets by id.
 
     >>> TokenSecrets.read("b:" + "B" * 43 + "=,a:" + "A" * 43 + "=")
     TokenSecrets('b', 'a')
@@ -63,21 +65,24 @@ class TokenSecrets:
 
     @classmethod
     def read(cls, text: str) -> TokenSecrets:
-        """Keys as they are written in the environment: ``id:base64``, with commas between."""
+        """Parse secrets from the environment: ``id:base64``, separated by commas."""
         secrets: dict[str, bytes] = {}
         for number, part in enumerate(text.split(","), start=1):
-            form = _KEY.fullmatch(part.strip())
-            if form is None or form[1] in secrets:
-                message = f"token key {number} is not written id:base64, with an id of its own"
+            match = _KEY.fullmatch(part.strip())
+            if match is None or match[1] in secrets:
+                message = f"token key {number} must be written id:base64, with a unique id"
                 raise InvalidInput(message)
+            id, encoded = match.groups()
             try:
-                secret = base64.b64decode(form[2].replace("-", "+").replace("_", "/"))
+                secret = base64.b64decode(encoded.replace("-", "+").replace("_", "/"))
             except binascii.Error:
-                raise InvalidInput(f"the secret of token key {form[1]!r} is no base64") from None
-            if len(secret) < _LEAST_BYTES:
-                message = f"the secret of token key {form[1]!r} has {len(secret)} bytes: make one "
-                raise InvalidInput(f"{message}of {_LEAST_BYTES} with `openssl rand -base64 32`")
-            secrets[form[1]] = secret
+                message = f"the secret of token key {id!r} is not valid base64"
+                raise InvalidInput(f"{message}: use `openssl rand -base64 32`") from None
+            if len(secret) < _MIN_SECRET_BYTES:
+                message = f"the secret of token key {id!r} has only {len(secret)} bytes"
+                remedy = f"use {_MIN_SECRET_BYTES}, as from `openssl rand -base64 32`"
+                raise InvalidInput(f"{message}: {remedy}")
+            secrets[id] = secret
         return cls(secrets)
 
     def __repr__(self) -> str:
@@ -86,17 +91,17 @@ class TokenSecrets:
 
 @dataclass(eq=False)
 class RewardTokens:
-    """Makes and checks the tokens of one bandit.
+    """Creates and verifies the reward tokens of one bandit.
 
     Args:
-        keys: that sign and verify.
-        bandit: its name.
-        mode: what is done about rewards without a good token.
-        guarded: whether the service needs keys; then a key replaces a token.
-        lifetime: of a token, in microseconds since the decision.
-        least: the least reward that can be reported.
-        most: the greatest.
-        clock: gives microseconds since 1970.
+        keys: Secrets that sign and verify.
+        bandit: Name of the bandit.
+        mode: Whether rewards without a valid token are counted or refused.
+        guarded: Whether the service requires API keys; a key then replaces a token.
+        lifetime: Lifetime of a token, in microseconds since the decision.
+        least: Minimum reward that can be reported.
+        most: Maximum reward that can be reported.
+        clock: Returns the time in microseconds since 1970.
     """
 
     keys: TokenSecrets
@@ -111,33 +116,33 @@ class RewardTokens:
 
     def __post_init__(self) -> None:
         secrets = self.keys.secrets
-        # Started with the secret once: a copy is quicker than a new one for every token.
+        # Copying a keyed HMAC is faster than creating one for every token.
         self._macs = {name: hmac.new(secrets[name], digestmod="sha256") for name in secrets}
         self._signer = next(iter(secrets), "")
         name = self.bandit.encode()
         self._name = struct.pack(">H", len(name)) + name
         self._reports: dict[str, int] = {}
         self._reports_until = -math.inf
-        #: How many rewards came, by what their token was.
+        #: Number of rewards by the result of verifying their token.
         self.seen = dict.fromkeys(VERDICTS, 0)
 
     def of(self, decision: Decision) -> str:
-        """Return the token of a decision; it is always the same."""
+        """Return the token of a decision, which is deterministic."""
         ends = -(-(decision.at_us + self.lifetime) // 1_000_000)
         payload = _PAYLOAD.pack(_FORM, ends >> 8 & 0xFFFFFFFF, ends & 0xFF, self.least, self.most)
         return self._sign(self._signer, payload, decision.id).decode()
 
     def check(self, id: str, reward: RewardBody, keyed: bool) -> None:
-        """Refuse a reward without a valid key or token.
+        """Raise if a reward has no valid key or token.
 
         Args:
-            id: of the decision.
-            reward: as it was sent.
-            keyed: whether it came with a key for rewards.
+            id: Id of the decision.
+            reward: Reward as sent.
+            keyed: Whether the request has a key with the scope ``reward``.
 
         Raises:
-            Unauthenticated: there is neither a key nor a token, and one is needed.
-            Forbidden: the token is not for this reward.
+            Unauthenticated: there is neither a key nor a token, and one is required.
+            Forbidden: the token does not allow this reward.
             RateLimited: the token was used too often.
         """
         verdict = self._verdict(id, reward, keyed)
@@ -149,11 +154,13 @@ class RewardTokens:
         if self.mode == "report" and (keyed or not self.guarded):
             return
         if verdict == "missing" and self.guarded:
-            raise Unauthenticated("a key is needed, or the token that came with the decision")
+            raise Unauthenticated(
+                "send an API key, or the token that was returned with the decision"
+            )
         raise Forbidden(_WHY[verdict])
 
     def _count_report(self, id: str) -> None:
-        """Count a use of a token: it is for one reward, and must not fill a journal."""
+        """Count a use of a token, so that no token can fill the journal."""
         now = self.clock() / 1e6
         if now >= self._reports_until or len(self._reports) >= MAX_REMEMBERED:
             self._reports.clear()
@@ -161,7 +168,7 @@ class RewardTokens:
         count = self._reports[id] = self._reports.get(id, 0) + 1
         if count > MAX_REPORTS:
             wait = self._reports_until - now
-            message = f"a token may report {MAX_REPORTS} times in {REPORT_SECONDS:g} s"
+            message = f"a token may be used at most {MAX_REPORTS} times in {REPORT_SECONDS:g} s"
             raise RateLimited(message, wait)
 
     def _verdict(self, id: str, reward: RewardBody, keyed: bool) -> str:
@@ -170,28 +177,28 @@ class RewardTokens:
         content = self._genuine(reward.token, id)
         if content is None:
             return "forged"
-        ends, least, most = content
-        if self.clock() >= ends * 1_000_000:
+        expiry, least, most = content
+        if self.clock() >= expiry * 1_000_000:
             return "expired"
         if not least <= reward.value <= most:
             return "range"
-        # Of two rewards that contradict each other the one that happened first counts: with a time
-        # of their own, anyone with the token could overturn an earlier report.
+        # Of conflicting rewards the earliest counts: if callers could set the time, anyone with the
+        # token could overturn an earlier report.
         if not keyed and (reward.part or reward.revision or reward.at is not None):
             return "part"
         return "valid"
 
     def _genuine(self, token: str, id: str) -> tuple[int, float, float] | None:
-        """Return the expiry and range of a token, if it was signed here for this decision."""
+        """Return expiry and range of a token if it was signed for this decision, or None."""
         signer, _, text = token.partition(".")
         try:
             payload = base64.urlsafe_b64decode(text)[: _PAYLOAD.size]
             form, high, low, least, most = _PAYLOAD.unpack(payload)
-        except (ValueError, struct.error):  # of base64: binascii.Error
+        except (ValueError, struct.error):  # ValueError includes binascii.Error
             return None
         if signer not in self._macs or form != _FORM:
             return None
-        # The whole text is compared, so that a token can be written in one way only.
+        # The whole text is compared, so that tokens have only one valid spelling.
         if not hmac.compare_digest(self._sign(signer, payload, id), token.encode()):
             return None
         return high << 8 | low, least, most
@@ -202,13 +209,13 @@ class RewardTokens:
         return signer.encode() + b"." + base64.urlsafe_b64encode(payload + mac.digest())
 
 
-#: For a bandit that makes no tokens, or that is not here: none is genuine.
+#: For bandits without tokens and unknown bandits: no token is valid.
 NOBODY = RewardTokens(TokenSecrets({}), "", mode="enforce", guarded=True, least=0.0, most=0.0)
 
 _WHY = {
-    "missing": "this reward needs the token that came with its decision",
-    "forged": "the token is not one of this decision",
-    "expired": "the token has ended: a key is needed to report this reward",
-    "range": "the reward is outside the range that the token is for",
-    "part": "with a token alone a reward has neither part, revision nor time",
+    "missing": "send the token that was returned with the decision",
+    "forged": "the token is not valid for this decision",
+    "expired": "the token has expired: an API key is required to report this reward",
+    "range": "the value is outside the range that the token allows",
+    "part": "part, revision and at require an API key, not just a token",
 }

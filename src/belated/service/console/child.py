@@ -1,7 +1,7 @@
-"""A process that makes a report and exits, so that deciding does not wait for it.
+"""A process that creates one report, so that decisions are not delayed.
 
-It reads the address of a journal from its standard input, so that no list of processes shows it,
-and writes the content of the console to its standard output, as JSON.
+It reads the address of a journal from standard input, because it may contain a password and command
+lines are public, and writes the content of the console to standard output, as JSON.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from belated.report.page import body
 from belated.report.panels import specifications
 from belated.report.report import Report, learned
 
-#: Niceness: all else on the machine has priority.
+#: Niceness: everything else on the machine has priority.
 NICE = 15
 
 
 def main() -> int:
-    """Make one report; an error is one line on standard error."""
+    """Create one report; an error is printed as one line on standard error."""
     if hasattr(os, "nice"):
         os.nice(NICE)
     try:
@@ -35,8 +35,8 @@ def main() -> int:
         print(" ".join(str(error).split()), file=sys.stderr)
         return 1
     page = {"html": body(data), "specs": specifications(data), "as_of": data["as_of"]}
-    made = {"gauges": Gauges.of(data), "page": page}
-    sys.stdout.buffer.write(msgspec.json.encode(made))
+    output = {"gauges": Gauges.of(data), "page": page}
+    sys.stdout.buffer.write(msgspec.json.encode(output))
     return 0
 
 

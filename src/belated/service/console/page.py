@@ -1,4 +1,4 @@
-"""The page of the console: one file, that asks only the service it came from."""
+"""The page of the console: one file that connects only to its service."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib.resources import files
 
 from belated.report.page import asset, style
 
-#: Of the console alone.
+#: Styles of the console, besides those of reports.
 _STYLE = (
     ".top{padding-top:18px}.top form{display:flex;flex-wrap:wrap;gap:8px;align-items:center}"
     "#theme{margin-left:auto}pre{overflow:auto;max-height:320px;font-size:12px;margin:8px 0}"
@@ -22,11 +22,11 @@ _STYLE = (
 
 @cache
 def console_page() -> bytes:
-    """Return the page."""
+    """Return the page of the console."""
     here = files("belated.service.console")
     markup, code = (here.joinpath(f"console.{end}").read_text("utf-8") for end in ("html", "js"))
     scripts = asset("vega.js"), asset("report.js"), code
-    digests = " ".join(f"'sha256-{_digest(one)}'" for one in scripts)
+    digests = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
     policy = (
         f"default-src 'none'; script-src {digests}; style-src 'unsafe-inline'; img-src data:;"
         " connect-src 'self'; base-uri 'none'; form-action 'none'"
@@ -36,7 +36,7 @@ def console_page() -> bytes:
         f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>belated</title><style>{style()}{_STYLE}</style></head><body>{markup}"
-        f"{''.join(f'<script>{one}</script>' for one in scripts)}</body></html>"
+        f"{''.join(f'<script>{script}</script>' for script in scripts)}</body></html>"
     )
     return page.encode()
 

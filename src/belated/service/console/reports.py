@@ -1,4 +1,4 @@
-"""The reports of bandits, each made by its own process while someone views them."""
+"""The reports of bandits, created on demand by separate processes."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ import msgspec
 from belated.journals import Store
 from belated.report.gauges import Gauges
 
-#: Seconds between two reports, and at least so many times as long as one took: reports use at most
-#: a fiftieth of one processor.
+#: Minimum number of seconds between two reports, and minimum ratio of the interval to the duration
+#: of a report, which limits reports to 2 % of one processor.
 EVERY, SHARE = 60.0, 50.0
-#: Timeout in seconds.
-LONGEST = 600.0
+#: Timeout of a report in seconds.
+TIMEOUT = 600.0
 
 
-class _Made(msgspec.Struct):
-    """The output of the process."""
+class _Output(msgspec.Struct):
+    """The output of the child process."""
 
     gauges: Gauges
     page: msgspec.Raw
 
 
 class BanditReport:
-    """Makes the report of one bandit on request, at a limited rate.
+    """Creates the report of one bandit on demand, at a limited rate.
 
     Args:
-        store: of the journal.
-        bandit: its name.
-        actions: those that the configuration names. Others are named by callers, who may be
-            strangers: metrics must not have their words.
+        store: Store of the journal.
+        bandit: Name of the bandit.
+        actions: Actions named in the configuration. Metrics do not include other actions, whose
+            names are chosen by callers.
 
     Attributes:
-        page: the last report as JSON; None before the first.
-        gauges: its numbers.
-        error: why there is none, or no newer one.
-        made_at: when it was made, by the monotonic clock.
-        tried_at: when that was last tried; 0 before the first time.
-        took: seconds that took.
+        page: The last report as JSON; None before the first.
+        gauges: The numbers of the last report.
+        error: Why there is no report, or no newer one.
+        made_at: When it was created, by the monotonic clock.
+        tried_at: When the last attempt ended; 0 before the first.
+        took: Duration of the last attempt in seconds.
     """
 
     def __init__(self, store: Store, bandit: str, actions: Collection[str] = ()) -> None:
@@ -57,15 +57,17 @@ class BanditReport:
         self.error = ""
         self.made_at = self.tried_at = self.took = 0.0
         if self._address is None:
-            self.error = "the store is in memory, and no other process can read it"
+            self.error = (
+                "the store is in memory, which the process that creates reports cannot read"
+            )
 
     @property
     def busy(self) -> bool:
-        """Whether it is being made."""
+        """Whether a report is being created."""
         return self._thread is not None and self._thread.is_alive()
 
     def look(self) -> bytes | None:
-        """Return the last report, and start making a newer one if it is due."""
+        """Return the last report, and start creating a newer one if it is due."""
         with self._locked:
             due = self.tried_at + max(EVERY, SHARE * self.took) if self.tried_at else 0.0
             if self._address is not None and not self.busy and time.monotonic() >= due:
@@ -89,30 +91,30 @@ class BanditReport:
             with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
                 self._process = process
                 try:
-                    output, errors = process.communicate(f"{self._address}\n".encode(), LONGEST)
+                    output, errors = process.communicate(f"{self._address}\n".encode(), TIMEOUT)
                 except subprocess.TimeoutExpired:
                     process.kill()
-                    output, errors = b"", b"it took too long"
+                    output, errors = b"", b"the report timed out"
         except OSError as error:
             output, errors = b"", str(error).encode()
         self._process = None
         if output and process.returncode == 0:
-            made = msgspec.json.decode(output, type=_Made)
-            self.page, self.gauges, self.error = bytes(made.page), made.gauges, ""
+            report = msgspec.json.decode(output, type=_Output)
+            self.page, self.gauges, self.error = bytes(report.page), report.gauges, ""
             self.made_at = time.monotonic()
         else:
             lines = errors.decode(errors="replace").strip().splitlines()
-            self.error = lines[-1] if lines else "the process that makes it has ended"
+            self.error = lines[-1] if lines else "the process that creates the report was killed"
         self.tried_at = time.monotonic()
         self.took = self.tried_at - start
 
 
 class Reports(dict[str, BanditReport]):
-    """Those of all bandits of a process, by their names.
+    """The reports of all bandits of a process, by bandit.
 
     Args:
-        store: of the journals.
-        bandits: their names, each with the actions that the configuration names.
+        store: Store of the journals.
+        bandits: By bandit, the actions named in the configuration.
     """
 
     def __init__(self, store: Store, bandits: Mapping[str, Collection[str]]) -> None:
@@ -121,21 +123,21 @@ class Reports(dict[str, BanditReport]):
         )
 
     def watch(self, bandits: Collection[str]) -> None:
-        """Refresh the oldest of these reports, within the time that all together may take.
+        """Refresh the oldest of these reports if the limit on processor time allows it.
 
-        One is made at a time, and of one processor all take a fiftieth: with a hundred bandits, a
-        report is seldom newer than an hour.
+        One report is created at a time, and all together use at most 2 % of one processor. With a
+        hundred bandits, a report may be an hour old.
         """
-        if not bandits or any(one.busy for one in self.values()):
+        if not bandits or any(report.busy for report in self.values()):
             return
-        last = max(self.values(), key=lambda one: one.tried_at)
+        last = max(self.values(), key=lambda report: report.tried_at)
         if not last.tried_at or time.monotonic() >= last.tried_at + SHARE * last.took:
-            min((self[name] for name in bandits), key=lambda one: one.tried_at).look()
+            min((self[name] for name in bandits), key=lambda report: report.tried_at).look()
 
     def close(self) -> None:
         """End the running process."""
-        for one in self.values():
-            one.close()
+        for report in self.values():
+            report.close()
 
 
 def journal_address(store: Store, bandit: str) -> str | None:

@@ -1,1 +1,1 @@
-"""Learners: fold, settle, fit, save and publish while they lead."""
+"""Learners, which fold journals, settle windows, fit, save and publish models."""

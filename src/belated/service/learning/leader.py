@@ -1,4 +1,4 @@
-"""What both kinds of learners are made of: the lead of a bandit, and the helpers of their folds."""
+"""The base class of learners, and helpers for their clock, history checks and snapshots."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from belated.service.runtime import Runtime, ThreadRuntime
 
 #: Seconds between two models that differ, between two that do not, and between two snapshots.
 PUBLISH, ALIVE, SNAPSHOT = 0.1, 5.0, 30.0
-#: Seconds between two exposed heads of the journal: often enough to be stored elsewhere, and not so
-#: often that every scrape of the metrics starts a new series.
+#: Seconds between two exposed heads of the journal: each is a label of a metric, and a new one
+#: starts a new time series.
 HEAD = 3600.0
-#: Seconds for which an answer of the journal's clock is used.
+#: Seconds between two queries of the journal's clock.
 LOOK = 1.0
 
 log = logging.getLogger("belated.service")
@@ -46,22 +46,22 @@ class Leader(Generic[MakeFold]):
     """A learner that publishes while it holds the lease, and stands by while another one does.
 
     Args:
-        journal: of the bandit.
-        coordination: where learners agree on who leads, and models are published.
-        fold: makes an empty fold; that of a partition if partitions are shared.
-        shelf: the same journal, opened once more: snapshots are written to it concurrently. If
-            None, the journal itself.
-        features: what makes rows, recorded in the journal; None if requests have rows.
-        holdout: the baseline of the holdout, recorded in the journal; None without one.
-        holder: a unique name for this learner; made up if None.
-        lease: seconds for which the lead is held without being renewed.
-        runtime: time and threads; real ones if None.
-        renewal: renews the leases of all learners of the process; if None, that of this one.
+        journal: Journal of the bandit.
+        coordination: Lease and published model of the bandit.
+        fold: Creates an empty fold, of a given partition if partitions are shared.
+        shelf: The same journal on another connection, for writing snapshots concurrently; None to
+            use ``journal``.
+        features: Features of the bandit, recorded in the journal; None if requests have rows.
+        holdout: Baseline of the holdout, recorded in the journal; None without one.
+        holder: Unique name of this learner; generated if None.
+        lease: Duration of the lease in seconds.
+        runtime: Time and threads; real ones if None.
+        renewal: Renews the leases of all learners of the process; None to renew only this one.
 
     Attributes:
-        epoch: in which this learner leads; 0 while it stands by.
-        head: of the journal, taken once an hour; empty before the first.
-        clock: that stamps records: the one of this machine may be wrong, and jump.
+        epoch: Epoch in which this learner leads; 0 while it stands by.
+        head: Head of the journal, updated once an hour; empty before the first update.
+        clock: The clock that stamps records; that of this machine may differ or jump.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Leader(Generic[MakeFold]):
         return self.epoch != 0
 
     def _lead(self) -> bool:
-        """Renew or acquire the lease; returns whether this learner leads."""
+        """Renew or acquire the lease; return whether this learner leads."""
         epoch = self.lease.renew_or_acquire()
         if epoch is None or epoch != self.epoch:
             self._stand_by()
@@ -129,18 +129,18 @@ class Leader(Generic[MakeFold]):
         if model.head and now >= self._head_at + HEAD:
             self.head, self._head_at = model.head, now
             extra = {"bandit": self.bandit, "head": model.head}
-            log.info("the journal has this head", extra=extra)
+            log.info("new head of the journal", extra=extra)
 
 
 def read_model(published: tuple[int, bytes] | None) -> PublishedModel | None:
-    """Return a published model; None if there is none, or deciders cannot read it either."""
+    """Decode a published model; None if there is none, or it is unreadable for deciders, too."""
     with suppress(CorruptJournal, UnsupportedFormat):
         return None if published is None else PublishedModel.read(published[1])
     return None
 
 
 def append_settled(journal: Journal, fold: Fold, now: int) -> int:
-    """Append the end of the windows that have passed; returns the number of records."""
+    """Append settlements for windows that have ended; return the number of records."""
     due = [Settled(number, now) for number in fold.folded if fold.ledgers[number].is_due(now)]
     if due:
         journal.append(due)
@@ -148,41 +148,42 @@ def append_settled(journal: Journal, fold: Fold, now: int) -> int:
 
 
 class JournalClock:
-    """The clock that stamps records, and whether it has jumped.
+    """Estimates the time of the clock that stamps records, and detects jumps.
 
     Args:
-        journal: that stamps records.
-        runtime: time of this machine.
+        journal: Journal that stamps records.
+        runtime: Clocks of this machine.
 
     Attributes:
-        offset: by how many seconds the journal's clock is ahead of this machine's.
-        last_stamp: the latest seen.
+        offset: Seconds by which the journal's clock is ahead of this machine's.
+        last_stamp: Greatest stamp seen.
     """
 
     def __init__(self, journal: Journal, runtime: Runtime) -> None:
         self._journal = journal
         self._clock, self._monotonic = runtime.clock, runtime.monotonic
-        self._answer, self._answered_at = 0, -math.inf
+        self._queried, self._queried_at = 0, -math.inf
         self.offset = 0.0
         self.last_stamp = 0
 
     def look(self) -> None:
-        """Query the journal's clock if its last answer is old."""
-        if self._monotonic() >= self._answered_at + LOOK:
-            self._answer = self._journal.now()
-            self._answered_at = self._monotonic()  # afterwards: rather late than early
-            self.offset = (self._answer - self._clock()) / 1e6
+        """Query the journal's clock if the last query was more than a second ago."""
+        if self._monotonic() >= self._queried_at + LOOK:
+            self._queried = self._journal.now()
+            self._queried_at = self._monotonic()  # after the response, so that `now` is not ahead
+            self.offset = (self._queried - self._clock()) / 1e6
 
     def now(self) -> int:
-        """Return the journal's time in microseconds since 1970; this machine's before a look."""
-        if not self._answer:
+        """Return the journal's time in microseconds since 1970; before a query, this machine's."""
+        if not self._queried:
             return self._clock()
-        return self._answer + int(1e6 * (self._monotonic() - self._answered_at))
+        return self._queried + int(1e6 * (self._monotonic() - self._queried_at))
 
     def ahead(self) -> float:
-        """Return by how many seconds the last stamp is ahead of the clock, which has jumped back.
+        """Return by how many seconds the last stamp is ahead of the clock.
 
-        Until the clock has caught up, journal time stands still, and no window ends.
+        It is positive after the clock has jumped back. Until the clock has caught up, journal time
+        stands still, and no window ends.
         """
         return max(0.0, (self.last_stamp - self.now()) / 1e6)
 
@@ -191,22 +192,22 @@ class HistoryChanges:
     """Counts and logs changes of records that were already folded.
 
     Args:
-        extra: fields of each log line, such as the name of the bandit.
+        extra: Fields of each log line, such as the name of the bandit.
     """
 
     def __init__(self, **extra: object) -> None:
         self.count = 0
         self._extra = extra
-        #: By partition, the position up to which changes were logged.
+        #: By partition, greatest position of a logged change.
         self._logged: dict[int, int] = {}
 
     def note(self, error: HistoryChanged) -> None:
-        """Log a change; it counts unless it was made on purpose."""
+        """Log a change, and count it unless it was intended (an erasure or a trim)."""
         message, level = f"history changed: {error}", logging.ERROR
         if isinstance(error, HistoryUndone):
-            message, level = "records were undone: they are folded anew", logging.WARNING
+            message, level = "records were erased or retracted: folding again", logging.WARNING
         elif isinstance(error, HistoryTrimmed):
-            message, level = "the journal was trimmed while it was read", logging.WARNING
+            message, level = "the journal was trimmed while being read", logging.WARNING
         else:
             self.count += 1
             logged = self._logged.get(error.partition, 0)
@@ -215,19 +216,19 @@ class HistoryChanges:
         log.log(level, message, extra=self._extra | where)
 
     def note_loaded(self, errors: Iterable[HistoryChanged]) -> None:
-        """Log the snapshots that are of another history, unless that change was logged."""
+        """Log changes found when loading snapshots, unless they were logged before."""
         for error in errors:
             if error.position > self._logged.get(error.partition, 0):
                 self.note(error)
 
 
 class BackgroundSave:
-    """Writes one snapshot at a time in a thread, while its fold goes on.
+    """Writes one snapshot at a time in a thread, while its fold continues.
 
     Args:
-        journal: that is folded.
-        shelf: where snapshots are written.
-        runtime: of the thread.
+        journal: Journal that is folded.
+        shelf: Journal that snapshots are written to.
+        runtime: Starts the thread.
     """
 
     def __init__(self, journal: Journal, shelf: Journal, runtime: Runtime) -> None:
@@ -237,19 +238,19 @@ class BackgroundSave:
 
     @property
     def fold(self) -> Fold | None:
-        """The fold whose snapshot is being written; None if none is."""
+        """The fold whose snapshot is being written, or None."""
         return None if self._running is None else self._running[0]
 
     @property
     def is_written(self) -> bool:
-        """Whether the snapshot has been written, or has failed to be."""
+        """Whether writing the snapshot has finished or failed."""
         return self._running is not None and self._running[2].done()
 
     def start(self, fold: Fold) -> None:
-        """Start writing; the fold copies what changes meanwhile.
+        """Start writing a snapshot; until it is written, the fold copies what it changes.
 
         Raises:
-            HistoryChanged: what was folded is no longer what the journal holds.
+            HistoryChanged: the journal no longer holds the records that were folded.
         """
         saving = fold.begin_save(self._journal)
         self._running = fold, saving, self._thread.submit(partial(saving.write, self._shelf))
@@ -263,11 +264,11 @@ class BackgroundSave:
         """
         written = self.abandon()
         if written is not None and not written.cancelled():
-            with suppress(SnapshotConflict):  # then the next snapshot is a whole one
+            with suppress(SnapshotConflict):  # the next snapshot will be complete
                 written.result()
 
     def abandon(self) -> Future[None] | None:
-        """Wait until nothing is being written, whatever its outcome, which is returned."""
+        """Wait until the snapshot is written or has failed; return the future."""
         if self._running is None:
             return None
         (fold, saving, written), self._running = self._running, None

@@ -1,4 +1,4 @@
-"""The learners of a process: a failure of one does not stop the others."""
+"""The learners of a process, in one thread."""
 
 from __future__ import annotations
 
@@ -24,17 +24,16 @@ from belated.service.learning.shared_learner import SharedLearner
 from belated.service.runtime import SharedThreads, ThreadRuntime, Worker
 from belated.service.serving.definition import Definition
 
-#: Seconds between two polls of the journals: while records come, and at most.
+#: Seconds between two polls of idle journals: at first, and at most after doubling.
 IDLE, MAX_IDLE = 0.005, 0.1
-#: Seconds between two polls while records trickle in: as often as models are published. A poll
-#: costs as much as folding ten records. A turn that folded this many records is followed by the
-#: next one at once.
+#: Seconds between two polls at a low rate of records: as often as models are published, since a
+#: poll costs as much as folding ten records. After a turn that folded at least this many records,
+#: the next turn follows at once.
 PACE, MANY = PUBLISH, 500
-#: Seconds to rest: where others share the work, while another leads, while the journal is
-#: unavailable, and after an error that a retry will hardly mend.
-SHARED, STAND_BY, AWAY, FAILED = 0.02, 0.2, 0.2, 5.0
-#: Seconds in which all must have stopped: what could not be saved by then is folded again by the
-#: next leader.
+#: Seconds to rest: for a learner that shares a bandit, while another one leads, while the journal
+#: is unavailable, and after an unexpected error.
+SHARED, STAND_BY, UNAVAILABLE, FAILED = 0.02, 0.2, 0.2, 5.0
+#: Timeout for stopping all learners, in seconds: the next leader folds again what was not saved.
 STOP = 15.0
 
 #: A learner of either kind.
@@ -44,42 +43,42 @@ log = logging.getLogger("belated.service")
 
 
 class LearnerSessions:
-    """Three connections, each opened when it is first needed, for any number of learners.
+    """Three connections for any number of learners, each opened on first use.
 
-    One reads and folds, one holds leases and publishes, and one writes snapshots: so that no lease
-    ends while a large snapshot is written.
+    Reading, coordination and snapshots have separate connections, so that no lease expires while a
+    large snapshot is written.
 
     Args:
-        store: of the journals.
-        lease: seconds for which a lead is held without being renewed.
+        store: Store of the journals.
+        lease: Duration of leases in seconds.
     """
 
     def __init__(self, store: Store, lease: float) -> None:
         self._open = store.session
         self._lease = lease
-        #: Name under which all learners of the process hold their leases.
+        #: Holder of the leases of all learners of the process.
         self.holder = new_holder()
-        #: For leases, fits and snapshots of all learners.
+        #: Threads for leases, fits and snapshots of all learners.
         self.threads = SharedThreads()
 
     @cached_property
     def reading(self) -> StoreSession:
-        """For the folds."""
+        """Connection for reading records."""
         return self._open()
 
     @cached_property
     def coordinating(self) -> StoreSession:
-        """For leases and models."""
+        """Connection for leases and models."""
         return self._open()
 
     @cached_property
     def renewal(self) -> LeaseRenewal:
-        """Of all leases at once."""
+        """Renewal of all leases."""
         return LeaseRenewal(self.coordinating.cells, self._lease, self.threads)
 
     @cached_property
     def saving(self) -> StoreSession:
-        """For snapshots."""
+        """Connection for snapshots."""
         return self._open()
 
     def close(self) -> None:
@@ -94,8 +93,8 @@ class Look(NamedTuple):
     """The state of a bandit's journal.
 
     Attributes:
-        ends: position of the last record of each partition.
-        led: whether another learner leads, for a learner that stands by.
+        ends: Position of the last record of each partition.
+        led: Whether another learner leads; only queried for learners that stand by.
     """
 
     ends: tuple[int, ...]
@@ -105,13 +104,14 @@ class Look(NamedTuple):
 class Learners:
     """The learners of several bandits, in one thread.
 
-    One query finds the journals that have grown; the other learners rest until something is due
-    without a new record. A learner that fails is logged and replaced. Changes of the leader are
-    logged too.
+    One query finds the journals with new records; the other learners rest until something else is
+    due. A learner that fails is logged and replaced, without stopping the others. Changes of the
+    leader are logged.
 
     Args:
-        make: by the name of a bandit, what makes its learner.
-        sessions: what they share, closed in the end; None: each is called all the time.
+        make: Factories of the learners, by bandit.
+        sessions: Connections of the learners, closed at the end; None to call every learner in
+            every turn.
     """
 
     def __init__(
@@ -122,12 +122,12 @@ class Learners:
         self._stopped = threading.Event()
         self._sessions = sessions
         self.names = list(make)
-        #: The learners that run now, and how many have failed, by the name of their bandit.
+        #: Running learners, and number of failures, by bandit.
         self.running: dict[str, Learning] = {}
         self.failures: Counter[str] = Counter()
         self._entries = [_Entry(name, factory) for name, factory in make.items()]
-        self._away = False
-        #: Bandits that others lead, and when that was seen.
+        self._unavailable = False
+        #: Bandits led by other processes, and when that was queried.
         self._others: set[str] = set()
         self._led_at = -math.inf
         self._pause = IDLE
@@ -140,7 +140,7 @@ class Learners:
             self._worker = ThreadRuntime().start_worker("belated learners", self._turn)
 
     def stop(self) -> None:
-        """Have each save its state and give up the lead; returns when all have."""
+        """Have all learners save their state and release their leases, and wait for them."""
         self._stopped.set()
         if self._worker is not None:
             self._worker.wake()
@@ -148,13 +148,13 @@ class Learners:
             self._worker.stop(0.0)
 
     def _turn(self) -> float | None:
-        """Have each learner do what is due; returns the seconds until the next turn."""
+        """Step the learners that are due; return the seconds until the next turn."""
         if self._stopped.is_set():
             self._end_all()
             return None
         looks = self._look()
         if looks is None:
-            return AWAY
+            return UNAVAILABLE
         most = 0
         for entry in self._entries:
             if not self._stopped.is_set() and entry.is_due(looks.get(entry.name)):
@@ -162,7 +162,7 @@ class Learners:
         if most:
             self._pause = IDLE
             return 0.0 if most >= MANY else PACE
-        # Not when the first is due: of a hundred learners there is always one.
+        # Not the time until the first learner is due: of a hundred, one always is.
         pause, self._pause = self._pause, min(2 * self._pause, MAX_IDLE)
         return IDLE if self._sessions is None else pause
 
@@ -176,8 +176,8 @@ class Learners:
             self._ended.set()
 
     def _look(self) -> Mapping[str, Look] | None:
-        """Return the state of the journals by bandit; None while the store is unavailable."""
-        # Learners that share a bandit look for themselves at every step, and rest only briefly.
+        """Return the state of the journals, by bandit; None while the store is unavailable."""
+        # Learners that share a bandit query their partitions in every step.
         names = [
             entry.name for entry in self._entries if not isinstance(entry.learner, SharedLearner)
         ]
@@ -186,21 +186,21 @@ class Learners:
         try:
             ends, led = self._sessions.reading.ends(names), self._led(self._sessions)
         except JournalUnavailable as error:
-            if not self._away:
-                _log(logging.WARNING, "the journal is away", "*", error=str(error))
-            self._away = True
+            if not self._unavailable:
+                _log(logging.WARNING, "the journal is unavailable", "*", error=str(error))
+            self._unavailable = True
             return None
-        except JournalError:  # each learner meets it, and logs what is wrong
+        except JournalError:  # each learner will raise and log it
             return {}
-        if self._away:
-            _log(logging.INFO, "the journal is back", "*")
+        if self._unavailable:
+            _log(logging.INFO, "the journal is available again", "*")
             for entry in self._entries:
                 entry.due = -math.inf
-        self._away = False
+        self._unavailable = False
         return {name: Look(positions, name in led) for name, positions in ends.items()}
 
     def _led(self, sessions: LearnerSessions) -> Collection[str]:
-        """Return the bandits that others lead, of those whose learner here stands by."""
+        """Return the bandits with another leader, among those whose learner stands by."""
         waiting = [entry.name for entry in self._entries if entry.stands_by()]
         now = time.monotonic()
         if not waiting:
@@ -210,31 +210,31 @@ class Learners:
         return self._others
 
     def _step(self, entry: _Entry) -> int:
-        """Have one learner do what is due; returns how many records it has folded or written."""
+        """Step one learner; return the number of records that it folded or appended."""
         try:
             if entry.learner is None:
                 entry.learner = self.running[entry.name] = entry.make()
             count = entry.step(entry.learner)
         except JournalUnavailable as error:
-            if not entry.away:
-                _log(logging.WARNING, "the journal is away", entry.name, error=str(error))
-            entry.away = entry.learner is not None
-            entry.due = time.monotonic() + (AWAY if entry.away else FAILED)
+            if not entry.unavailable:
+                _log(logging.WARNING, "the journal is unavailable", entry.name, error=str(error))
+            entry.unavailable = entry.learner is not None
+            entry.due = time.monotonic() + (UNAVAILABLE if entry.unavailable else FAILED)
             return 0
         except Exception as error:
             self.failures[entry.name] += 1
-            log.exception("a learner failed and is made anew", extra={"bandit": entry.name})
-            # The library raises its errors between two changes; any other may come at any point.
+            log.exception("a learner failed and is restarted", extra={"bandit": entry.name})
+            # The library's own errors leave a fold consistent; any other error may not.
             self._end(entry, save=isinstance(error, BelatedError))
             entry.due = time.monotonic() + FAILED
             return 0
-        if entry.away:
-            _log(logging.INFO, "the journal is back", entry.name)
-        entry.away = False
+        if entry.unavailable:
+            _log(logging.INFO, "the journal is available again", entry.name)
+        entry.unavailable = False
         return count
 
     def _end(self, entry: _Entry, *, save: bool = True) -> None:
-        learner, entry.learner, entry.leads, entry.away = entry.learner, None, None, False
+        learner, entry.learner, entry.leads, entry.unavailable = entry.learner, None, None, False
         if learner is not None:
             del self.running[entry.name]
             try:
@@ -247,7 +247,7 @@ class _Entry:
     """The learner of one bandit, and when to call it.
 
     Attributes:
-        due: when to call it even if no record comes.
+        due: When to call it without new records.
     """
 
     def __init__(self, name: str, make: Callable[[], Learning]) -> None:
@@ -255,28 +255,28 @@ class _Entry:
         self.make = make
         self.learner: Learning | None = None
         self.leads: bool | None = None
-        self.away = False
+        self.unavailable = False
         self.due = -math.inf
         self._seen: Look | None = None
         self._next: Look | None = None
 
     def stands_by(self) -> bool:
-        """Whether it waits for another learner to give up the lead."""
+        """Whether the learner waits while another one leads."""
         return self.leads is False and not isinstance(self.learner, SharedLearner)
 
     def is_due(self, look: Look | None) -> bool:
-        """Whether to call it, given the state of its journal."""
+        """Whether to call the learner, given the state of its journal."""
         self._next = look
         if time.monotonic() >= self.due:
             return True
-        if look is None or self.learner is None or self.away:
+        if look is None or self.learner is None or self.unavailable:
             return False
         if self.stands_by():
             return not look.led
         return self._seen is None or look.ends != self._seen.ends
 
     def step(self, learner: Learning) -> int:
-        """Call it; returns how many records it has folded or written."""
+        """Call the learner; return the number of records that it folded or appended."""
         count = learner.step()
         self._seen = self._next
         if self.leads is not learner.leads():
@@ -317,14 +317,14 @@ def learner_of(
     sessions: LearnerSessions | None = None,
     bandits: int = 1,
 ) -> Learning:
-    """Return the learner of a bandit: one that learns all of it, or one of several.
+    """Return the learner of a bandit, a shared one if ``definition.learners`` is ``many``.
 
     Args:
-        definition: of the bandit.
-        store: of its journal.
-        lease: seconds for which the lead is held without being renewed.
-        sessions: what it shares with others; None for connections and threads of its own.
-        bandits: how many learners share them.
+        definition: Definition of the bandit.
+        store: Store of its journal.
+        lease: Duration of the lease in seconds.
+        sessions: Shared connections and threads; None for its own.
+        bandits: Number of learners that share them.
     """
     name, policy, rewards = definition.name, definition.policy, definition.rewards
     reading: Store | StoreSession = store

@@ -1,4 +1,4 @@
-"""The learner of the service: one at a time folds a bandit's journal, and publishes its model."""
+"""The learner of a service that folds all partitions of a bandit."""
 
 from __future__ import annotations
 
@@ -32,19 +32,18 @@ from belated.service.learning.leader import (
 )
 from belated.service.learning.refold import PAUSE, Refold
 
-#: Seconds between two looks for what may hurt users.
+#: Seconds between two checks for advice.
 ADVISE = 10.0
-#: Records in full pages, one after the other, after which a learner is far behind: it folds all
-#: that is there at once.
+#: Number of records in consecutive full pages after which a learner catches up in bulk.
 FAR = 20_000
-#: Seconds for which a learner that has nothing to do need not be called, at most.
+#: Maximum number of seconds for which an idle learner is not called.
 REST = 60.0
-#: Seconds by which each bandit of a process puts off the others' models: those that differ, and
-#: those that do not.
+#: Seconds that each bandit of a process adds to the publishing intervals of changed and of
+#: unchanged models.
 PUBLISH_SHARE, ALIVE_SHARE = 0.01, 0.2
-#: Records folded before anything else is looked at.
+#: Maximum number of records folded per step and partition.
 PAGE = 2_000
-#: Rewards of a page whose delays are noted.
+#: Number of rewards per page whose delays are recorded.
 SAMPLED = 32
 
 log = logging.getLogger("belated.service")
@@ -53,15 +52,15 @@ log = logging.getLogger("belated.service")
 class LearningService(Leader[Callable[[], Fold]]):
     """Folds, settles, fits, saves and publishes while it leads; stands by while another does.
 
-    Call :meth:`step` repeatedly. A leader that was cut off, and is slow rather than dead, can
-    neither save nor publish any longer once another leads: it starts again from the snapshot.
+    Call :meth:`step` repeatedly. A leader that was replaced because it was slow can neither save
+    nor publish; it starts again from the snapshot.
 
     Args:
-        journal: of the bandit.
-        coordination: where learners agree on who leads, and models are published.
-        fold: makes an empty fold: of the policy and the rewards' semantics.
-        bandits: how many this process learns: what can wait is done less often.
-        settings: of a :class:`~belated.service.learning.leader.Leader`.
+        journal: Journal of the bandit.
+        coordination: Lease and published model of the bandit.
+        fold: Creates an empty fold.
+        bandits: Number of bandits that this process learns; with more, publishing is less frequent.
+        settings: Arguments of :class:`~belated.service.learning.leader.Leader`.
     """
 
     def __init__(
@@ -76,23 +75,24 @@ class LearningService(Leader[Callable[[], Fold]]):
         super().__init__(journal, coordination, fold, **settings)
         #: The fold while this learner leads; None while it stands by.
         self.fold: Fold | None = None
-        #: How long ago the last record that was folded had been committed, in seconds.
+        #: Seconds from the commit of the last folded record to its folding.
         self.lag = 0.0
-        #: The same of the oldest record of each page; and how long fits took, in seconds.
+        #: Seconds from the commit of the first record of each page to its folding.
         self.lags = Histogram(SECONDS)
+        #: Durations of fits in seconds.
         self.fits = Histogram(SECONDS)
-        #: How long rewards took, in seconds by the journal's stamps; of a full page only some.
+        #: Delays of a sample of rewards, in seconds by the journal's stamps.
         self.delays = Histogram(DELAYS)
         self.history_changes = HistoryChanges(bandit=self.bandit)
-        #: When the oldest pending decision was recorded; None if there is none.
+        #: Stamp of the oldest pending decision; None if there is none.
         self.oldest: int | None = None
         self._publish_at = self._save_at = 0.0
         self._in_full_pages = 0
-        #: Folds the journal again, slowly, and compares.
+        #: Folds the journal again in the background, and compares.
         self.refold = Refold(journal, self._monotonic, bandits * PAUSE)
         self._publish_seconds = max(PUBLISH, bandits * PUBLISH_SHARE)
         self._alive_seconds = max(ALIVE, bandits * ALIVE_SHARE)
-        #: Logs each warning once; which of them hold now is a metric.
+        #: Finds advice, and logs each piece once.
         self.adviser = Adviser()
         self._advised, self._advise_at = 0, -math.inf
         self._published = -1
@@ -103,7 +103,7 @@ class LearningService(Leader[Callable[[], Fold]]):
         self._saving = BackgroundSave(journal, self.shelf, self._runtime)
 
     def step(self) -> int:
-        """Do what is due; returns how many records were folded or written, 0 if it can rest."""
+        """Do what is due; return the number of records folded or appended, 0 if idle."""
         try:
             if not self._lead():
                 return 0
@@ -125,12 +125,12 @@ class LearningService(Leader[Callable[[], Fold]]):
         return count
 
     def rest(self) -> float:
-        """Return for how many seconds there is nothing to do if no record comes."""
+        """Return the seconds until something is due without new records."""
         fold = self.fold
         if fold is None or self._fit is not None or self._saving.fold is not None:
             return 0.0
         now, until = self._monotonic(), [REST, (self._next_settled(fold) - self.clock.now()) / 1e6]
-        until += [one - now for one in (self._publish_due(fold), self.refold.due)]
+        until += [due - now for due in (self._publish_due(fold), self.refold.due)]
         if fold.version != self._advised:
             until.append(self._advise_at + ADVISE - now)
         if fold.save_pays():
@@ -144,7 +144,7 @@ class LearningService(Leader[Callable[[], Fold]]):
         """Save, release the lease, and close the journal.
 
         Args:
-            save: False if the fold may be half changed: an error came in the middle of a step.
+            save: False if an error in the middle of a step may have left the fold inconsistent.
         """
         self._saving.abandon()
         if self.fold is not None and save:
@@ -161,7 +161,7 @@ class LearningService(Leader[Callable[[], Fold]]):
     # --- what is due -----------------------------------------------------------------------------
 
     def _take_over(self, epoch: int) -> None:
-        """Fence the previous leader, then start from its last snapshot."""
+        """Fence the previous leader, and start from its last snapshot."""
         for partition in range(self.journal.partitions):
             self.shelf.acquire(partition)
         self.refold.restart()
@@ -175,16 +175,16 @@ class LearningService(Leader[Callable[[], Fold]]):
         self._save_at = self._monotonic() + SNAPSHOT
 
     def _restart(self, error: HistoryChanged) -> None:
-        """Discard the fold before it publishes: it is of a history the journal no longer has."""
+        """Discard the fold, and start again: the history of the journal has changed."""
         self.history_changes.note(error)
         epoch = self.epoch
         self._stand_by()
         self._take_over(epoch)
 
     def _last_published(self) -> list[int]:
-        """Return how far the last model had read, as far as the journal still goes.
+        """Return the positions of the published model, at most the ends of the journal.
 
-        Until this learner has read as far, deciders are better off with that model.
+        This learner does not publish before it has read that far, since its model would be older.
         """
         model = read_model(self.coordination.published())
         ends = map(self.journal.end, range(self.journal.partitions))
@@ -213,13 +213,13 @@ class LearningService(Leader[Callable[[], Fold]]):
                 lag = max(lag, (now - page[-1].recorded) / 1e6)
                 self.lags.add((now - page[0].recorded) / 1e6)
             count += len(page)
-        self.lag = lag  # 0 if there is nothing to fold, however late the last records came
+        self.lag = lag  # 0 if there was nothing to fold
         self._in_full_pages = self._in_full_pages + count if full else 0
         return count
 
     def _catch_up(self, fold: Fold) -> int:
-        """Fold all that is there at once, as columns where they can be read, and fit at the end."""
-        if self._fit is not None:  # the fit at the end is of more
+        """Fold all remaining records in bulk, and fit at the end."""
+        if self._fit is not None:  # superseded by the fit at the end
             self._fit.cancel()
             self._fit = None
         self._in_full_pages = 0
@@ -227,7 +227,7 @@ class LearningService(Leader[Callable[[], Fold]]):
         stamps = map(self.journal.last_stamp, range(self.journal.partitions))
         self.clock.last_stamp = max(self.clock.last_stamp, *stamps)
         extra = {"bandit": self.bandit, "records": count}
-        log.info("this learner was far behind, and has caught up", extra=extra)
+        log.info("this learner was far behind and has caught up", extra=extra)
         return count
 
     def _note_delays(self, ledger: Ledger, page: list[Record]) -> None:
@@ -239,7 +239,7 @@ class LearningService(Leader[Callable[[], Fold]]):
                 self.delays.add((record.recorded - entry.recorded_us) / 1e6)
 
     def _refit(self, fold: Fold) -> None:
-        """Fit in a thread: rewards that come meanwhile are learned by steps, and added after it."""
+        """Fit in a thread; rewards that arrive meanwhile are added to the result."""
         learner = fold.learner
         if self._fit is not None:
             if self._fit.done():
@@ -252,7 +252,7 @@ class LearningService(Leader[Callable[[], Fold]]):
             self._fit = self._fitter.submit(learner.begin_fit())
 
     def _publish(self, fold: Fold) -> None:
-        if any(mine < floor for mine, floor in zip(fold.positions, self._floor, strict=False)):
+        if any(at < floor for at, floor in zip(fold.positions, self._floor, strict=False)):
             return
         now = self._monotonic()
         if now < self._publish_due(fold):
@@ -260,7 +260,7 @@ class LearningService(Leader[Callable[[], Fold]]):
         self.oldest = min(
             (t for ledger in fold.ledgers.values() if (t := ledger.oldest)), default=None
         )
-        if self._is_frozen():  # the last model stays
+        if self._is_frozen():  # keep the published model
             self._published, self._publish_at = -1, now + self._publish_seconds
             return
         self._publish_model(fold.export_model(self.clock.now()))
@@ -289,5 +289,5 @@ class LearningService(Leader[Callable[[], Fold]]):
             self._save_at = now + SNAPSHOT
 
     def _refold(self, fold: Fold) -> None:
-        if found := self.refold.step(fold):
-            log.error("refold disagrees: %s", found, extra={"bandit": self.bandit})
+        if difference := self.refold.step(fold):
+            log.error("refold disagrees: %s", difference, extra={"bandit": self.bandit})

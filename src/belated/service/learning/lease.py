@@ -1,4 +1,4 @@
-"""The lease of a bandit: one learner at a time holds it, and it is renewed in the background."""
+"""Leases of bandits, held by one learner at a time and renewed in the background."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from belated.journals.cells import Cells
 from belated.journals.coordination import CoordinationStore, Held, renew_leases
 from belated.service.runtime import Runtime, Worker
 
-#: Seconds for which the lead is held without being renewed; then a dead leader is replaced.
+#: Default duration of a lease in seconds, after which a dead leader is replaced.
 SECONDS = 10.0
-#: Seconds without a call after which a learner counts as stuck, and its lease is released.
+#: Seconds without a call after which a learner is stuck, and its lease is released.
 PATIENCE = 600.0
-#: The share of the lease by which this machine's clock may be slower than the store's: a holder
-#: stops before another can begin.
+#: Fraction of the lease by which this machine's clock may be slow compared with the store's: a
+#: holder stops before another one can start.
 DRIFT = 0.01
 
 
 def new_holder() -> str:
-    """Return a unique name under which a process holds leases."""
+    """Return a unique name for the holder of a process's leases."""
     return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
 
 
@@ -33,13 +33,13 @@ class Lease:
     """The lease of one learner.
 
     Args:
-        coordination: of the bandit.
-        bandit: its name.
-        holder: the name of this learner.
-        renewal: renews the lease.
+        coordination: Coordination of the bandit.
+        bandit: Name of the bandit.
+        holder: Name of this learner.
+        renewal: Renews the lease.
 
     Attributes:
-        seconds: for which the lease is held without being renewed.
+        seconds: Duration of the lease.
     """
 
     def __init__(
@@ -52,74 +52,74 @@ class Lease:
         self._clock = renewal.clock
         self._lock = threading.Lock()
         self._epoch: int | None = None
-        self._ends = self._heard = -math.inf
+        self._ends = self._called_at = -math.inf
 
     def renew_or_acquire(self) -> int | None:
         """Return the epoch in which this learner leads; None while another one does.
 
         Raises:
-            JournalUnavailable: the database cannot be reached, and the lease has ended.
+            JournalUnavailable: the store cannot be reached, and the lease has expired.
         """
-        self._heard = self._clock()
+        self._called_at = self._clock()
         with self._lock:
-            if self._epoch is None or self._heard >= self._ends:
-                self._epoch = None  # unless the answer says otherwise
-                asked = self._clock()
+            if self._epoch is None or self._called_at >= self._ends:
+                self._epoch = None  # also if the next call raises
+                requested_at = self._clock()
                 self._epoch = self._coordination.acquire_lease(self.holder, self.seconds)
-                self._ends = self._end_of(asked)
+                self._ends = self._end_of(requested_at)
             epoch = self._epoch
         if epoch is not None:
             self._renewal.add(self)
         return epoch
 
     def is_due(self) -> bool:
-        """Whether to renew it: it is held, not quite new, and its learner is not stuck."""
+        """Whether to renew the lease: it is held, not new, and its learner is not stuck."""
         now = self._clock()
         due = self._ends - self.seconds * 5 / 6
-        return self._epoch is not None and due <= now < self._heard + PATIENCE
+        return self._epoch is not None and due <= now < self._called_at + PATIENCE
 
     @property
     def held(self) -> Held:
-        """What is renewed."""
+        """The lease to renew."""
         return Held(self.holder, self._epoch or 0)
 
-    def renewed(self, asked: float, epoch: int, is_held: bool) -> None:
-        """Record the answer to a renewal that was asked for at this time."""
+    def renewed(self, requested_at: float, epoch: int, is_held: bool) -> None:
+        """Record the result of a renewal."""
         with self._lock:
-            if self._epoch == epoch:  # not if it was acquired since
+            if self._epoch == epoch:  # unless it was acquired again since
                 self._epoch = epoch if is_held else None
-                self._ends = max(self._ends, self._end_of(asked))
+                self._ends = max(self._ends, self._end_of(requested_at))
 
     def is_stuck(self) -> bool:
-        """Whether its learner has not called for too long."""
-        return self._epoch is not None and self._clock() >= self._heard + PATIENCE
+        """Whether the learner has made no call for too long."""
+        return self._epoch is not None and self._clock() >= self._called_at + PATIENCE
 
     def close(self) -> None:
-        """Give up the lead."""
+        """Stop renewing the lease, and release it."""
         self.release(is_last=self._renewal.remove(self))
 
     def release(self, *, is_last: bool = False) -> None:
-        """End the lease; with the last one of its holder the heartbeat ends, too."""
+        """Release the lease; with the last one of its holder, delete the heartbeat."""
         if self._epoch is not None:
-            with suppress(JournalError):  # then it ends by itself
+            with suppress(JournalError):  # it expires by itself
                 self._coordination.release_lease(self.holder, is_last=is_last)
             self._epoch = None
 
-    def _end_of(self, asked: float) -> float:
-        return asked + self.seconds * (1.0 - DRIFT)
+    def _end_of(self, requested_at: float) -> float:
+        return requested_at + self.seconds * (1.0 - DRIFT)
 
 
 @dataclass(eq=False)
 class LeaseRenewal:
-    """Renews all leases of a process at once, before they end.
+    """Renews all leases of a process together, before they expire.
 
-    A learner may be busy for longer than its lease lasts: it loads a snapshot, or folds the backlog
-    of an outage. So a worker thread renews the lease, as long as the learner calls now and then.
+    A learner may be busy for longer than the duration of its lease, as when it loads a snapshot or
+    folds a backlog. A worker thread therefore renews the lease unless the learner is stuck.
 
     Args:
-        cells: of the store.
-        seconds: for which a lease is held without being renewed.
-        runtime: time and threads.
+        cells: Cells of the store.
+        seconds: Duration of leases.
+        runtime: Time and threads.
     """
 
     cells: Cells
@@ -128,13 +128,13 @@ class LeaseRenewal:
 
     def __post_init__(self) -> None:
         self.clock = self.runtime.monotonic
-        #: Held while the store is asked: what was removed is not renewed afterwards.
+        #: Held during a renewal, so that no lease is renewed after its removal.
         self._lock = threading.Lock()
         self._leases: dict[Lease, None] = {}
         self._worker: Worker | None = None
 
     def add(self, lease: Lease) -> None:
-        """Renew this lease from now on; may be called repeatedly."""
+        """Start renewing a lease; idempotent."""
         if lease in self._leases:
             return
         with self._lock:
@@ -143,7 +143,7 @@ class LeaseRenewal:
             self._worker = self.runtime.start_worker("belated lease", self._keep)
 
     def remove(self, lease: Lease) -> bool:
-        """Stop renewing it; returns whether it was the last one of its holder."""
+        """Stop renewing a lease; return whether it was the last one of its holder."""
         with self._lock:
             self._leases.pop(lease, None)
             is_last = all(lease.holder != other.holder for other in self._leases)
@@ -152,23 +152,23 @@ class LeaseRenewal:
         return is_last
 
     def stop(self) -> None:
-        """Stop renewing."""
+        """Stop the worker."""
         if self._worker is not None:
             self._worker.stop()
             self._worker = None
 
     def _keep(self) -> float:
-        """Renew; returns when to do so next."""
+        """Renew all leases; return the seconds until the next renewal."""
         with self._lock:
             for lease in self._leases:
-                if lease.is_stuck():  # the heartbeat is that of others, too
+                if lease.is_stuck():  # its holder may have other leases with the same heartbeat
                     lease.release()
-            due = {one.bandit: (one, one.held) for one in self._leases if one.is_due()}
+            due = {lease.bandit: (lease, lease.held) for lease in self._leases if lease.is_due()}
             if due:
-                asked = self.clock()
-                with suppress(JournalError):  # they are still held until they end
-                    held = {bandit: one for bandit, (_, one) in due.items()}
-                    kept = renew_leases(self.cells, held, self.seconds)
-                    for bandit, (lease, (_, epoch)) in due.items():
-                        lease.renewed(asked, epoch, bandit in kept)
+                requested_at = self.clock()
+                with suppress(JournalError):  # the leases are held until they expire
+                    held = {bandit: entry for bandit, (_, entry) in due.items()}
+                    renewed = renew_leases(self.cells, held, self.seconds)
+                    for bandit, (lease, entry) in due.items():
+                        lease.renewed(requested_at, entry.epoch, bandit in renewed)
         return self.seconds / 3

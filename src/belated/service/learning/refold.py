@@ -1,9 +1,9 @@
-"""A second fold of the journal, slowly and from its start: the live one must equal it (law H).
+"""A slow second fold of the journal, which must equal the live one (law H).
 
-It starts behind what was trimmed, reads one partition after the other, a slice of records at a
-time, and holds the entries of one partition only. When it has caught up with the learner, chains
-and entries are compared. So a change of an old record under a running learner is found eventually,
-unless the journal grows faster than the slices.
+It starts after trimmed records, and reads one partition after the other, a slice of records at a
+time, so that it holds the entries of only one partition. When it has caught up with the learner,
+chains and entries are compared. A change of an old record is therefore detected eventually, unless
+the journal grows faster than the slices.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from belated.journals import Journal
 from belated.journals.chain import Chain, chain_behind
 from belated.model.kernels.pages import CONFLICT, FORGOTTEN, LATE
 
-#: Records of a slice, seconds between two slices, and seconds between two whole refolds.
+#: Number of records in a slice, and seconds between two slices and between two complete refolds.
 SLICE, PAUSE, REST = 256, 0.1, 3600.0
 
 
 @dataclass(eq=False)
 class Refold:
-    """Folds the records of a learner again, and compares.
+    """Folds the journal of a learner again, and compares.
 
     Args:
-        journal: of the bandit.
-        monotonic: the time in seconds.
-        pause: seconds between two slices.
+        journal: Journal of the bandit.
+        monotonic: Returns monotonic seconds.
+        pause: Seconds between two slices.
 
     Attributes:
-        due: when the next slice is.
-        disagreements: found so far.
-        compared: partitions that were compared so far.
+        due: When the next slice is due.
+        disagreements: Number of differences found so far.
+        compared: Number of partitions compared so far.
     """
 
     journal: Journal
@@ -53,32 +53,32 @@ class Refold:
         self.compared = 0
 
     def step(self, live: Fold) -> str:
-        """Fold one slice if it is due; returns what disagrees, empty if nothing does."""
+        """Fold one slice if it is due; return a description of a difference, or an empty string."""
         if self.monotonic() < self.due:
             return ""
         try:
             if self._ledger is None:
                 self._chain, self._ledger = self._begin(live)
-            found = self._step(live, self._ledger)
+            difference = self._step(live, self._ledger)
         except JournalUnavailable:
             raise
-        except HistoryTrimmed:  # begin with its base
+        except HistoryTrimmed:  # start again from the base
             self._ledger = None
-            found = ""
-        except BelatedError as error:  # an old record is damaged, behind the learner
-            found = str(error)
+            difference = ""
+        except BelatedError as error:  # an old record that the learner has read is damaged now
+            difference = str(error)
             self._next()
-        self.disagreements += bool(found)
+        self.disagreements += bool(difference)
         self.due = max(self.due, self.monotonic() + self.pause)
-        return found
+        return difference
 
     def restart(self) -> None:
-        """Start again with the first record, as the learner has."""
+        """Start again from the first record."""
         self._ledger = None
         self._partition = 0
 
     def _begin(self, live: Fold) -> tuple[Chain, Ledger]:
-        """Begin with the first record, or behind those that were trimmed."""
+        """Return the chain and ledger of the base, or empty ones."""
         ledger, base = _empty(live, self._partition), self.journal.base(self._partition)
         if base is not None:
             unpack(ledger, base.pieces)
@@ -97,9 +97,9 @@ class Refold:
         self.compared += 1
         self._next()
         if chain.head != live.chains[partition].head:
-            return f"the records of partition {partition} are others than those that were folded"
+            return f"the records of partition {partition} have changed since they were folded"
         if not same_entries(ledger, live.ledgers[partition]):
-            return f"a fold of partition {partition} from its start comes to other decisions"
+            return f"a fold of partition {partition} from its start has different decisions"
         return ""
 
     def _next(self) -> None:
@@ -123,24 +123,27 @@ def _empty(live: Fold, partition: int) -> Ledger:
     return ledger
 
 
-def same_entries(one: Ledger, other: Ledger) -> bool:
-    """Whether every decision has the same state, time, flags and value in both.
+def same_entries(first: Ledger, second: Ledger) -> bool:
+    """Whether every decision has the same state, position, time, flags and value in both ledgers.
 
-    Both have folded the same records, so that decisions have the same numbers. This is what their
-    digests say, some hundred times sooner; that the same were forgotten is compared, keys are not.
+    Both ledgers have folded the same records, so that decisions have the same numbers. Comparing
+    columns is about a hundred times faster than comparing digests. Keys are not compared; forgotten
+    decisions are.
     """
-    if one.counts != other.counts or (one._forgotten_digest - other._forgotten_digest) % (1 << 128):
+    if first.counts != second.counts or (first._forgotten_digest - second._forgotten_digest) % (
+        1 << 128
+    ):
         return False
-    base = max(one._table.base, other._table.base)  # what is before was forgotten
-    if one._table.next != other._table.next:
+    base = max(first._table.base, second._table.base)  # earlier decisions were forgotten
+    if first._table.next != second._table.next:
         return False
     for column in ("state", "position", "at", "value", "flags"):
-        mine, theirs = (
-            ledger._table.column(column)[base - ledger._table.base :] for ledger in (one, other)
+        values, others = (
+            ledger._table.column(column)[base - ledger._table.base :] for ledger in (first, second)
         )
         if column == "flags":
             seen = LATE | CONFLICT | FORGOTTEN
-            mine, theirs = mine & seen, theirs & seen
-        if not np.array_equal(mine, theirs, equal_nan=column == "value"):
+            values, others = values & seen, others & seen
+        if not np.array_equal(values, others, equal_nan=column == "value"):
             return False
     return True

@@ -1,4 +1,4 @@
-"""One of several learners of a bandit: it folds some partitions, and the leader merges all sums."""
+"""A learner that shares a bandit: it folds some partitions, and the leader merges all sums."""
 
 from __future__ import annotations
 
@@ -39,11 +39,10 @@ from belated.service.learning.leader import (
 )
 from belated.service.runtime import Runtime
 
-#: Seconds between two looks for a model, and between sums that differ. Those that do not are sent
-#: every `ALIVE` seconds: they show who owns the partition.
+#: Seconds between two polls for a model, and between two updates of sums. Unchanged sums are sent
+#: every `ALIVE` seconds, to show who owns the partition.
 LOOK, SEND = 0.2, 0.1
-#: Records of a partition that are folded before anything else is looked at: while few come, and
-#: while there are many to catch up with.
+#: Maximum number of records folded per step and partition: normally, and when catching up.
 PAGE, MANY = 2_000, 10_000
 
 log = logging.getLogger("belated.service")
@@ -54,12 +53,12 @@ class Owned:
     """A partition that a worker owns.
 
     Attributes:
-        fold: what is known of it.
-        epoch: in which it is owned.
-        save_at: when its next snapshot is due.
-        sent: version, and number of the center, of the sums that were last sent.
-        sent_at: when they were sent.
-        is_behind: whether the last page was full.
+        fold: Fold of the partition.
+        epoch: Epoch in which it is owned.
+        save_at: When its next snapshot is due.
+        sent: Version and center number of the sums last sent.
+        sent_at: When they were sent.
+        is_behind: Whether the last page was full.
     """
 
     fold: PartitionFold
@@ -74,23 +73,23 @@ class Owned:
 class PartitionWorker:
     """Folds, settles, saves and sends the sums of the partitions that it owns.
 
-    What it owns is claimed from the store, and acquired: a worker that was cut off, and is slow
-    rather than dead, can neither save nor send any longer once another has acquired the partition.
-    It then drops what it knows of it.
+    Partitions are claimed from the store and acquired. A worker that was replaced because it was
+    slow can neither save nor send sums of a partition that another worker has acquired, and drops
+    its fold.
 
     Args:
-        journal: of the bandit.
-        coordination: where workers share the partitions, and sums are sent to.
-        fold: makes an empty fold of a partition.
-        name: of this worker; no other has it.
-        session: seconds for which partitions are held without a heartbeat.
-        shelf: where snapshots are written.
-        clock: of the journal.
-        runtime: time and threads.
+        journal: Journal of the bandit.
+        coordination: Assigns partitions and stores sums.
+        fold: Creates an empty fold of a partition.
+        name: Unique name of this worker.
+        session: Session timeout in seconds.
+        shelf: Journal that snapshots are written to.
+        clock: Clock of the journal.
+        runtime: Time and threads.
 
     Attributes:
-        owned: by partition, what this worker owns now.
-        lost: how often a partition was another's before it was given back.
+        owned: Owned partitions.
+        lost: Number of partitions that another worker acquired before they were given back.
     """
 
     journal: Journal
@@ -107,9 +106,9 @@ class PartitionWorker:
         self.owned: dict[int, Owned] = {}
         self.lost = 0
         self.history_changes = HistoryChanges(bandit=self.journal.bandit, worker=self.name)
-        #: How long ago the last record that was folded had been committed, in seconds; and of each
-        #: page the first.
+        #: Seconds from the commit of the last folded record to its folding.
         self.lag = self._lag = 0.0
+        #: Seconds from the commit of the first record of each page to its folding.
         self.lags = Histogram(SECONDS)
         self._monotonic = self.runtime.monotonic
         self._saving = BackgroundSave(self.journal, self.shelf, self.runtime)
@@ -118,7 +117,7 @@ class PartitionWorker:
         self._look_at = self._send_at = -math.inf
 
     def step(self) -> int:
-        """Do what is due; returns how many records were folded or written, 0 if it can rest."""
+        """Do what is due; return the number of records folded or appended, 0 if idle."""
         self.clock.look()
         self._look_for_model()
         count, failed = self._hold_claimed()
@@ -134,10 +133,10 @@ class PartitionWorker:
             except HistoryChanged as error:
                 self.history_changes.note(error)
                 self._drop(partition)
-                count += 1  # it is taken over again
-            except BelatedError as error:  # a record that cannot be read: others need not wait
+                count += 1  # the partition is taken over again
+            except BelatedError as error:  # an unreadable record must not stop other partitions
                 failed = error
-        self.lag = self._lag  # 0 if there was nothing to fold, however late the last records came
+        self.lag = self._lag  # 0 if there was nothing to fold
         self._send()
         self._save()
         if failed is not None:
@@ -148,13 +147,13 @@ class PartitionWorker:
         """Save, give the partitions back, and close the journal.
 
         Args:
-            save: False if a fold may be half changed: an error came in the middle of a step.
+            save: False if an error in the middle of a step may have left a fold inconsistent.
         """
         self._end_saving()
-        for one in self.owned.values() if save else ():
+        for owned in self.owned.values() if save else ():
             try:
-                one.fold.save(self.shelf)
-            except JournalUnavailable:  # as it will be for the others: each would wait as long
+                owned.fold.save(self.shelf)
+            except JournalUnavailable:  # saving the others would time out, too
                 break
             except JournalError:
                 continue
@@ -164,31 +163,31 @@ class PartitionWorker:
         self.shelf.close()
         self.journal.close()
 
-    # --- what is owned ---------------------------------------------------------------------------
+    # --- ownership -------------------------------------------------------------------------------
 
     def _hold_claimed(self) -> tuple[int, BelatedError | None]:
-        """Follow the claim; returns how many partitions it adds, and an error if one failed."""
+        """Follow the assignment; return the number of new partitions, and the last error."""
         claim = self.membership.claim()
         for partition in self.owned.keys() - claim.partitions:
             self._lose(partition)
         if claim.surplus:
             self._give_back(claim.surplus)
             self.membership.give_back(claim.surplus)
-        wanted = [one for one in claim.partitions if one not in {*self.owned, *claim.surplus}]
+        new = [n for n in claim.partitions if n not in {*self.owned, *claim.surplus}]
         failed: BelatedError | None = None
-        for partition in wanted:
+        for partition in new:
             try:
                 self._take_over(partition)
             except JournalUnavailable:
                 raise
-            except BelatedError as error:  # what is stored cannot be read
+            except BelatedError as error:  # its stored state is unreadable
                 failed = error
             else:
-                break  # one at a time: the others are folded meanwhile
-        return len(wanted), failed
+                break  # one per step, so that owned partitions are not delayed
+        return len(new), failed
 
     def _take_over(self, partition: int) -> None:
-        """Fence the previous owner, then start from its last snapshot."""
+        """Fence the previous owner, and start from its last snapshot."""
         epoch = self.shelf.acquire(partition)
         fold = self.fold(partition)
         self.history_changes.note_loaded(fold.load(self.shelf))
@@ -199,15 +198,15 @@ class PartitionWorker:
 
     def _give_back(self, partitions: Collection[int]) -> None:
         """Save and drop these partitions."""
-        self._end_saving()  # which may find that one of them is another's by now
-        for partition in [one for one in partitions if one in self.owned]:
+        self._end_saving()  # which may find that another worker owns a partition
+        for partition in [n for n in partitions if n in self.owned]:
             with suppress(OwnerFenced):
                 self.owned[partition].fold.save(self.shelf)
             self._drop(partition)
             self._log(logging.INFO, "this worker gives a partition back", partition)
 
     def _lose(self, partition: int) -> None:
-        """Another owns it: what is known of it is dropped, and nothing of it saved."""
+        """Drop a partition without saving: another worker owns it."""
         self.lost += 1
         self._drop(partition)
         self.membership.doubt([partition])
@@ -220,11 +219,11 @@ class PartitionWorker:
     # --- what is due -----------------------------------------------------------------------------
 
     def _grown(self) -> Collection[int]:
-        """Return the partitions that are to be read."""
+        """Return the partitions that may have new records."""
         if not isinstance(self.journal, WatchedLog):
             return self.owned
-        behind = {partition for partition, one in self.owned.items() if one.is_behind}
-        others = {p: one.fold.position for p, one in self.owned.items() if p not in behind}
+        behind = {number for number, owned in self.owned.items() if owned.is_behind}
+        others = {n: owned.fold.position for n, owned in self.owned.items() if n not in behind}
         return behind | self.journal.grown(others) if others else behind
 
     def _work(self, partition: int, has_grown: bool) -> int:
@@ -232,13 +231,13 @@ class PartitionWorker:
         count = self._fold_some(owned) if has_grown else 0
         return count + append_settled(self.journal, owned.fold, self.clock.now())
 
-    def _fold_some(self, one: Owned) -> int:
-        fold, journal, partition = one.fold, self.journal, one.fold.partition
-        kernels = kernels_for(fold, journal) if one.is_behind else None
+    def _fold_some(self, owned: Owned) -> int:
+        fold, journal, partition = owned.fold, self.journal, owned.fold.partition
+        kernels = kernels_for(fold, journal) if owned.is_behind else None
         limit = min(PAGE if kernels is None else MANY, fold.tuning.page)
         page = fold.follow(journal, partition, limit, kernels=kernels)
         count = len(page)
-        one.is_behind = count == limit
+        owned.is_behind = count == limit
         if count:
             now, last = self.clock.now(), fold.chains[partition].last
             assert last is not None
@@ -249,7 +248,7 @@ class PartitionWorker:
         return count
 
     def _look_for_model(self) -> None:
-        """Load the last model: it says where to expand."""
+        """Load the published model, whose coefficients are the center of the sums."""
         now = self._monotonic()
         if now < self._look_at + LOOK:
             return
@@ -270,18 +269,17 @@ class PartitionWorker:
         self._send_at = now
         sums: dict[int, tuple[int, bytes]] = {}
         number = 0 if self._model is None else self._model.center_number
-        for one in self.owned.values():
-            state = one.fold.version, number
-            if state != one.sent or now >= one.sent_at + ALIVE:
-                made = one.fold.sums(one.epoch)
-                one.sent, one.sent_at = state, now
-                sums[made.partition] = one.epoch, made.write()
+        for partition, owned in self.owned.items():
+            state = owned.fold.version, number
+            if state != owned.sent or now >= owned.sent_at + ALIVE:
+                owned.sent, owned.sent_at = state, now
+                sums[partition] = owned.epoch, owned.fold.sums(owned.epoch).write()
         if sums:
             try:
                 fenced = self.coordination.send(sums)
             except JournalUnavailable:
-                for one in self.owned.values():
-                    one.sent = None
+                for owned in self.owned.values():
+                    owned.sent = None
                 raise
             for partition in fenced:
                 self._lose(partition)
@@ -303,7 +301,7 @@ class PartitionWorker:
                 return
 
     def _end_saving(self) -> None:
-        """Wait until the snapshot is written; one that was refused has lost its partition."""
+        """Wait until the snapshot is written; drop the partition if another worker owns it."""
         fold = self._saving.fold
         try:
             self._saving.end()
@@ -317,24 +315,23 @@ class PartitionWorker:
 
 
 class SharedLearner(Leader[Callable[[int], PartitionFold]]):
-    """Works on its share of the partitions; the leader also merges the sums of all of them.
+    """Folds its share of the partitions; the leader also merges the sums of all partitions.
 
-    Call :meth:`step` repeatedly. Start one per available core: the partitions are divided among
-    them, and those of a learner that dies go to the others.
+    Call :meth:`step` repeatedly. Start one learner per core: partitions are divided among them, and
+    those of a dead learner are reassigned.
 
-    Of each partition one entry counts: that of the highest epoch, then position. Nothing is
-    published before every partition has one, and nothing that knows less of a partition than the
-    last model did.
+    Of each partition, the sums with the highest epoch, then position, count. Nothing is published
+    before every partition has sums, or with fewer records of a partition than the last model.
 
     Args:
-        journal: of the bandit.
-        coordination: where learners share the work, and models are published.
-        fold: makes an empty fold of a partition.
-        settings: of a :class:`~belated.service.learning.leader.Leader`.
+        journal: Journal of the bandit.
+        coordination: Assigns partitions, and stores sums and models.
+        fold: Creates an empty fold of a partition.
+        settings: Arguments of :class:`~belated.service.learning.leader.Leader`.
 
     Attributes:
-        worker: for partitions.
-        merging: the sums of all partitions while this learner leads.
+        worker: Folds the partitions of this learner.
+        merging: Sums of all partitions while this learner leads.
     """
 
     def __init__(
@@ -357,20 +354,20 @@ class SharedLearner(Leader[Callable[[int], PartitionFold]]):
         )
         self.merging: Merging | None = None
         self._floor: list[int] = []
-        #: By partition, the version of the sums that were last read.
+        #: By partition, version of the sums last read.
         self._versions: dict[int, int] = {}
         self._changed = False
         self._look_at = self._published_at = -math.inf
 
     def step(self) -> int:
-        """Do what is due; returns how many records were folded or written, 0 if it can rest."""
+        """Do what is due; return the number of records folded or appended, 0 if idle."""
         try:
             return self.worker.step()
-        finally:  # sums of others are published even if this worker cannot read a record
+        finally:  # merge also if this worker cannot read a record
             self.merge()
 
     def merge(self) -> int:
-        """Merge and publish, if this learner leads; returns how many sums were new."""
+        """Merge and publish if this learner leads; return the number of new sums."""
         try:
             if not self._lead() or self._monotonic() < self._look_at + PUBLISH:
                 return 0
@@ -384,10 +381,10 @@ class SharedLearner(Leader[Callable[[int], PartitionFold]]):
         return count
 
     def close(self, *, save: bool = True) -> None:
-        """Save, give up the partitions and the lead, and close the journal.
+        """Save, release the partitions and the lease, and close the journal.
 
         Args:
-            save: False if a fold may be half changed: an error came in the middle of a step.
+            save: False if an error in the middle of a step may have left a fold inconsistent.
         """
         self.lease.close()
         self._stand_by()
@@ -399,7 +396,7 @@ class SharedLearner(Leader[Callable[[int], PartitionFold]]):
         self.merging = None
 
     def _take_over(self, epoch: int) -> None:
-        """Start from the last model."""
+        """Start from the published model."""
         fold = self._make_fold(0)
         self._configure(fold)
         merging = Merging(fold.policy, self.journal.partitions, fold.fingerprint)
@@ -416,9 +413,9 @@ class SharedLearner(Leader[Callable[[int], PartitionFold]]):
             self._versions[partition] = version
             try:
                 entry = PartitionSums.read(data)
-            except (CorruptJournal, UnsupportedFormat) as error:  # its owner sends others
+            except (CorruptJournal, UnsupportedFormat) as error:  # its owner will send new ones
                 extra = {"bandit": self.journal.bandit, "partition": partition}
-                log.error("sums that cannot be read: %s", error, extra=extra)
+                log.error("unreadable sums of a partition: %s", error, extra=extra)
                 continue
             count += merging.take(entry)
         self._changed |= count > 0
@@ -435,10 +432,10 @@ class SharedLearner(Leader[Callable[[int], PartitionFold]]):
         self._floor, self._changed, self._published_at = model.positions, False, now
 
     def _is_behind(self, positions: list[int]) -> bool:
-        """Whether the last model knew more, as far as the journal still goes.
+        """Whether the last model includes more records that the journal still has.
 
-        A new owner of a partition starts from its snapshot. Until it has read as far as the
-        previous owner, deciders are better off with the last model.
+        A new owner of a partition starts from its snapshot, and nothing is published before it has
+        read as far as the previous owner.
         """
         behind = [n for n, floor in enumerate(self._floor) if positions[n] < floor]
         for partition in behind:

@@ -21,7 +21,7 @@ from belated.fold.published import PublishedModel
 from belated.journals import PostgresStore, SQLiteStore, Store
 from belated.journals.postgres.queries import VERSION
 from belated.journals.postgres.rights import Role, rights_of
-from belated.journals.sqlite.store import looking_into
+from belated.journals.sqlite.store import open_read_only
 from belated.journals.store import StoredBandit
 from belated.service.operating.config import Config, read_config
 from belated.service.operating.feature_changes import feature_change
@@ -466,7 +466,7 @@ def _permissions(path: Path) -> Finding:
 
 def _sqlite_settings(path: Path) -> Iterator[Finding]:
     try:
-        with looking_into(path) as connection:
+        with open_read_only(path) as connection:
             (log,) = connection.execute("PRAGMA journal_mode").fetchone()
             damage = [found for (found,) in connection.execute("PRAGMA quick_check(3)")]
     except BelatedError as error:
