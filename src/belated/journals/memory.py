@@ -87,6 +87,8 @@ class MemoryCells:
         return self._cells
 
 
+#: Events that are appended without further ado: a decision and its subject.
+FEW = 2
 #: A partition, an erased key or a subject in it, and whether decisions are meant.
 _Place = tuple[int, bytes | Subject | None, bool]
 
@@ -243,12 +245,15 @@ class MemoryJournal(IndexedJournal):
         """Append events, and return their records; see :meth:`FollowedLog.append_after`."""
         with self._lock:
             stream = self._streams[last.partition]
-            if requests or len(events) != 1 or not stream or stream[-1] is not last:
+            if requests or len(events) > FEW or not stream or stream[-1] is not last:
                 return super().append_after(events, last, requests=requests)
-            stamp, position = max(self._clock(), last.recorded), last.position + 1
-            record = Record(last.partition, position, stamp, events[0])
-            stream.append(record)
-            return AppendedAfter([position], [record])
+            stamp, home = max(self._clock(), last.recorded), last.partition
+            records = [
+                Record(home, position, stamp, event)
+                for position, event in enumerate(events, last.position + 1)
+            ]
+            stream += records
+            return AppendedAfter([record.position for record in records], records)
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
         """Return the records beyond a position; see :meth:`Log.read`."""
