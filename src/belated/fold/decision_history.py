@@ -19,6 +19,7 @@ from belated.fold.ledger import Ledger, NullListener
 from belated.fold.rules import DecisionStatus, State
 from belated.fold.undone import Undone
 from belated.journals import Journal
+from belated.journals.arrivals import assignment_of
 
 
 class DecisionHistory:
@@ -171,11 +172,8 @@ class DecisionHistory:
         return self._ledger.watermark
 
 
-#: Events of one decision that are read, beside the decision, and decisions of one call: whoever
-#: sends more slows nobody down.
+#: Events of one decision that are read, beside the decision: whoever sends more slows nobody down.
 MOST = 1_000
-#: Records that are read at a time to find the subject of a decision.
-AT_ONCE = 8
 
 
 def read_history(
@@ -215,8 +213,11 @@ def read_history(
         history.take(record)
     if history.entry is not None:
         position = history.entry.position
-        subject = _subject_of(journal, partition, position, id)
-        if subject is not None:
+        decided = next(record for record in told if record.position == position)
+        assigned = assignment_of(journal.read, decided)
+        if assigned is not None:
+            assert isinstance(assigned.event, SubjectDecision)
+            subject = assigned.event.subject
             history.credit(subject, _records_of_subject(journal, subject, records))
         history.request = journal.requests(partition, [position]).get(position)
     start = journal.start(partition)
@@ -245,21 +246,6 @@ def _may_lack(history: DecisionHistory, trimmed: int, retention: int | None) -> 
     if recorded is None or (time_of(id) is not None and history.subject is None):
         return False
     return retention is None or recorded <= trimmed + 2 * retention
-
-
-def _subject_of(journal: Journal, partition: int, position: int, id: str) -> str | None:
-    """Return the subject of a decision: it is recorded behind the decisions of the same call."""
-    read = 0
-    while read < 2 * MOST and (records := journal.read(partition, position, AT_ONCE)):
-        read += len(records)
-        for record in records:
-            event = record.event
-            if not isinstance(event, Decision | SubjectDecision):
-                return None
-            if isinstance(event, SubjectDecision) and event.decision == id:
-                return event.subject
-        position = records[-1].position
-    return None
 
 
 def _records_of_subject(journal: Journal, subject: str, others: Iterable[Record]) -> list[Record]:

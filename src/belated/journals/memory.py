@@ -131,7 +131,9 @@ class MemoryIndex:
 
     def replace(self, record: Record, event: Overwritten) -> Record:
         """Put another event in place of that of a record; returns the new record."""
-        found = self.of(record.partition, event.key, isinstance(record.event, Decision))
+        partition, whose, is_decision = _place(record)
+        assert whose is not None
+        found = self.of(partition, whose, is_decision)
         del found[[one.position for one in found].index(record.position)]
         new = msgspec.structs.replace(record, event=event)
         others = self._found.setdefault((record.partition, event.key, False), [])
