@@ -338,6 +338,7 @@ class Bandit:
         actions: Actions | None = None,
         *,
         ids: Any = None,
+        subjects: Any = None,
         activated: bool = True,
     ) -> list[Decision]:
         """Choose for many requests, each as if those before it were pending; one append for all.
@@ -351,6 +352,8 @@ class Bandit:
             actions: the actions of all requests, as in :meth:`decide`.
             ids: your own decision id for each request: a list, or the name of a column of the
                 frame. The same id again returns the same decision.
+            subjects: whom each decision is for, None for nobody: a list, or the name of a column of
+                the frame.
             activated: False if the windows start only with :meth:`activate`.
 
         >>> from datetime import timedelta
@@ -364,7 +367,8 @@ class Bandit:
         >>> [decision.id for decision in decisions]
         ['c1', 'c2']
         """
-        asked = split_requests(requests, actions, ids, features=self.features is not None)
+        has_features = self.features is not None
+        asked = split_requests(requests, actions, ids, subjects, features=has_features)
         with self._lock, self._follower:
             self._check_open()
             answers: dict[int, Decision] = {}
@@ -373,14 +377,14 @@ class Bandit:
             places = []
             if ids is not None:
                 self._follower.look()  # another process may have used them
-            for place, (rows, offered, id) in enumerate(asked):
+            for place, (rows, offered, id, subject) in enumerate(asked):
                 try:
                     known = None if id is None else self._known(id)
                     if known is not None:
                         answers[place] = self._again(known, rows, offered)
                         continue
-                    subject = self._subject_in(rows, None, id)
-                    request, table = self._parse(rows, offered, id, activated, subject)
+                    whom = self._subject_in(rows, subject, id)
+                    request, table = self._parse(rows, offered, id, activated, whom)
                 except InvalidInput as error:
                     raise naming(f"requests[{place}]", error) from None
                 parsed.append(request)
@@ -393,7 +397,7 @@ class Bandit:
                 _, standing = self._follower.settle_and_append(events, kept, only=named)
                 for place, event in zip(places, made, strict=True):
                     other = standing.get(event.id)  # another process was faster
-                    rows, offered, _ = asked[place]
+                    rows, offered, *_ = asked[place]
                     answers[place] = event if other is None else self._again(other, rows, offered)
             return [answers[place] for place in range(len(asked))]
 

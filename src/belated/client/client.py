@@ -168,6 +168,7 @@ class AsyncClient(_Calls):
         actions: Actions | None = None,
         *,
         ids: Any = None,
+        subjects: Any = None,
         activated: bool = True,
     ) -> list[Decided]:
         """Choose many actions, each as if the ones before it were pending.
@@ -180,10 +181,13 @@ class AsyncClient(_Calls):
                 pairs, or a frame of pandas or polars with one context per line.
             actions: the actions of all requests, unless they come in pairs.
             ids: your own decision id for each; or the name of a column of the frame.
+            subjects: whom each decision is for, None for nobody; or the name of a column of the
+                frame.
             activated: False if the window starts only with :meth:`activate`.
         """
         found: list[Decided] = []
-        for some in batches(decision_requests(requests, actions, ids, activated, self._slot)):
+        given = decision_requests(requests, actions, ids, subjects, activated, self._slot)
+        for some in batches(given):
             again = DecisionRequests(list(map(sent_again, some)))
             body = DecisionRequests(some)
             answer = await self._call("POST", "decisions/batch", body, ManyDecided, again=again)

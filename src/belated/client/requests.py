@@ -84,14 +84,17 @@ def decision_requests(
     requests: Any,
     actions: Actions | None,
     ids: Any,
+    subjects: Any,
     activated: bool,
     slot: int | None = None,
 ) -> list[DecisionRequest]:
     """Return many of them; an error names the one that is wrong."""
     found = []
-    for n, one in enumerate(split_requests(requests, actions, ids)):
+    for n, one in enumerate(split_requests(requests, actions, ids, subjects)):
         with named(f"requests[{n}]"):
-            found.append(decision_request(*one, activated, slot))
+            found.append(
+                decision_request(one.rows, one.actions, one.id, activated, slot, one.subject)
+            )
     return found
 
 

@@ -21,11 +21,13 @@ class OneRequest(NamedTuple):
         rows: one row per action; or the context.
         actions: the actions; None if the caller named none.
         id: the caller's decision id, checked; None if there is none.
+        subject: that the decision is made for; None if the caller named none.
     """
 
     rows: Any
     actions: Actions | None
     id: str | None
+    subject: str | None = None
 
 
 class OneReward(NamedTuple):
@@ -42,6 +44,7 @@ def split_requests(
     requests: Any,
     actions: Actions | None = None,
     ids: Any = None,
+    subjects: Any = None,
     *,
     features: bool | None = None,
 ) -> list[OneRequest]:
@@ -53,11 +56,12 @@ def split_requests(
         actions: the actions of all requests, unless they come in pairs.
         ids: a decision id for each; or the name of a column of the frame, which then is not part
             of the contexts.
+        subjects: the subject of each decision, None for none; or the name of such a column.
         features: whether the bandit has features; None if that is not known here: then a pair is
             what has a mapping or None as its context, or text among its actions.
 
     >>> split_requests([{"age": 41}, {"age": 18}], ["red", "blue"], ids=["a", "b"])[1]
-    OneRequest(rows={'age': 18}, actions=['red', 'blue'], id='b')
+    OneRequest(rows={'age': 18}, actions=['red', 'blue'], id='b', subject=None)
     >>> split_requests([({"age": 41}, ["red", "blue"])])[0].actions
     ['red', 'blue']
     """
@@ -68,21 +72,24 @@ def split_requests(
             raise InvalidInput(f"{message}: pass features=PerArm(...) to the bandit", requests)
         contexts = frame_records(requests)
         if isinstance(ids, str):
-            ids = _column(contexts, ids)
+            ids = _column(contexts, "ids", ids)
+        if isinstance(subjects, str):
+            named = _column(contexts, "subjects", subjects)
+            subjects = [None if subject is None else str(subject) for subject in named]
     else:
         contexts = _listed(requests, "requests", "row tables, contexts or (context, actions) pairs")
-    names = _ids(ids, len(contexts))
+    each = list(zip(contexts, _ids(ids, len(contexts)), _subjects(subjects, contexts), strict=True))
     if features is False:
-        return [OneRequest(rows, actions, id) for rows, id in zip(contexts, names, strict=True)]
+        return [OneRequest(rows, actions, id, subject) for rows, id, subject in each]
     found = []
-    for context, id in zip(contexts, names, strict=True):
+    for context, id, subject in each:
         if _is_pair(context, features):
             if actions is not None:
                 message = "actions are given for all requests, and with one of them"
                 raise InvalidInput(f"{message}: leave one out", context)
-            found.append(OneRequest(context[0], context[1], id))
+            found.append(OneRequest(context[0], context[1], id, subject))
         else:
-            found.append(OneRequest(context, actions, id))
+            found.append(OneRequest(context, actions, id, subject))
     return found
 
 
@@ -148,11 +155,11 @@ def _is_pair(request: Any, features: bool | None) -> bool:
     return isinstance(actions, Mapping) or any(isinstance(one, str) for one in actions)
 
 
-def _column(contexts: list[Any], name: str) -> list[Any]:
+def _column(contexts: list[Any], argument: str, name: str) -> list[Any]:
     """Take a column out of the records of a frame."""
     if contexts and name not in contexts[0]:
-        columns = ", ".join(contexts[0])
-        raise InvalidInput(f"ids is {name!r}: the frame has no such column, but {columns}", name)
+        message = f"{argument} is {name!r}: the frame has no such column, but"
+        raise InvalidInput(f"{message} {', '.join(contexts[0])}", name)
     return [context.pop(name) for context in contexts]
 
 
@@ -169,6 +176,16 @@ def _ids(ids: Any, count: int) -> list[str | None]:
             raise InvalidInput(f"ids names {id!r} twice: each decision has its own id", id)
         found.add(id)
     return list(names)
+
+
+def _subjects(subjects: Any, contexts: list[Any]) -> list[str | None]:
+    if subjects is None:
+        return [None] * len(contexts)
+    found = _listed(subjects, "subjects", "subjects")
+    if len(found) != len(contexts):
+        message = f"subjects has {len(found)} entries for {len(contexts)} requests: one each"
+        raise InvalidInput(f"{message}, None where there is none", subjects)
+    return found
 
 
 def _listed(given: Any, name: str, what: str) -> list[Any]:
