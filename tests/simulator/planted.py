@@ -604,8 +604,8 @@ def sticky_beyond_its_time(patch: pytest.MonkeyPatch) -> None:
         found = current(self, subject)
         return None if found is None else (1 << 62, found[1])
 
-    def early(journal: Journal, subject: str, since: int) -> Decision | None:
-        return read(journal, subject, 0)
+    def early(journal: Journal, since: Mapping[str, int]) -> dict[str, Decision]:
+        return read(journal, dict.fromkeys(since, 0))
 
     patch.setattr(Ledger, "current", late)
     patch.setattr(served_bandits, "read_current", early)
