@@ -40,6 +40,7 @@ QUICK: dict[str, str | None] = {
     "lines_of_code": "",
     "low_load": "--slices 1 --seconds 0.4 --rates 50",
     "many_actions": "--slices 1 --sizes 1",
+    "many_subjects": "--subjects 1000",
     "memory": "--decisions 1000 --forgotten 1000",
     "path_of_a_decision": "",
     "policies": "--slices 1",
@@ -58,6 +59,7 @@ QUICK: dict[str, str | None] = {
     "snapshots": "--decisions 1000 --saves 1",
     "soak": "0.1 --bandits 3 --rate 50",
     "stores": "sqlite --rounds 3",
+    "subjects": "--rounds 1 --slice 20 --history 200",
     "trimming": None,
     "workers": "--events 2000 --rounds 1",
 }

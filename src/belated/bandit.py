@@ -323,6 +323,7 @@ class Bandit:
         *,
         rows: Any = None,
         ids: Any = None,
+        subjects: Any = None,
         activated: bool = True,
     ) -> list[Decision]:
         """Choose for many requests, each as if those before it were pending; one append for all.
@@ -336,6 +337,8 @@ class Bandit:
             rows: a list of row tables, for a bandit without features.
             ids: your own decision id for each request: a list, or the name of a column of the
                 frame. The same id again returns the same decision.
+            subjects: whom each decision is for, None for nobody: a list, or the name of a column of
+                the frame.
             activated: False if the windows start only with :meth:`activate`.
 
         >>> from belated import ConversionsOnly, PerArm
@@ -346,7 +349,7 @@ class Bandit:
         >>> [decision.id for decision in decisions]
         ['c1', 'c2']
         """
-        asked = split_requests(contexts, actions, rows=rows, ids=ids)
+        asked = split_requests(contexts, actions, rows=rows, ids=ids, subjects=subjects)
         name = "contexts" if rows is None else "rows"
         with self._lock, self._follower:
             self._check_open()
@@ -356,14 +359,14 @@ class Bandit:
             places = []
             if ids is not None:
                 self._follower.look()  # another process may have used them
-            for place, (context, offered, given, id) in enumerate(asked):
+            for place, (context, offered, given, id, subject) in enumerate(asked):
                 try:
                     known = None if id is None else self._known(id)
                     if known is not None:
                         answers[place] = self._again(known, context, offered, given)
                         continue
-                    subject = self._subject_in(context, None, id)
-                    request, table = self._parse(context, offered, given, id, activated, subject)
+                    whom = self._subject_in(context, subject, id)
+                    request, table = self._parse(context, offered, given, id, activated, whom)
                 except InvalidInput as error:
                     raise naming(f"{name}[{place}]", error) from None
                 parsed.append(request)

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 from belated.cli.main import main
-from belated.core.events import Decision
-from belated.core.ids import new_id
+from belated.core.events import Decision, SubjectDecision, SubjectReward
+from belated.core.ids import new_id, slot_of_subject, subject_id
 from belated.evaluation import read_journal
 from belated.exceptions import CorruptJournal, InvalidInput
 from belated.fold.rules import State
 from belated.journals import Journal, Store, open_journal
 from belated.journals.archive import Archive, WholeJournal, name_of_day
+from belated.journals.arrivals import erasure_of_subject
 from belated.journals.folders import open_folder
 from tests.integration.archived import (
     DAY,
@@ -195,6 +196,31 @@ def test_what_was_erased_is_not_archived(
                 assert bytes.fromhex(made[16:]) not in data
     assert [*folder.glob(f"bandit=*/_others/{day(DAYS)}-*.records")]
     assert rebuilt(used, folder).digest == live(used).digest
+
+
+def test_an_erased_subject_is_not_archived(
+    used: Journal, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor the id of an erased decision, which the record of its subject has, too."""
+    now, subjects, visits = START + DAYS * DAY, ("person-4711", "person-4712"), []
+    for subject in subjects:
+        visits.append(new_id(now, slot_of_subject(subject)))
+        decision = Decision(visits[-1], now, "a0", 0, np.ones(2, np.float32), 0.5, 0.4, 1)
+        outcome = SubjectReward(subject, now, 1.0, f"sale of {subject}")
+        used.append(
+            [decision, SubjectDecision(subject, now, decision.id), outcome], recorded=[now] * 3
+        )
+    fill(used, DAYS, 4, each=50)
+    records = used.records_of([subject_id(subjects[0])])
+    used.append(erasure_of_subject(records, subjects[0], now, "asked for", "me"))
+    erase(used, visits[1])
+    run(capsys, "archive", named, tmp_path)
+    files = [file for file in tmp_path.rglob("*") if file.suffix in (".parquet", ".records")]
+    blobs = [blob for file in files for blob in blobs_in(pq.ParquetFile(file).read().to_pylist())]
+    for gone in (subjects[0], visits[0][16:], visits[1][16:]):
+        assert not any(gone.encode() in blob for blob in blobs)
+    assert any(subjects[1].encode() in blob for blob in blobs)
+    assert rebuilt(used, tmp_path).digest == live(used).digest
 
 
 def test_damage_is_noticed(

@@ -15,8 +15,8 @@ from belated import Bandit, Bernoulli, DelayedUCB, Explicit
 from belated.cli.journal import verify as journal_verify
 from belated.cli.main import main
 from belated.core.events import Record, Void, encode
-from belated.fold.decision_history import AT_ONCE
 from belated.journals import Journal, Store, open_store
+from belated.journals.arrivals import AT_ONCE
 from belated.journals.chain import LINK
 from belated.journals.pages import pages
 

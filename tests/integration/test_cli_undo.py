@@ -364,9 +364,10 @@ def test_of_an_erased_subject_no_byte_is_left(
     assert "7 events of erased" in said(capsys, "erase", named, "--overwrite")
     assert found(traces) == []
     assert found([other.encode()]) == [other.encode()]
-    exported = tmp_path / "exported.jsonl"
+    exported, report = tmp_path / "exported.jsonl", tmp_path / "report.html"
     said(capsys, "export", named, "--output", str(exported))
-    assert subject.encode() not in exported.read_bytes()
+    assert main(["report", named, "--output", str(report)]) == 0
+    assert not any(holds(file, trace) for file in (exported, report) for trace in traces)
     assert verified(capsys, named)["status"] == "ok"
     with Bandit(**settings, journal=store.journal(bandit)) as again:
         assert again.decision_counts["rewarded"] == 1
@@ -387,7 +388,7 @@ def test_the_id_of_an_erased_decision_is_stored_nowhere(
     context = {"street": "Secret Lane 4711", "seen": embedding.tolist()}
     made = Bandit(features, rewards=Explicit(), journal=store.journal(bandit))
     decided, early = made.decide(context).id, new_id(made.journal.now())
-    ids = [decided, early, made.decide(context, id="customer-4711").id]
+    ids = [decided, early, made.decide(context, id="customer-4711", subject="someone").id]
     for id in ids:
         made.observe(id, 1.0)
     made.save()
@@ -422,7 +423,7 @@ def test_the_id_of_an_erased_decision_is_stored_nowhere(
     said(capsys, "erase", named, *ids, "--reason", "asked by the customer")
     made.sync()
     made.close()
-    assert "5 events of erased decisions overwritten" in said(capsys, "erase", named, "--overwrite")
+    assert "6 events of erased decisions overwritten" in said(capsys, "erase", named, "--overwrite")
     assert found() == []
     said(capsys, "erase", named, *ids, "--reason", "asked again")
     exported = tmp_path / "exported.jsonl"

@@ -12,7 +12,7 @@ import pytest
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.client import Client
 from belated.core.ids import new_id
-from belated.exceptions import ServiceError
+from belated.exceptions import InvalidInput, ServiceError
 from belated.journals import KafkaJournal, Store, open_store
 from belated.service import Definition, Service
 from tests.integration.kafka_server import KafkaCluster
@@ -78,6 +78,8 @@ def test_what_it_cannot_know_is_refused_in_words(
         ):
             with pytest.raises(ServiceError, match="finds no decision by its id"):
                 call()
+        with pytest.raises(InvalidInput, match="this store finds none: leave out sticky"):
+            client.decide(ROWS, subject="user-17", sticky="1d")
     assert app.bandits[bandit].commits.sizes.total == 0
 
 

@@ -107,6 +107,25 @@ def test_it_goes_on_and_hands_over_when_the_database_is_back(
     assert sum(isinstance(event, Reward) for event in events) == 11
 
 
+def test_an_erased_subject_leaves_the_spool(world: World, gate: Gate, tmp_path: Path) -> None:
+    """What waits there is not erased; once it is delivered, no byte is left, and it can be."""
+
+    def is_spooled() -> bool:
+        files = [file for file in tmp_path.rglob("*") if file.is_file()]
+        return any(b"person-4711" in file.read_bytes() for file in files)
+
+    world.decide()
+    gate.swallow()
+    made = [world.decide(subject="person-4711").json()["id"] for _ in range(2)]
+    assert is_spooled()
+    assert world.ask("DELETE", "/subjects/person-4711").status_code == 503
+    gate.open()
+    eventually(lambda: world.served.spool.queued == 0)
+    assert not is_spooled()
+    assert world.ask("DELETE", "/subjects/person-4711").json() == {"decisions": 2}
+    assert [world.ask("GET", f"/decisions/{id}").json()["state"] for id in made] == ["erased"] * 2
+
+
 def test_a_full_spool_refuses_and_says_when_to_try_again(
     through: str, gate: Gate, bandit: str, tmp_path: Path
 ) -> None:

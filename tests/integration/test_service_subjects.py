@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import NoReturn
 
 import httpx
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit, PerArm
 from belated.client import Client
+from belated.core.events import Decision
 from belated.core.ids import key_of, partition_of, slot_of_subject
 from belated.exceptions import InvalidInput, ServiceUnavailable
+from belated.fold.decision_history import read_current
 from belated.fold.fold import Fold
-from belated.journals import Store
+from belated.journals import Journal, Store
 from belated.service import Definition, Service
+from belated.service.http import routes
 from belated.service.serving import served_bandits as module
+from belated.wire.messages import Decided
 from tests.integration.serving import served
 
 FEATURES = PerArm(["red", "blue"], context=["visits"])
@@ -84,6 +91,39 @@ def test_sticky_decisions(store: Store, bandit: str) -> None:
         again = client.decide(CONTEXT, subject="user-17", sticky="1d")
         assert again.id != decisions[0].id
         client.pause(again.action)
+
+
+def test_sticky_decisions_are_looked_up_together(
+    store: Store, bandit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for all requests that wait; and no row is made of a context whose decision stands."""
+    name, sizes, look_up = bandit.replace(" ", "-"), list[int](), read_current
+
+    def slow(journal: Journal, since: Mapping[str, int]) -> dict[str, Decision]:
+        sizes.append(len(since))
+        time.sleep(0.1)
+        return look_up(journal, since)
+
+    def refuse(*_: object) -> NoReturn:
+        raise AssertionError
+
+    with (
+        served(Service([definition(name)], store)) as serving,
+        Client(serving.url, bandit=name) as client,
+        ThreadPoolExecutor(8) as threads,
+    ):
+
+        def decide(n: int) -> Decided:
+            return client.decide(CONTEXT, subject=f"user-{n}", sticky="1d")
+
+        monkeypatch.setattr(module, "read_current", slow)
+        made = list(threads.map(decide, range(16)))
+        monkeypatch.setattr(routes, "parse_request", refuse)
+        again = list(threads.map(decide, range(16)))
+    assert [decision.id for decision in again] == [decision.id for decision in made]
+    assert all(decision.repeated for decision in again)
+    assert sum(sizes) == 32
+    assert len(sizes) < 16
 
 
 def test_a_subject_is_erased(store: Store, bandit: str) -> None:

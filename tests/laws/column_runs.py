@@ -23,6 +23,8 @@ from belated.core.events import (
     Retracted,
     Reward,
     Settled,
+    SubjectDecision,
+    SubjectReward,
     Void,
 )
 from belated.core.ids import erased_key_of, new_id
@@ -55,6 +57,7 @@ class Clock:
 def history(rng: random.Random, count: int) -> list[Event]:
     """Decisions with all that can happen to them: soon, late, before them, twice and never."""
     later: list[tuple[float, Event]] = []
+    subjects = rng.choice([0.0, 0.1, 0.6])  # the share of decisions that are made for one
     for t in range(count):
         at = START + 7 * t
         id = new_id(at) if rng.random() < 0.9 else f"own-{t}"
@@ -86,6 +89,17 @@ def history(rng: random.Random, count: int) -> list[Event]:
             elif kind < 0.2:
                 told = Decision(id, at, 0, 0, -x, mean, 0.5, 1)
             later.append((when, told))
+        if rng.random() < subjects:
+            subject = f"user-{rng.randrange(9)}" if rng.random() < 0.9 else "Jörg"
+            for _ in range(rng.choice([1, 1, 1, 2])):  # a second one may name another subject
+                when = t + rng.choice([0.1, 0.1, 0.1, 20.2])
+                later.append((when, SubjectDecision(subject, at, id)))
+                subject = rng.choice([subject, "user-0"])
+            for _ in range(rng.choice([0, 1, 1, 2])):
+                when, happened = t + rng.choice([-5.0, 0.6, 9.5, 90.5]), at + rng.randint(-9, 99)
+                value, name = rng.choice([0.0, 1.0, 0.5, 2.0]), f"order-{rng.randrange(99)}"
+                told = SubjectReward(subject, happened, value, name, rng.choice(["", "key"]))
+                later.append((when, told))
         if rng.random() < 0.05:
             later.append((t, Reward(new_id(at), at, 1.0)))  # whose decision never comes
         if rng.random() < 0.02:
@@ -154,6 +168,9 @@ def check_same(one: Fold, other: Fold, ids: set[str], *, near: float = 1e-6) -> 
         for column in ("crc", "position", "reward_at", "reward_recorded", "flags"):
             np.testing.assert_array_equal(mine._table.column(column), theirs._table.column(column))
         # Of an estimated variance, which is a sum: in another order it is rounded otherwise.
+        assert mine._subjects.histories == theirs._subjects.histories
+        assert +mine._subjects.reporters == +theirs._subjects.reporters
+        assert mine._subjects.rewards == theirs._subjects.rewards
         weights, others = mine._table.column("weight"), theirs._table.column("weight")
         np.testing.assert_allclose(weights, others, rtol=1e-12)
     for id in ids:

@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli, DelayedUCB
-from belated.core.events import Decision, Event, Reward, Source
+from belated.core.events import (
+    Decision,
+    Event,
+    Reward,
+    Source,
+    SubjectDecision,
+    SubjectReward,
+)
 from belated.core.ids import new_id
 from belated.core.rewards import Explicit
 from belated.core.tuning import Tuning
@@ -46,7 +53,8 @@ def test_columns_come_to_what_the_rules_make_of_them(seeds: range, compiled: Pag
         for status, count in columns.counters.items():
             seen[status] = seen.get(status, 0) + count
     expected = {"decided", "rewarded", "late", "revised", "unmatched", "duplicate", "voided"}
-    assert expected | {"conflict", "invalid", "expired", "switched", "activated"} <= set(seen)
+    expected |= {"conflict", "invalid", "expired", "switched", "activated"}
+    assert expected | {"assigned", "credited", "orphaned"} <= set(seen)
 
 
 def test_the_kernel_takes_what_is_plain(compiled: PageKernels) -> None:
@@ -71,6 +79,27 @@ def test_the_kernel_takes_what_is_plain(compiled: PageKernels) -> None:
     ):
         fold.catch_up(journal)
     assert fold.counters == {"decided": 300, "rewarded": 300}
+
+
+def test_the_kernel_takes_plain_records_of_subjects(compiled: PageKernels) -> None:
+    """Decisions for subjects, and rewards that are credited to one of which nothing else is known.
+
+    The rules judge none of them.
+    """
+    journal, x = MemoryJournal(clock=Clock()), np.ones(DIM, dtype=np.float32)
+    for t in range(300):
+        made = Decision(new_id(START + t), START + t, "a", 0, x, 0.5, 1.0, t)
+        reward = SubjectReward(f"user-{t % 99}", START + t, 1.0, f"order-{t}")
+        journal.append([made, SubjectDecision(reward.subject, START + t, made.id), reward])
+    fold = Fold(DelayedUCB(DIM, Bernoulli()), Explicit("1d"), tuning=Tuning(bulk=1))
+    with (
+        mock.patch.object(module, "kernels_for", return_value=compiled),
+        mock.patch.object(Ledger, "fold", side_effect=AssertionError),
+        mock.patch.object(Ledger, "_review", side_effect=AssertionError),
+    ):
+        fold.catch_up(journal)
+    assert fold.counters == {"decided": 300, "assigned": 300, "credited": 300}
+    assert fold.counts["rewarded"] == fold.learner.model.n == 300
 
 
 def test_a_source_that_is_not_known_is_left_to_the_rules(compiled: PageKernels) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 
@@ -22,7 +23,7 @@ from belated.core.events import (
 )
 from belated.core.ids import slot_of_subject
 from belated.core.rewards import retention_us
-from belated.exceptions import BelatedError
+from belated.exceptions import BelatedError, CorruptEvent
 from belated.fold.trimming import last_to_drop, make_bases, trim
 from belated.journals.arrivals import erased_key_in
 from belated.journals.log import EMPTY, Tail
@@ -357,8 +358,10 @@ class UndoingOperator:
         store = self._world.store
         events = (record.event for record in store.undone(partition))
         keys = [event.key for event in events if isinstance(event, Erased)]
-        if store.reachable and store.overwrite(keys):
-            self._world.faults.see("record overwritten")
+        if store.reachable:
+            with suppress(CorruptEvent):  # of a record that is damaged for now
+                if store.overwrite(keys):
+                    self._world.faults.see("record overwritten")
 
     def _choose(self, partition: int, records: list[Record]) -> Event | None:
         rng, store = self._rng, self._world.store

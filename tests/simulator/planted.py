@@ -333,6 +333,23 @@ def kernel_takes_too_much(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PageFolder, "take_plain", greedy)
 
 
+def kernel_takes_rewards_of_owned_decisions(patch: pytest.MonkeyPatch) -> None:
+    """The page kernel takes rewards of decisions to which those of their subject are credited."""
+    take_plain = PageFolder.take_plain
+
+    def greedy(self: PageFolder, first: int) -> int:
+        table = self._ledger._table
+        marks = table.cells[: len(table), pages.MARK]
+        owned = marks & pages.OWNED << 8
+        marks -= owned
+        try:
+            return take_plain(self, first)
+        finally:
+            table.cells[: len(owned), pages.MARK] |= owned
+
+    patch.setattr(PageFolder, "take_plain", greedy)
+
+
 # --- in the service ------------------------------------------------------------------------------
 
 
@@ -542,8 +559,8 @@ def wrong_decision_credited(patch: pytest.MonkeyPatch) -> None:
     """The first decision of a subject is credited, not the latest before the reward."""
     pick = subjects.credited
 
-    def first(candidates: Sequence[subjects.Candidate], at: int, window: int | None) -> int:
-        return pick(candidates[:1], at, window)
+    def first(decisions: Sequence[int], *rest: Any) -> int:
+        return pick(decisions[:1], *rest)
 
     patch.setattr(ledger, "credited", first)
 
@@ -552,8 +569,8 @@ def credited_again_after_a_restart(patch: pytest.MonkeyPatch) -> None:
     """A snapshot does not hold which outcomes were credited."""
     restore = SubjectIndex.restore
 
-    def forgetful(self: SubjectIndex, histories: dict[bytes, SubjectHistory]) -> None:
-        for history in histories.values():
+    def forgetful(self: SubjectIndex, histories: list[SubjectHistory]) -> None:
+        for history in histories:
             history.rewards = {}
         restore(self, histories)
 
@@ -590,8 +607,8 @@ def sticky_beyond_its_time(patch: pytest.MonkeyPatch) -> None:
         found = current(self, subject)
         return None if found is None else (1 << 62, found[1])
 
-    def early(journal: Journal, subject: str, since: int) -> Decision | None:
-        return read(journal, subject, 0)
+    def early(journal: Journal, since: Mapping[str, int]) -> dict[str, Decision]:
+        return read(journal, dict.fromkeys(since, 0))
 
     patch.setattr(Ledger, "current", late)
     patch.setattr(served_bandits, "read_current", early)
@@ -599,7 +616,7 @@ def sticky_beyond_its_time(patch: pytest.MonkeyPatch) -> None:
 
 def dormant_decision_credited(patch: pytest.MonkeyPatch) -> None:
     """A decision that never took effect, or was voided, is credited."""
-    patch.setattr(Ledger, "_is_live", lambda self, i: True)
+    patch.setattr(Ledger, "_is_live", lambda self, number: True)
 
 
 # --- while features change -----------------------------------------------------------------------
@@ -659,6 +676,7 @@ PLANTS: list[Plant] = [
     observation_twice_after_revision,
     pending_weight_forgotten,
     kernel_takes_too_much,
+    kernel_takes_rewards_of_owned_decisions,
     standing_decision_not_answered,
     requests_of_others,
     answer_before_the_commit,
@@ -701,9 +719,9 @@ FOUND_BY: dict[Plant, int] = {
     trimmed_one_too_many: 36,
     base_without_what_was_undone: 48,
     activation_ignored: 18,
-    kernel_takes_too_much: 69,
+    kernel_takes_too_much: 10,
     trimmed_log_skipped: 48,
-    erased_subject_credited: 131,
+    erased_subject_credited: 66,
     saved_without_epoch: 6,
 }
 

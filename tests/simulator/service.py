@@ -441,7 +441,8 @@ class DeciderServer(Server):
                         answer = list(answer)
                     respond(answer)
 
-                bandit.decide_sticky(request, data, duration_us(what.sticky), check)
+                span, parsed = duration_us(what.sticky), (request, data)
+                bandit.decide_sticky(what.subject, None, span, lambda: parsed, check)
                 return
             bandit.decide([request] * what.count, [data] * what.count, respond)
         elif isinstance(what, Reward):

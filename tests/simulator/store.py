@@ -27,7 +27,6 @@ from belated.journals.arrivals import (
     check_requests,
     route,
     stamps_for,
-    to_overwrite,
 )
 from belated.journals.cells import NO_VERSIONS, Cell, Outcome, cell_name
 from belated.journals.coordination import owner_cell
@@ -236,10 +235,13 @@ class Store(MemoryJournal):
 
     def overwrite(self, keys: Sequence[bytes]) -> int:
         """Overwrite events, and remember them for the checks."""
-        found = [record for record, _ in to_overwrite(self._find(None, set(keys)))]
+        before = [record for stream in self._streams for record in stream]
+        count = super().overwrite(keys)
+        after = [record for stream in self._streams for record in stream]
+        found = [old for old, new in zip(before, after, strict=True) if old is not new]
         self._overwritten |= {(record.partition, record.position): record for record in found}
         self._forget(found)
-        return super().overwrite(keys)
+        return count
 
     def _forget(self, records: Sequence[Record]) -> None:
         made = (record.event for record in records)

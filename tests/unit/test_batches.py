@@ -124,6 +124,19 @@ def test_ids_come_as_a_list_or_a_column(frame: Frame) -> None:
     assert named == split_requests(frame(LINES), COLORS, ids=["a", "b"])
 
 
+def test_subjects_come_as_a_list_or_a_column(frame: Frame) -> None:
+    """Numbers in a column are read as text; whoever has no subject has None."""
+    lines = frame(LINES | {"customer": [17, 18]})
+    named = split_requests(lines, COLORS, subjects="customer")
+    assert named == split_requests(frame(LINES), COLORS, subjects=["17", "18"])
+    listed = split_requests(frame(LINES), COLORS, subjects=[None, "18"])
+    assert [one.subject for one in listed] == [None, "18"]
+    with pytest.raises(InvalidInput, match="subjects is 'name': the frame has no such column"):
+        split_requests(lines, COLORS, subjects="name")
+    with pytest.raises(InvalidInput, match="subjects has 1 entries for 2 requests"):
+        split_requests(frame(LINES), COLORS, subjects=["17"])
+
+
 @pytest.mark.parametrize(
     ("requests", "ids", "match"),
     [

@@ -115,6 +115,21 @@ def test_show_and_export_have_the_rewards_of_a_subject(
         assert again.digest == digest
 
 
+def test_a_credited_decision_needs_no_facts_of_its_own() -> None:
+    """Its rewards are known by the history of its subject, and add up with its own."""
+    bandit, _ = opened()
+    decision = bandit.decide(ROWS, subject="user-17")
+    ledger = bandit._fold.ledgers[0]
+    for n in range(2):
+        bandit.observe(subject="user-17", value=1.0, event_id=f"order-{n}")
+    assert (bandit.entry(decision).value, ledger._facts) == (2.0, {})
+    bandit.observe(decision, 0.5)
+    assert bandit.entry(decision).value == 2.5
+    bandit.void(decision)
+    assert bandit.entry(decision).state == "voided"
+    assert [reward.value for reward in bandit.entry(decision).reported] == [0.5]
+
+
 def test_attribution_may_end_before_the_window() -> None:
     """Then rewards of a subject are credited for that long only."""
     bandit = Bandit(
@@ -155,6 +170,7 @@ def test_a_decision_whose_reward_moves_to_another_is_settled() -> None:
     bandit.journal.append([late, SubjectDecision("user-17", at, late.id)])
     bandit.sync()
     assert [bandit.entry(id).state for id in (decision.id, late.id)] == ["censored", "rewarded"]
+    assert bandit.entry(decision.id).reported == []
 
 
 def test_the_order_of_arrival_does_not_matter() -> None:
@@ -235,6 +251,16 @@ def test_the_context_can_name_the_subject() -> None:
     assert [bandit.entry(one).state for one in (named, unnamed)] == ["rewarded", "pending"]
 
 
+def test_many_decisions_each_have_a_subject() -> None:
+    """A list names them; nobody is None, and what is no text is refused with its place."""
+    bandit, _ = opened()
+    _, second, nobody = bandit.decide_many([ROWS] * 3, subjects=["user-17", "user-18", None])
+    assert bandit.observe(subject="user-18", value=1.0, event_id="order-1").status == "credited"
+    assert [bandit.entry(one).state for one in (second, nobody)] == ["rewarded", "pending"]
+    with pytest.raises(InvalidInput, match=r"requests\[1\]: the subject is 17: text was expected"):
+        bandit.decide_many([ROWS] * 2, subjects=["user-17", 17])
+
+
 def test_a_reward_names_a_decision_or_a_subject() -> None:
     """Both together are refused, and so is an outcome without its id."""
     bandit, _ = opened()
@@ -263,10 +289,8 @@ def test_a_sticky_decision_goes_by_the_decision_that_stands_under_its_id() -> No
     for at in (10, 10 + 2 * HOUR):
         decision = Decision("order-1", at, "red", 0, row, 0.25, 0.5, 0)
         journal.append([decision, SubjectDecision("user-17", at, "order-1")])
-    assert read_current(journal, "user-17", since=HOUR) is None
-    current = read_current(journal, "user-17", since=5)
-    assert current is not None
-    assert current.at_us == 10
+    assert read_current(journal, {"user-17": HOUR}) == {}
+    assert read_current(journal, {"user-17": 5, "user-18": 5})["user-17"].at_us == 10
 
 
 @pytest.mark.parametrize(("retention", "own"), [(None, True), (100, True), (10, False)])

@@ -173,6 +173,7 @@ class AsyncClient(_Calls):
         *,
         rows: Any = None,
         ids: Any = None,
+        subjects: Any = None,
         activated: bool = True,
     ) -> list[Decided]:
         """Choose many actions, each as if the ones before it were pending.
@@ -186,10 +187,12 @@ class AsyncClient(_Calls):
             actions: the actions of all requests, unless they come in pairs.
             rows: a list of row tables, for a bandit without features.
             ids: your own decision id for each; or the name of a column of the frame.
+            subjects: whom each decision is for, None for nobody; or the name of a column of the
+                frame.
             activated: False if the window starts only with :meth:`activate`.
         """
         found: list[Decided] = []
-        requests = decision_requests(contexts, actions, rows, ids, activated, self._slot)
+        requests = decision_requests(contexts, actions, rows, ids, subjects, activated, self._slot)
         for some in batches(requests):
             again = DecisionRequests(list(map(sent_again, some)))
             body = DecisionRequests(some)

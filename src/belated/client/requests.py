@@ -98,14 +98,16 @@ def decision_requests(
     actions: Actions | None,
     rows: Any,
     ids: Any,
+    subjects: Any,
     activated: bool,
     slot: int | None = None,
 ) -> list[DecisionRequest]:
     """Return many of them; an error names the one that is wrong."""
     found = []
-    for n, one in enumerate(split_requests(contexts, actions, rows=rows, ids=ids)):
+    requests = split_requests(contexts, actions, rows=rows, ids=ids, subjects=subjects)
+    for n, (context, offered, table, id, subject) in enumerate(requests):
         with named(f"{'contexts' if rows is None else 'rows'}[{n}]"):
-            found.append(decision_request(*one, activated, slot))
+            found.append(decision_request(context, offered, table, id, activated, slot, subject))
     return found
 
 

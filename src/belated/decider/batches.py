@@ -22,12 +22,14 @@ class OneRequest(NamedTuple):
         actions: the actions; None if the caller named none.
         rows: one row per action, if there are no features.
         id: the caller's decision id, checked; None if there is none.
+        subject: that the decision is made for; None if the caller named none.
     """
 
     context: Any
     actions: Actions | None
     rows: Any
     id: str | None
+    subject: str | None = None
 
 
 class OneReward(NamedTuple):
@@ -46,6 +48,7 @@ def split_requests(
     *,
     rows: Any = None,
     ids: Any = None,
+    subjects: Any = None,
 ) -> list[OneRequest]:
     """Return decision requests one by one.
 
@@ -56,9 +59,10 @@ def split_requests(
         rows: the row table of each, instead of contexts.
         ids: a decision id for each; or the name of a column of the frame, which then is not part
             of the contexts.
+        subjects: the subject of each decision, None for none; or the name of such a column.
 
     >>> split_requests([{"age": 41}, {"age": 18}], ["red", "blue"], ids=["a", "b"])[1]
-    OneRequest(context={'age': 18}, actions=['red', 'blue'], rows=None, id='b')
+    OneRequest(context={'age': 18}, actions=['red', 'blue'], rows=None, id='b', subject=None)
     >>> split_requests([({"age": 41}, ["red", "blue"])])[0].actions
     ['red', 'blue']
     """
@@ -67,24 +71,29 @@ def split_requests(
             message = "contexts and rows are both given: pass rows to a bandit without features"
             raise InvalidInput(f"{message}, contexts to any other", contexts)
         tables = _listed(rows, "rows", "row tables")
-        names = _ids(ids, len(tables))
-        return [OneRequest(None, actions, *one) for one in zip(tables, names, strict=True)]
+        names, whom = _ids(ids, len(tables)), _subjects(subjects, len(tables))
+        each = zip(tables, names, whom, strict=True)
+        return [OneRequest(None, actions, table, id, subject) for table, id, subject in each]
     records: list[Any]
     if is_frame(contexts):
         records = frame_records(contexts)
         if isinstance(ids, str):
-            ids = _column(records, ids)
+            ids = _column(records, "ids", ids)
+        if isinstance(subjects, str):
+            named = _column(records, "subjects", subjects)
+            subjects = [None if subject is None else str(subject) for subject in named]
     else:
         records = _listed(contexts, "contexts", "contexts or (context, actions) pairs")
     found = []
-    for context, id in zip(records, _ids(ids, len(records)), strict=True):
+    names, whom = _ids(ids, len(records)), _subjects(subjects, len(records))
+    for context, id, subject in zip(records, names, whom, strict=True):
         if _is_pair(context):
             if actions is not None:
                 message = "actions are given for all requests, and with one of them"
                 raise InvalidInput(f"{message}: leave one out", context)
-            found.append(OneRequest(context[0], context[1], None, id))
+            found.append(OneRequest(context[0], context[1], None, id, subject))
         else:
-            found.append(OneRequest(context, actions, None, id))
+            found.append(OneRequest(context, actions, None, id, subject))
     return found
 
 
@@ -145,11 +154,11 @@ def _is_pair(request: Any) -> bool:
     return isinstance(request[1], Iterable) and not isinstance(request[1], str)
 
 
-def _column(contexts: list[Any], name: str) -> list[Any]:
+def _column(contexts: list[Any], argument: str, name: str) -> list[Any]:
     """Take a column out of the records of a frame."""
     if contexts and name not in contexts[0]:
-        columns = ", ".join(contexts[0])
-        raise InvalidInput(f"ids is {name!r}: the frame has no such column, but {columns}", name)
+        message = f"{argument} is {name!r}: the frame has no such column, but"
+        raise InvalidInput(f"{message} {', '.join(contexts[0])}", name)
     return [context.pop(name) for context in contexts]
 
 
@@ -166,6 +175,16 @@ def _ids(ids: Any, count: int) -> list[str | None]:
             raise InvalidInput(f"ids names {id!r} twice: each decision has its own id", id)
         found.add(id)
     return list(names)
+
+
+def _subjects(subjects: Any, count: int) -> list[str | None]:
+    if subjects is None:
+        return [None] * count
+    found = _listed(subjects, "subjects", "subjects")
+    if len(found) != count:
+        message = f"subjects has {len(found)} entries for {count} requests: one each"
+        raise InvalidInput(f"{message}, None where there is none", subjects)
+    return found
 
 
 def _listed(given: Any, name: str, what: str) -> list[Any]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from belated.core.events import Decision, Overwritten, Record, encode
-from belated.core.ids import erased_key_of, key_of
+from belated.core.ids import key_of
 from belated.core.inputs import Interval
 from belated.core.rewards import Rewards
 from belated.core.times import as_datetime
@@ -139,7 +139,10 @@ class _Days:
         """Put a record to its decision, or to the others of its day."""
         event, day = record.event, max(record.recorded // DAY, self._since)
         if status == "erased" and not isinstance(event, Overwritten):  # is written nowhere again
-            event = Overwritten(erased_key_of(event.id))  # type: ignore[union-attr]
+            assert self._ledger.undone is not None
+            key = self._ledger.undone.erased_key_of(event)
+            assert key is not None
+            event = Overwritten(key)
         stored = StoredRecord(record.position, record.recorded, encode(event))
         if not self._days or self._days[-1] < day:
             self._days.append(day)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -76,6 +76,11 @@ class Rows:
         """The row is needed no longer."""
         self.places[self.n_free] = place
         self.n_free += 1
+
+    def free_all(self, places: NDArray[np.int64]) -> None:
+        """These rows are needed no longer."""
+        self.places[self.n_free : self.n_free + len(places)] = places
+        self.n_free += len(places)
 
     def reserve(self, count: int) -> None:
         """Have room for so many rows behind the last place."""
@@ -224,6 +229,21 @@ class LearnerAdapter:
         asked = self._rows.get_all(where[pending]), weight, began
         came = rows, weights, times[:, 0]
         self.learner.learn_page(len(where), asked, came, (values, times[:, 1]), old, self.partition)
+
+    def learn_all(self, numbers: Sequence[int]) -> None:
+        """The rewards of pending decisions are known, as the table has them; within a bulk fold."""
+        table, learner = self.table, self.learner
+        lines = np.array(numbers) - table.base
+        where = table.column("where")
+        places, first = where[lines], learner.next_handle(self.partition)
+        rows = self._rows.get_all(places)
+        self._rows.free_all(places)
+        where[lines] = handle_at(np.arange(first, first + len(lines)))
+        values, weights, began, recorded = (
+            table.column(name)[lines] for name in ("value", "weight", "recorded", "reward_recorded")
+        )
+        known, times = np.ones(len(lines), dtype=np.bool_), np.stack([began, recorded], axis=1)
+        self.learn_page(len(table), rows, values, weights, known, times)
 
     def revise(self, number: int, value: float, recorded: int) -> None:
         """Its reward is another one."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.core.events import SubjectReward, read_event
+from belated.core.ids import subject_key
 from belated.fold.adapter import LearnerAdapter
 from belated.fold.ledger import Ledger
 from belated.fold.rules import State
@@ -69,6 +71,7 @@ class PageFolder:
         self._rows = np.empty((len(page), dim), dtype=np.float32)
         self._learned = np.empty((len(page), 3))
         self._times = np.empty((len(page), 2), dtype=np.int64)
+        self._noted = np.empty((len(page), 4), dtype=np.int64)
         self._burst = 1
 
     def take_plain(self, first: int) -> int:
@@ -92,6 +95,7 @@ class PageFolder:
                 learner.next_handle(adapter.partition), family.number,
                 -1 if ledger._window is None else ledger._window, ledger.watermark,
                 min(ledger._window or NEVER, ledger._retention or NEVER), 0, 0,
+                0, ledger._subjects.rewards > 0,
             ],
             dtype=np.int64,
         )  # fmt: skip
@@ -103,7 +107,7 @@ class PageFolder:
             table.cells, table.cells.view(np.float64), index.places, rows.data,
             rows.data.view(np.uint8), rows.places, told, numbers, ledger._unmatched.seen,
             self._rows, self._learned, self._times, changed,
-            np.frombuffer(adapter.encoder.names, dtype=np.uint8),
+            np.frombuffer(adapter.encoder.names, dtype=np.uint8), self._noted,
         )  # fmt: skip
         decided, rewarded = int(told[kernel.DECIDED]), int(told[kernel.REWARDED])
         table.changed.update((first_block + np.flatnonzero(changed)).tolist())
@@ -121,8 +125,46 @@ class PageFolder:
             values, weights, old = self._learned[:rewarded].T
             came, times = self._rows[:rewarded], self._times[:rewarded]
             adapter.learn_page(before, came, values, weights, old > 0.0, times)
+            self._fold_noted(self._noted[: told[kernel.NOTED]])
             adapter.finish(int(page.recorded[stop - 1]))
         return stop
+
+    def _fold_noted(self, noted: NDArray[np.int64]) -> None:
+        """Fold the records of subjects that the kernel has noted, in order."""
+        ledger, page, learn_all = self._ledger, self._page, self._adapter.learn_all
+        base, data, index = ledger._table.base, page.data.data, ledger._subjects
+        credited: list[int] = []  # that the learner is not told of yet
+        stamps, new = page.recorded[noted[:, 0]].tolist(), 0
+        for (place, line, start, stop), recorded in zip(noted.tolist(), stamps, strict=True):
+            subject = subject_key(data[start:stop])
+            history = index.histories.get(subject)
+            if line >= 0 and history is None:
+                index.begin(subject, base + line)
+                new += 1
+                continue
+            ledger._recorded = recorded
+            if line >= 0:
+                if credited and history is not None and ledger.rewarded_since(history, base + line):
+                    learn_all(credited)  # before one of them is credited elsewhere
+                    credited = []
+                status = ledger.assign(base + line, subject)
+            else:
+                event = read_event(page.event(place))
+                assert isinstance(event, SubjectReward)
+                number = ledger.credit_plainly(event, history)
+                if number >= 0:
+                    credited.append(number)
+                    status = "credited"
+                else:
+                    if credited and history is not None and history.rewards:
+                        learn_all(credited)
+                        credited = []
+                    status = ledger._subject_rewarded(event)
+            ledger.counters[status] += 1
+        if new:
+            ledger.counters["assigned"] += new
+        if credited:
+            learn_all(credited)
 
     def burst(self, taken: int) -> int:
         """How many records the rules take next, by how many the kernel took before them."""

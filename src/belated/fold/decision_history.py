@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from belated.core.events import (
     Decision,
@@ -19,6 +19,7 @@ from belated.fold.ledger import Ledger, NullListener
 from belated.fold.rules import DecisionStatus, State
 from belated.fold.undone import Undone
 from belated.journals import Journal
+from belated.journals.arrivals import assignment_of
 
 
 class DecisionHistory:
@@ -171,11 +172,8 @@ class DecisionHistory:
         return self._ledger.watermark
 
 
-#: Events of one decision that are read, beside the decision, and decisions of one call: whoever
-#: sends more slows nobody down.
+#: Events of one decision that are read, beside the decision: whoever sends more slows nobody down.
 MOST = 1_000
-#: Records that are read at a time to find the subject of a decision.
-AT_ONCE = 8
 
 
 def read_history(
@@ -215,8 +213,11 @@ def read_history(
         history.take(record)
     if history.entry is not None:
         position = history.entry.position
-        subject = _subject_of(journal, partition, position, id)
-        if subject is not None:
+        decided = next(record for record in told if record.position == position)
+        assigned = assignment_of(journal.read, decided)
+        if assigned is not None:
+            assert isinstance(assigned.event, SubjectDecision)
+            subject = assigned.event.subject
             history.credit(subject, _records_of_subject(journal, subject, records))
         history.request = journal.requests(partition, [position]).get(position)
     start = journal.start(partition)
@@ -247,21 +248,6 @@ def _may_lack(history: DecisionHistory, trimmed: int, retention: int | None) -> 
     return retention is None or recorded <= trimmed + 2 * retention
 
 
-def _subject_of(journal: Journal, partition: int, position: int, id: str) -> str | None:
-    """Return the subject of a decision: it is recorded behind the decisions of the same call."""
-    read = 0
-    while read < 2 * MOST and (records := journal.read(partition, position, AT_ONCE)):
-        read += len(records)
-        for record in records:
-            event = record.event
-            if not isinstance(event, Decision | SubjectDecision):
-                return None
-            if isinstance(event, SubjectDecision) and event.decision == id:
-                return event.subject
-        position = records[-1].position
-    return None
-
-
 def _records_of_subject(journal: Journal, subject: str, others: Iterable[Record]) -> list[Record]:
     """Return all records of a subject and its decisions, together with others, in order."""
     records = {record.position: record for record in others}
@@ -271,28 +257,30 @@ def _records_of_subject(journal: Journal, subject: str, others: Iterable[Record]
     return [records[position] for position in sorted(records)]
 
 
-def read_current(journal: Journal, subject: str, since: int) -> Decision | None:
-    """Return the latest decision of a subject that was not voided; None if it was made earlier.
+def read_current(journal: Journal, since: Mapping[str, int]) -> dict[str, Decision]:
+    """Return the latest decision of each subject that was not voided, unless it is too old.
 
     Args:
         journal: where the records are.
-        subject: that decisions were made for.
-        since: in microseconds since 1970; one that was made at this time is too old.
+        since: by subject, in microseconds since 1970: a decision made at this time is too old.
     """
-    key = subject_id(subject)
-    undone = Undone.of(journal.undone(partition_of(key_of(key), journal.partitions))) or Undone()
-    if undone.erases(key):
-        return None
-    made = [
-        record.event.decision
-        for record in journal.records_of([key])
-        if isinstance(record.event, SubjectDecision)
-        and record.event.at_us > since
-        and not undone.erases(record.event.decision)
-    ]
-    told = [record.event for record in journal.records_of(made)] if made else []
-    voided = {event.id for event in told if isinstance(event, Void)}
+    assigned: dict[str, SubjectDecision] = {}
+    for record in journal.records_of([subject_id(subject) for subject in since]):
+        event = record.event
+        if isinstance(event, SubjectDecision) and event.at_us > since[event.subject]:
+            assigned.setdefault(event.decision, event)
+    if not assigned:
+        return {}
+    told = [record.event for record in journal.records_of([*assigned])]
+    partitions = {partition_of(key_of(event.id), journal.partitions) for event in assigned.values()}
+    undone = Undone(act for partition in partitions for act in journal.undone(partition))
+    gone = {event.id for event in told if isinstance(event, Void)}
+    gone |= {id for id, event in assigned.items() if undone.erased_key_of(event) is not None}
     # An id that was used twice may have a record of the subject with the time of the second use.
     first = {event.id: event for event in reversed(told) if isinstance(event, Decision)}
-    current = [one for one in first.values() if one.id not in voided and one.at_us > since]
-    return max(current, key=lambda one: (one.at_us, key_of(one.id)), default=None)
+    found: dict[str, Decision] = {}
+    for decision in sorted(first.values(), key=lambda one: (one.at_us, key_of(one.id))):
+        subject = assigned[decision.id].subject
+        if decision.id not in gone and decision.at_us > since[subject]:
+            found[subject] = decision
+    return found

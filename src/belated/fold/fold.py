@@ -561,7 +561,7 @@ class Fold:
             return False
         row = 4 * self.policy.row_width
         lines = sum(len(self._changed_blocks(one)) for one in self.folded) << BLOCK
-        size = lines * (LINE + row)
+        size = lines * (LINE + row) + sum(one.subjects_size for one in self.ledgers.values())
         return size <= LITTLE or size <= PAYS * (self.version - self._saved_version) * (EVENT + row)
 
     def _changed_blocks(self, partition: int) -> set[int]:

@@ -8,8 +8,9 @@ reports to a :class:`LedgerListener` what has changed.
 from __future__ import annotations
 
 import math
+from bisect import insort
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from heapq import heappop, heappush
 from typing import Protocol
@@ -56,8 +57,8 @@ from belated.fold.rules import (
     take_reward,
     unknown_event,
 )
-from belated.fold.subjects import UNCREDITED, Candidate, SubjectIndex, credited
-from belated.fold.table import NONE, EntryTable, Index, key_from
+from belated.fold.subjects import UNCREDITED, Credit, SubjectHistory, SubjectIndex, credited
+from belated.fold.table import NONE, NOWHERE, EntryTable, Index, key_from
 from belated.fold.undone import Undone
 from belated.fold.unmatched import UnmatchedEvents
 from belated.model.kernels.pages import (
@@ -67,6 +68,7 @@ from belated.model.kernels.pages import (
     FORGOTTEN,
     LATE,
     MORE,
+    OWNED,
     WITHHELD,
 )
 
@@ -270,6 +272,7 @@ class Ledger:
             flags=ACTIVATED | EXPECTED if live else 0,
             crc=crc,
         )
+        self._found = decision.id, number  # its subject comes next, if it has one
         self.counts[PENDING if live else DORMANT] += 1
         self.changes.enter(number, decision, live)
         self.expect(recorded)
@@ -347,8 +350,8 @@ class Ledger:
         if status == "activated":
             self._began_later(number, before, self._recorded)
         self._review(number, facts)
-        if (subject := self._subjects.owners.get(number)) is not None:
-            self._credit(subject)
+        if (history := self._subjects.owners.get(number)) is not None:
+            self._credit(history, self.rewarded_since(history, number))
         return status
 
     def _unmatched_event(self, event: Reward | Mark) -> str:
@@ -367,82 +370,140 @@ class Ledger:
 
     def _decided_for(self, event: SubjectDecision) -> str:
         """A decision was made for a subject; one that was erased stays unknown."""
-        number, subject = self.find(event.decision), key_of(event.id)
-        if number < 0:
-            return "orphaned"
-        if not self._subjects.add_decision(subject, number):
+        number = self.find(event.decision)
+        return "orphaned" if number < 0 else self.assign(number, key_of(event.id))
+
+    def assign(self, number: int, subject: bytes) -> str:
+        """Note that a decision was made for a subject, unless it was made for another one."""
+        index, table = self._subjects, self._table
+        if number in index.owners:
             return "duplicate"
-        self._credit(subject)
+        table.touch(number - table.base)
+        table.flags[number - table.base] |= OWNED
+        history = index.histories.get(subject)
+        if history is None:
+            index.begin(subject, number)
+            return "assigned"
+        index.owners[number] = history
+        insort(history.decisions, number, key=self._order)
+        if credits := self.rewarded_since(history, number):
+            self._credit(history, credits)
         return "assigned"
 
     def _subject_rewarded(self, event: SubjectReward) -> str:
         if not self._least <= event.value <= self._most:
             return "invalid"
-        subject = key_of(event.id)
-        status = self._subjects.add_reward(subject, event, self._recorded)
-        credit = self._subjects.histories[subject].rewards.get(event.event_id)
-        if status == "conflict" and credit is not None and credit.number >= 0:
-            facts = self._facts_of(credit.number)
-            facts.credits[event.event_id] = credit.reward
-            self._keep(credit.number, facts)
-            self._review(credit.number, facts)
-        if status != "unmatched" or credit is None:
+        index = self._subjects
+        history = index.history(key_of(event.id))
+        status = index.meaning(history, event)
+        if status == "conflict":
+            known = history.rewards[event.event_id]
+            known.reward.conflict = True
+            if known.number >= 0:
+                self._review_credits({known.number: self._facts_of(known.number)})
+        if status != "unmatched":
             return status
-        self.soonest = min(self.soonest, self._recorded)
-        self.counters["unmatched"] += 1  # until it is credited
-        self._credit(subject)
-        status = "unmatched" if credit.number < 0 else "credited"
-        self.counters[status] -= 1
-        return status
+        number = self._decision_for(history, clamped_time(event.at_us), self._recorded)
+        # As it is before the reward is there: its line may hold another one.
+        changed = {number: self._facts_of(number)} if number >= 0 else {}
+        index.add_reward(history, event, self._recorded, number)
+        if not changed:
+            self.soonest = min(self.soonest, self._recorded)
+            return "unmatched"
+        self._review_credits(changed)
+        return "credited"
 
-    def _credit(self, subject: bytes) -> None:
-        """Credit all rewards of a subject again, and review the decisions for which this matters.
+    def credit_plainly(self, event: SubjectReward, history: SubjectHistory | None) -> int:
+        """Credit a reward of a subject to a pending decision of which nothing else is known.
 
-        Args:
-            subject: its key.
+        Returns the number of the decision, whose reward the learner is to be told; -1 if the rules
+        are to fold the event. Then nothing has changed.
         """
-        history, table = self._subjects.histories[subject], self._table
+        index, table, recorded = self._subjects, self._table, self._recorded
+        if (
+            history is None
+            or not self._least <= event.value <= self._most
+            or index.meaning(history, event) != "unmatched"
+        ):
+            return -1
+        number = self._decision_for(history, clamped_time(event.at_us), recorded)
+        i = number - table.base
+        if (
+            number < 0
+            or table.state[i] != PENDING
+            or table.flags[i] != ACTIVATED | EXPECTED | OWNED
+            or recorded - table.recorded[i] > self._patience
+            or table.where[i] <= NOWHERE
+        ):
+            return -1
+        index.add_reward(history, event, recorded, number)
+        table.touch(i)
+        table.state[i], table.value[i] = State.REWARDED, event.value
+        table.reward_recorded[i] = recorded
+        self.counts[PENDING] -= 1
+        self.counts[State.REWARDED] += 1
+        return number
+
+    def rewarded_since(self, history: SubjectHistory, number: int) -> list[Credit]:
+        """Return the rewards of a subject that may be credited to one of its decisions."""
         if not history.rewards:
-            return
-        candidates = sorted(
-            Candidate(table.at[i], table.high[i], table.low[i], number)
-            for number in history.decisions
-            if self._is_live(i := number - table.base)
-        )
+            return []
+        since = self._made(number)
+        return [credit for credit in history.rewards.values() if credit.reward.at_us >= since]
+
+    def _credit(self, history: SubjectHistory, credits: Iterable[Credit]) -> None:
+        """Credit rewards of a subject again, and review the decisions for which this matters."""
         changed: dict[int, Facts] = {}
-        for event_id, credit in history.rewards.items():
-            number, before = self._decision_for(candidates, credit.reward), credit.number
+        for credit in credits:
+            reward, before = credit.reward, credit.number
+            number = self._decision_for(history, reward.at_us, reward.recorded_us)
             if number == before:
                 continue
-            if before >= 0:
-                facts = changed.setdefault(before, self._facts_of(before))
-                facts.credits.pop(event_id, None)
-            if number >= 0:
-                facts = changed.setdefault(number, self._facts_of(number))
-                facts.credits[event_id] = credit.reward
+            for one in (before, number):
+                if one >= 0 and one not in changed:
+                    changed[one] = self._facts_of(one)
             change = self._subjects.assign(credit, number)
             self.counters["unmatched"] -= change
             self.counters["credited"] += change
+        self._review_credits(changed)
+
+    def _review_credits(self, changed: Mapping[int, Facts]) -> None:
+        """Judge decisions anew, to which other rewards of their subject are credited now.
+
+        Args:
+            changed: what was known of each before.
+        """
+        table = self._table
         for number, facts in sorted(changed.items()):
+            facts.credits = self._subjects.credits_of(number)
             self._keep(number, facts)
             rewarded = facts.rewarded
             table.reward_recorded[number - table.base] = NONE if rewarded is None else rewarded
             self._review(number, facts)
 
-    def _is_live(self, i: int) -> bool:
-        flags = self._table.flags[i]
+    def _made(self, number: int) -> int:
+        """When a decision was made, by the clock of the decider."""
+        return self._table.at[number - self._table.base]
+
+    def _order(self, number: int) -> tuple[int, int, int]:
+        """Where a decision belongs among those of its subject."""
+        table, i = self._table, number - self._table.base
+        return table.at[i], table.high[i], table.low[i]
+
+    def _is_live(self, number: int) -> bool:
+        flags = self._table.flags[number - self._table.base]
         if flags & MORE:
-            return self._facts[self._table.base + i].live
+            return self._facts[number].live
         return bool(flags & ACTIVATED)
 
-    def _decision_for(self, candidates: list[Candidate], reward: ReportedReward) -> int:
+    def _decision_for(self, history: SubjectHistory, at: int, recorded: int) -> int:
         """Return the decision that a reward is credited to; none once its retention has ended."""
-        number = credited(candidates, reward.at_us, self._attribution)
-        if number >= 0 and self._retention is not None:
-            recorded = self._table.recorded[number - self._table.base]
-            if reward.recorded_us > recorded + self._retention:
-                return UNCREDITED
-        return number
+        decisions = history.decisions
+        number = credited(decisions, at, self._attribution, self._made, self._is_live)
+        if number < 0 or self._retention is None:
+            return number
+        end = self._table.recorded[number - self._table.base] + self._retention
+        return UNCREDITED if recorded > end else number
 
     # --- facts and verdicts ----------------------------------------------------------------------
 
@@ -459,7 +520,9 @@ class Ledger:
         if facts is None:
             table, i = self._table, number - self._table.base
             facts = Facts(table.recorded[i], bool(table.flags[i] & ACTIVATED))
-            if table.reward_recorded[i] != NONE:
+            if table.flags[i] & OWNED:
+                facts.credits = self._subjects.credits_of(number)
+            if table.reward_recorded[i] != NONE and not facts.credits:
                 facts.reported = table.reward_recorded[i]
                 facts.parts[""] = ReportedReward(facts.reported, table.reward_at[i], table.value[i])
         return facts
@@ -557,22 +620,21 @@ class Ledger:
 
     def _forget(self, retention: int) -> None:
         table, horizon = self._table, self.watermark - retention
-        owners, subjects = self._subjects.owners, set[bytes]()
+        subjects: set[bytes] = set()
         for number in [n for n in self._stragglers if not self._is_open(n - table.base)]:
             self._stragglers.discard(number)
-            subjects.add(owners.get(number, b""))
-            self._forget_one(number)
+            self._forget_one(number, subjects)
         number, stop = max(self._forgotten, table.base), table.base + len(table)
         while number < stop and table.recorded[number - table.base] < horizon:
             if self._is_open(number - table.base):
                 self._stragglers.add(number)
             else:
-                subjects.add(owners.get(number, b""))
-                self._forget_one(number)
+                self._forget_one(number, subjects)
             number += 1
         self._forgotten = number
         for subject in sorted(subjects & self._subjects.histories.keys()):
-            self._credit(subject)
+            history = self._subjects.histories[subject]
+            self._credit(history, history.rewards.values())
         orphaned = self._unmatched.orphan(horizon) + self._subjects.orphan(horizon)
         self.counters["unmatched"] -= orphaned
         self.counters["orphaned"] += orphaned
@@ -580,7 +642,10 @@ class Ledger:
         if gone >= self._dropped and 3 * gone >= len(table):
             table.drop(gone)
 
-    def _forget_one(self, number: int) -> None:
+    def _forget_one(self, number: int, subjects: set[bytes]) -> None:
+        """Forget a decision, and note its subject."""
+        if (history := self._subjects.owners.get(number)) is not None:
+            subjects.add(history.key)
         self._forgotten_digest += self._digest_of(number)
         self._index.remove(number)
         self._found = None, -1
@@ -673,14 +738,11 @@ class Ledger:
         """
         history = self._subjects.histories.get(key_of(subject_id(subject)))
         table = self._table
-        lines = [number - table.base for number in history.decisions] if history else []
-        latest = [
-            (table.at[i], table.high[i], table.low[i], table.position[i])
-            for i in lines
-            if table.state[i] != State.VOIDED
-        ]
-        at, _, _, position = max(latest, default=(0, 0, 0, 0))
-        return (at, position) if position else None
+        for number in reversed(history.decisions if history else ()):
+            i = number - table.base
+            if table.state[i] != State.VOIDED:
+                return table.at[i], table.position[i]
+        return None
 
     def meaning(self, reward: Reward) -> str:
         """What a reward would be to what is known, but for the time: that is the journal's."""
@@ -695,6 +757,11 @@ class Ledger:
         """
         counts = self._unmatched.reporters + self._subjects.reporters
         return {name: count for name, count in counts.items() if count}
+
+    @property
+    def subjects_size(self) -> int:
+        """About how many bytes a snapshot takes for all subjects."""
+        return self._subjects.size
 
     def awaited(self) -> NDArray[np.int64]:
         """The numbers of all decisions that are pending to the learner."""

@@ -16,7 +16,7 @@ from belated.fold.unmatched import Unmatched
 from belated.model.kernels.pages import FORGOTTEN
 
 #: Of all pieces of a snapshot. One with another number is not read: then the journal is.
-VERSION = 6
+VERSION = 7
 
 
 class _Head(msgspec.Struct, array_like=True):
@@ -35,7 +35,7 @@ class _Head(msgspec.Struct, array_like=True):
 
 
 _read_head = msgspec.msgpack.Decoder(_Head).decode
-_read_subjects = msgspec.msgpack.Decoder(dict[bytes, SubjectHistory]).decode
+_read_subjects = msgspec.msgpack.Decoder(list[SubjectHistory]).decode
 
 
 def pack(ledger: Ledger) -> dict[str, bytes]:
@@ -61,7 +61,7 @@ def pack_head(ledger: Ledger) -> dict[str, bytes]:
     )
     pieces = {"ledger": msgspec.msgpack.encode(head)}
     if ledger._subjects.histories:
-        pieces["subjects"] = msgspec.msgpack.encode(ledger._subjects.histories)
+        pieces["subjects"] = msgspec.msgpack.encode([*ledger._subjects.histories.values()])
     return pieces
 
 

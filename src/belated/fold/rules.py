@@ -121,11 +121,14 @@ class Facts(msgspec.Struct, gc=False, array_like=True):
 
     @property
     def plain(self) -> bool:
-        """Whether there is nothing but the decision, and one reward at most, in one part."""
+        """Whether there is nothing but the decision, and one reward at most, in one part.
+
+        Rewards of a subject are known by its history.
+        """
         if self.activation is not None or self.void or self.rival or len(self.parts) > 1:
             return False
         if self.credits:
-            return False
+            return not self.parts
         for reward in self.parts.values():
             return not (reward.part or reward.revision or reward.conflict)
         return True

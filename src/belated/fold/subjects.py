@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -22,15 +21,6 @@ from belated.fold.rules import ReportedReward, clamped_time, same_value
 MAX_REWARDS = 1_000
 #: In place of the number of a decision: a reward is credited to none.
 UNCREDITED = -1
-
-
-class Candidate(NamedTuple):
-    """A decision that may be credited; in the order of their times, and of their keys."""
-
-    at: int
-    high: int
-    low: int
-    number: int
 
 
 class Credit(msgspec.Struct, gc=False, array_like=True):
@@ -47,44 +37,63 @@ class Credit(msgspec.Struct, gc=False, array_like=True):
     number: int = UNCREDITED
 
 
+#: Most subjects have no rewards: they share this, and nothing is added to it.
+_NO_REWARDS: dict[str, Credit] = {}
+
+
 class SubjectHistory(msgspec.Struct, gc=False, array_like=True):
     """What is remembered of one subject.
 
     Attributes:
-        decisions: the numbers of its decisions.
+        key: of its id.
+        decisions: the numbers of its decisions, in the order in which they were made.
         rewards: its rewards, by the ids of their events.
     """
 
-    decisions: list[int] = []
-    rewards: dict[str, Credit] = {}
+    key: bytes
+    decisions: list[int]
+    rewards: dict[str, Credit]
 
 
-def credited(candidates: Sequence[Candidate], at: int, window: int | None) -> int:
+def credited(
+    decisions: Sequence[int],
+    at: int,
+    window: int | None,
+    made: Callable[[int], int],
+    is_live: Callable[[int], bool],
+) -> int:
     """Return the number of the decision that a reward counts for.
 
     Args:
-        candidates: the live decisions of its subject, sorted.
+        decisions: the numbers of those of its subject, in the order in which they were made.
         at: when the reward happened, in microseconds since 1970.
         window: how long after a decision a reward may happen; None: for ever.
+        made: returns when a decision was made.
+        is_live: returns whether a decision took effect and was not voided.
 
-    >>> decisions = [Candidate(10, 0, 0, 3), Candidate(20, 0, 0, 4)]
-    >>> [credited(decisions, at, window=5) for at in (9, 15, 16, 20, 25, 26)]
+    >>> made = {3: 10, 4: 20}
+    >>> times = 9, 15, 16, 20, 25, 26
+    >>> [credited([3, 4], at, 5, made.__getitem__, lambda number: True) for at in times]
     [-1, 3, -1, 4, 4, -1]
     """
-    place = bisect_right(candidates, at, key=lambda candidate: candidate.at)
+    place = bisect_right(decisions, at, key=made)
+    while place and not is_live(decisions[place - 1]):
+        place -= 1
     if not place:
         return UNCREDITED
-    latest = candidates[place - 1]
-    return latest.number if window is None or at - latest.at <= window else UNCREDITED
+    latest = decisions[place - 1]
+    return latest if window is None or at - made(latest) <= window else UNCREDITED
 
 
 class SubjectIndex:
     """The decisions and rewards of the subjects of a partition, by the keys of their ids.
 
     >>> index = SubjectIndex()
-    >>> index.add_reward(b"key", SubjectReward("user-17", 5, 1.0, "order-1"), recorded=7)
+    >>> history = index.history(b"key")
+    >>> index.meaning(history, reward := SubjectReward("user-17", 5, 1.0, "order-1"))
     'unmatched'
-    >>> index.add_reward(b"key", SubjectReward("user-17", 5, 2.0, "order-1"), recorded=8)
+    >>> credit = index.add_reward(history, reward, recorded=7)
+    >>> index.meaning(history, SubjectReward("user-17", 5, 2.0, "order-1"))
     'conflict'
     >>> index.reporters
     Counter({'': 1})
@@ -92,45 +101,73 @@ class SubjectIndex:
 
     def __init__(self) -> None:
         self.histories: dict[bytes, SubjectHistory] = {}
-        #: The key of the subject of each decision, by its number.
-        self.owners: dict[int, bytes] = {}
+        #: The subject of each decision, by its number.
+        self.owners: dict[int, SubjectHistory] = {}
+        #: Rewards that are remembered.
+        self.rewards = 0
         #: Uncredited rewards, by their reporters.
         self.reporters: Counter[str] = Counter()
         #: No uncredited reward was recorded earlier.
         self.oldest: float = math.inf
 
-    def restore(self, histories: dict[bytes, SubjectHistory]) -> None:
+    @property
+    def size(self) -> int:
+        """About how many bytes they take in a snapshot."""
+        return 30 * len(self.histories) + 60 * self.rewards
+
+    def restore(self, histories: Iterable[SubjectHistory]) -> None:
         """Load what a snapshot holds."""
-        self.histories = histories
-        for key, history in histories.items():
-            self.owners.update(dict.fromkeys(history.decisions, key))
+        owners = self.owners
+        for history in histories:
+            self.histories[history.key] = history
+            for number in history.decisions:
+                owners[number] = history
+            self.rewards += len(history.rewards)
+            if not history.rewards:
+                history.rewards = _NO_REWARDS
+            for event_id, credit in history.rewards.items():
+                credit.reward.part = event_id  # the same text, once in memory
         for credit in self._uncredited():
             self._note_uncredited(credit)
 
-    def add_decision(self, key: bytes, number: int) -> bool:
-        """Add a decision of a subject; False if it has a subject already."""
-        if number in self.owners:
-            return False
-        self.owners[number] = key
-        self.histories.setdefault(key, SubjectHistory([], {})).decisions.append(number)
-        return True
+    def history(self, key: bytes) -> SubjectHistory:
+        """Return the history of a subject; a new one if nothing is known of it."""
+        history = self.histories.get(key)
+        if history is None:
+            history = self.histories[key] = SubjectHistory(key, [], _NO_REWARDS)
+        return history
 
-    def add_reward(self, key: bytes, event: SubjectReward, recorded: int) -> str:
-        """Add a reward, credited to no decision yet; returns what it is to those known."""
-        history = self.histories.setdefault(key, SubjectHistory([], {}))
+    def begin(self, key: bytes, number: int) -> None:
+        """Add the first decision of a subject of which nothing is known."""
+        # A list of this size: most subjects have one decision.
+        self.histories[key] = self.owners[number] = SubjectHistory(key, [number], _NO_REWARDS)
+
+    def meaning(self, history: SubjectHistory, event: SubjectReward) -> str:
+        """Return what a reward is to those that are known of its subject."""
         known = history.rewards.get(event.event_id)
-        if known is not None:
-            if same_value(known.reward.value, event.value):
-                return "duplicate"
-            known.reward.conflict = True
-            return "conflict"
-        if len(history.rewards) >= MAX_REWARDS:
-            return "over_limit"
+        if known is None:
+            return "over_limit" if len(history.rewards) >= MAX_REWARDS else "unmatched"
+        return "duplicate" if same_value(known.reward.value, event.value) else "conflict"
+
+    def add_reward(
+        self,
+        history: SubjectHistory,
+        event: SubjectReward,
+        recorded: int,
+        number: int = UNCREDITED,
+    ) -> Credit:
+        """Add a reward that is new, credited to a decision or to none."""
         at = clamped_time(event.at_us)
         reward = ReportedReward(recorded, at, event.value, event.event_id)
-        history.rewards[event.event_id] = credit = Credit(reward, event.reporter)
-        self._note_uncredited(credit)
-        return "unmatched"
+        credit = Credit(reward, event.reporter, number)
+        if history.rewards:
+            history.rewards[event.event_id] = credit
+        else:
+            history.rewards = {event.event_id: credit}
+        self.rewards += 1
+        if number < 0:
+            self._note_uncredited(credit)
+        return credit
 
     def assign(self, credit: Credit, number: int) -> int:
         """Credit a reward to another decision; returns by how much fewer are uncredited."""
@@ -141,35 +178,51 @@ class SubjectIndex:
             self.oldest = min(self.oldest, credit.reward.recorded_us)
         return change
 
+    def credits_of(self, number: int) -> dict[str, ReportedReward]:
+        """Return the rewards that are credited to a decision, by the ids of their events."""
+        history = self.owners.get(number)
+        if history is None or not history.rewards:
+            return {}
+        return {
+            event_id: credit.reward
+            for event_id, credit in history.rewards.items()
+            if credit.number == number
+        }
+
     def forget(self, number: int) -> None:
         """Forget a decision with the rewards that are credited to it."""
-        key = self.owners.pop(number, None)
-        if key is None:
+        credits = self.credits_of(number)
+        history = self.owners.pop(number, None)
+        if history is None:
             return
-        history = self.histories[key]
         history.decisions.remove(number)
-        for event_id in [id for id, one in history.rewards.items() if one.number == number]:
-            del history.rewards[event_id]
-        self._drop_empty(key)
+        for event_id in credits:
+            self._drop_reward(history, event_id)
+        self._drop_empty(history)
 
     def orphan(self, horizon: int) -> int:
         """Forget uncredited rewards that were recorded before; returns how many."""
         if self.oldest >= horizon:
             return 0
         count = 0
-        for key, history in list(self.histories.items()):
+        for history in list(self.histories.values()):
             old = [
                 event_id
                 for event_id, credit in history.rewards.items()
                 if credit.number < 0 and credit.reward.recorded_us < horizon
             ]
             for event_id in old:
-                self.reporters[history.rewards.pop(event_id).reporter] -= 1
+                self.reporters[self._drop_reward(history, event_id).reporter] -= 1
             count += len(old)
-            self._drop_empty(key)
+            self._drop_empty(history)
         remaining = (credit.reward.recorded_us for credit in self._uncredited())
         self.oldest = min(remaining, default=math.inf)
         return count
+
+    def _drop_reward(self, history: SubjectHistory, event_id: str) -> Credit:
+        credit = history.rewards.pop(event_id)
+        self.rewards -= 1
+        return credit
 
     def _uncredited(self) -> Iterator[Credit]:
         for history in self.histories.values():
@@ -181,7 +234,6 @@ class SubjectIndex:
         self.reporters[credit.reporter] += 1
         self.oldest = min(self.oldest, credit.reward.recorded_us)
 
-    def _drop_empty(self, key: bytes) -> None:
-        history = self.histories[key]
+    def _drop_empty(self, history: SubjectHistory) -> None:
         if not history.decisions and not history.rewards:
-            del self.histories[key]
+            del self.histories[history.key]

@@ -9,13 +9,13 @@ from belated.core.events import (
     Erased,
     Event,
     Opaque,
-    Overwritten,
     Record,
     Retracted,
     Reward,
     SubjectReward,
 )
 from belated.core.ids import erased_key_of
+from belated.journals.arrivals import erasing_key
 
 
 class Undone:
@@ -69,13 +69,14 @@ class Undone:
         """Whether the decision with this id was erased."""
         return bool(self._erased) and erased_key_of(id) in self._erased
 
+    def erased_key_of(self, event: Event | Opaque) -> bytes | None:
+        """Return the erased key that an event falls under; None if it was not erased."""
+        return erasing_key(event, self._erased)
+
     def status_of(self, record: Record) -> str | None:
         """What a record is that counts no longer: erased or retracted; None if it counts."""
         event = record.event
-        if isinstance(event, Overwritten):
-            return "erased" if event.key in self._erased else None
-        id = getattr(event, "id", None)
-        if id is not None and self.erases(id):
+        if self._erased and self.erased_key_of(event) is not None:
             return "erased"
         if isinstance(event, Reward | SubjectReward):
             for reporter, start, end in self._spans:

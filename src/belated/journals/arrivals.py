@@ -223,14 +223,53 @@ def erasure_of_subject(
     return [Erased(key, at, reason, actor) for key in keys]
 
 
-def to_overwrite(records: Iterable[Record]) -> list[tuple[Record, Overwritten]]:
-    """Return the records of an id that are not overwritten yet, each with its replacement."""
+def erasing_key(event: Event | Opaque, erased: Collection[bytes]) -> bytes | None:
+    """Return which of these erased keys an event falls under, None if under none.
+
+    What says for whom a decision was made falls under that of the decision, too.
+    """
+    key = erased_key_in(event)
+    if key not in erased and isinstance(event, SubjectDecision):
+        key = erased_key_of(event.decision)
+    return key if key in erased else None
+
+
+def to_overwrite(
+    records: Iterable[Record], erased: Collection[bytes]
+) -> list[tuple[Record, Overwritten]]:
+    """Return what replaces the events that fall under erased keys, and are still there."""
     return [
         (record, Overwritten(key))
         for record in records
         if not isinstance(record.event, Overwritten)
-        and (key := erased_key_in(record.event)) is not None
+        and (key := erasing_key(record.event, erased)) is not None
     ]
+
+
+#: Events of one call that are read, at most, and at a time.
+MOST_OF_CALL, AT_ONCE = 2_000, 8
+
+
+def assignment_of(read: Callable[[int, int, int], list[Record]], decision: Record) -> Record | None:
+    """Return the record that says for which subject a decision was made; None without one.
+
+    It is behind the decisions of the same call.
+
+    Args:
+        read: :meth:`Log.read` of the journal.
+        decision: its record.
+    """
+    assert isinstance(decision.event, Decision)
+    count, position = 0, decision.position
+    while count < MOST_OF_CALL and (records := read(decision.partition, position, AT_ONCE)):
+        for record in records:
+            event = record.event
+            if not isinstance(event, Decision | SubjectDecision | Overwritten):
+                return None
+            if isinstance(event, SubjectDecision) and event.decision == decision.event.id:
+                return record
+        count, position = count + len(records), records[-1].position
+    return None
 
 
 def subject_of(event: Event | Opaque) -> Subject | None:

@@ -24,6 +24,7 @@ from belated.journals.arrivals import (
     FirstDecisions,
     arrange,
     arrange_imported,
+    assignment_of,
     check_partition,
     check_requests,
     first_of_each,
@@ -217,9 +218,17 @@ class IndexedJournal(CellShelf, NamedJournal):
                 message = f"the decision with the key {key.hex()} was not erased: erase it first"
                 raise InvalidInput(message, key)
 
+        found = self._read(lambda handle: self._find(handle, set(keys), 0))
+        decisions = [one for one in found if isinstance(one.event, Decision)]
+        assigned = [
+            record for one in decisions if (record := assignment_of(self.read, one)) is not None
+        ]
+
         def replace(handle: Any) -> int:
             self._lock_partitions(handle, homes)
-            replacements = to_overwrite(self._find(handle, set(keys)))
+            records = {(one.partition, one.position): one for one in assigned}
+            records |= {(one.partition, one.position): one for one in self._find(handle, set(keys))}
+            replacements = to_overwrite(records.values(), set(keys))
             for record, event in replacements:
                 self._replace(handle, record, event)
             return len(replacements)

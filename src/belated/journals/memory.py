@@ -88,6 +88,8 @@ class MemoryCells:
         return self._cells
 
 
+#: Most events that are appended on the fast path: a decision and its subject.
+FEW = 2
 #: Partition, erased key or kind of event, and whether it is a decision.
 _IndexKey = tuple[int, bytes | Subject | None, bool]
 
@@ -130,8 +132,10 @@ class MemoryIndex:
 
     def replace(self, record: Record, event: Overwritten) -> Record:
         """Replace the event of a record in the index; return the new record."""
-        records = self.of(record.partition, event.key, isinstance(record.event, Decision))
-        records.remove(record)
+        partition, key, is_decision = _index_key(record)
+        assert key is not None
+        records = self.of(partition, key, is_decision)
+        del records[[one.position for one in records].index(record.position)]
         new = msgspec.structs.replace(record, event=event)
         others = self._records.setdefault((record.partition, event.key, False), [])
         insort(others, new, key=_position)
@@ -243,12 +247,15 @@ class MemoryJournal(IndexedJournal):
         """Append events and return their records; see :meth:`FollowedLog.append_after`."""
         with self._lock:
             stream = self._streams[last.partition]
-            if requests or len(events) != 1 or not stream or stream[-1] is not last:
+            if requests or len(events) > FEW or not stream or stream[-1] is not last:
                 return super().append_after(events, last, requests=requests)
-            stamp, position = max(self._clock(), last.recorded), last.position + 1
-            record = Record(last.partition, position, stamp, events[0])
-            stream.append(record)
-            return AppendedAfter([position], [record])
+            stamp, home = max(self._clock(), last.recorded), last.partition
+            records = [
+                Record(home, position, stamp, event)
+                for position, event in enumerate(events, last.position + 1)
+            ]
+            stream += records
+            return AppendedAfter([record.position for record in records], records)
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
         """Return the records after a position; see :meth:`Log.read`."""

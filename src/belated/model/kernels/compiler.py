@@ -51,7 +51,7 @@ _ARGUMENTS = {
     "amend": "M V v f f",
     "sip_hash": "u u u u u u",
     "crc_all": "U e e t N",
-    "fold_page": "U e e e e i T M P R C N N v U R M T B U",
+    "fold_page": "U e e e e i T M P R C N N v U R M T B U T",
 }
 
 

@@ -1,9 +1,10 @@
 """A page of records, folded where their bytes are: no event is made of them.
 
 The kernel takes the two plain cases, which nearly all records are: a new decision that is active
-and has an id made here, and the one reward of a decision that is pending. It stops at any other
-record, which the rules of the ledger take, and goes on behind it. Whatever it takes, it takes as
-they would.
+and has an id made here, and the one reward of a decision that is pending. Records of subjects it
+only notes, where it does not matter that they are folded after those behind them. It stops at any
+other record, which the rules of the ledger take, and goes on behind it. Whatever it takes, it takes
+as they would.
 
 Written as plain Python over arrays; only compiled it is of use.
 """
@@ -25,7 +26,8 @@ HIGH, LOW, RECORDED, POSITION, AT, MARK, VALUE, TOLD_RECORDED, TOLD_AT, WEIGHT, 
 (
     USED, BASE, SHIFT, MASK, BITS, NUMBER, TAG, SIP_0, SIP_1, SIP_2, SIP_3, PLACES_TAKEN,
     STORED, FREE, BLOCKS, HANDLE, FAMILY, WINDOW, WATERMARK, PATIENCE, DECIDED, REWARDED,
-) = range(22)  # fmt: skip
+    NOTED, CREDITS,
+) = range(24)  # fmt: skip
 
 #: Lines of a block, as a power of two: what a snapshot writes again if one of them has changed.
 BLOCK = 13
@@ -41,9 +43,10 @@ SOURCES = np.array(
 
 _FREE_PLACE = -1
 _PENDING, _REWARDED = 1, 2
-#: In the second byte of a mark; MORE: the line does not hold all that is known of the decision.
-ACTIVATED, LATE, CONFLICT, FORGOTTEN, EXPECTED, MORE, WITHHELD = 1, 2, 4, 8, 16, 32, 64
-_NEW_FLAGS, _MORE = (ACTIVATED | EXPECTED) << 8, MORE << 8
+#: In the second byte of a mark; MORE: the line does not hold all that is known of the decision;
+#: OWNED: it was made for a subject.
+ACTIVATED, LATE, CONFLICT, FORGOTTEN, EXPECTED, MORE, WITHHELD, OWNED = (1 << n for n in range(8))
+_NEW_FLAGS, _MORE, _OWNED = (ACTIVATED | EXPECTED) << 8, MORE << 8, OWNED << 8
 _GREATEST = 3.4028234663852886e38  # a float32
 
 
@@ -304,6 +307,7 @@ def fold_page(
     times: NDArray[np.int64],
     changed: NDArray[np.uint8],
     names: NDArray[np.uint8],
+    noted: NDArray[np.int64],
 ) -> int:
     """Take the records of a page from ``first`` on; returns the place of the first not taken.
 
@@ -328,6 +332,9 @@ def fold_page(
         times: with when their decisions and they themselves were recorded.
         changed: to be set to 1 for each block of lines with a line that was known and has changed.
         names: of features whose rows are valid here, 16 bytes each; none: all are.
+        noted: to be filled with the records of subjects: the place of each, the line of the
+            decision that was made for the subject (-1 for a reward), and where its name begins and
+            ends.
     """
     dim = rows.shape[1]
     size = 4 * dim
@@ -341,27 +348,53 @@ def fold_page(
     for k in range(first, ends.shape[0]):
         at = int(ends[k - 1]) if k else 0
         end = int(ends[k])
-        # Version, the number of fields, the kind, an id of 32 characters, then the rest.
-        if end - at < 45 or data[at] != 2 or data[at + 3] != 0xD9 or data[at + 4] != 32:
+        # Version, the number of fields, the kind; then a subject, or an id of 32 characters.
+        if end - at < 4 or data[at] != 2:
             return k
         fields, kind = data[at + 1], data[at + 2]
-        if data[at + 17] != 55 or not (
-            data[at + 21] == 56 or data[at + 21] == 57 or data[at + 21] == 97 or data[at + 21] == 98
+        id, line, now = at + 3, -1, stamps[k]
+        if kind == 14 or kind == 15:
+            start = at + (4 if data[at + 3] < 0xC0 else 5)
+            stop = after_text(data, at + 3, end)
+            if stop < 0 or stop >= end:
+                return k
+            when, id = unsigned(data, stop)
+            if when < 0:
+                return k
+            n = told[NOTED]
+            noted[n, 0], noted[n, 1], noted[n, 2], noted[n, 3] = k, line, start, stop
+            if kind == 15:
+                if fields != 0x96 or id >= end or data[id] != 0xCB:
+                    return k
+                at = after_text(data, id + 9, end)  # the id of the event; then who reported it
+                if at < 0 or after_text(data, at, end) != end:
+                    return k
+                told[NOTED], told[CREDITS] = n + 1, 1
+                continue
+            if fields != 0x94 or end - id != 34:
+                return k
+        elif end - at < 45:
+            return k
+        if data[id] != 0xD9 or data[id + 1] != 32:
+            return k
+        if data[id + 14] != 55 or not (
+            data[id + 18] == 56 or data[id + 18] == 57 or data[id + 18] == 97 or data[id + 18] == 98
         ):
             return k
-        high, is_hex = half_of(data, at + 5)
+        high, is_hex = half_of(data, id + 2)
         if not is_hex:
             return k
-        low, is_hex = half_of(data, at + 21)
+        low, is_hex = half_of(data, id + 18)
         if not is_hex:
             return k
-        when, at = unsigned(data, at + 37)
-        if when < 0:
-            return k
+        when = 0
+        if kind != 14:
+            when, at = unsigned(data, id + 34)
+            if when < 0:
+                return k
         # Where the key is in the index, or may be put.
         hashed = hash_of(high, low, told[SIP_0 : SIP_3 + 1])
         slot, tag = place_of(hashed, shift), hashed & tag_bits
-        line = -1
         while places[slot] != _FREE_PLACE:
             entry = int(places[slot])
             if entry >> bits == tag:
@@ -370,8 +403,14 @@ def fold_page(
                     line = i
                     break
             slot = (slot + 1) & mask
-        now = stamps[k]
-        if kind == 1 and fields == 0x9F:
+        if kind == 14:
+            if line < 0 or cells[line, MARK] & _OWNED:
+                return k
+            noted[told[NOTED], 1] = line
+            told[NOTED] += 1
+            changed[((line + base) >> BLOCK) - (base >> BLOCK)] = 1
+            cells[line, MARK] |= _OWNED
+        elif kind == 1 and fields == 0x9F:
             if line >= 0 or unmatched[low & (unmatched.shape[0] - 1)]:
                 return k
             if window >= 0 and told[WATERMARK] >= now + window:
@@ -485,6 +524,8 @@ def fold_page(
                 or cells[line, TOLD_RECORDED] != -1
                 or now - cells[line, RECORDED] > patience
                 or where < 0
+                # Rewards of its subject may be credited to it, too.
+                or (cells[line, MARK] & _OWNED and told[CREDITS])
             ):
                 return k
             n = told[REWARDED]

@@ -220,14 +220,18 @@ def parse_request(request: DecisionRequest, definition: Definition) -> tuple[Par
     names = None if actions is None else action_names(actions, count)
     holdout = definition.holdout
     unit = None if holdout is None else holdout.unit_of(request.context)
-    subject = request.subject
-    if subject is None and definition.subject is not None:
-        subject = in_context(request.context, definition.subject)
     parsed = ParsedRequest(
         count, names, request.id, request.first_attempt, request.activated, context, unit,
-        subject=subject,
+        subject=_subject_of(request, definition),
     )  # fmt: skip
     return parsed, rows
+
+
+def _subject_of(request: DecisionRequest, definition: Definition) -> str | None:
+    """Return the subject that a request names, or its context; None without one."""
+    if request.subject is None and definition.subject is not None:
+        return in_context(request.context, definition.subject)
+    return request.subject
 
 
 def _check_sizes(context: Any, actions: Any, dim: int) -> None:
@@ -370,12 +374,15 @@ def _packed(given: list[list[float]], dim: int) -> bytes:
 
 
 def _decide(call: Exchange, body: DecisionRequest) -> None:
-    request, rows = parse_request(body, call.bandit.definition)
+    definition = call.bandit.definition
     if body.sticky is None:
+        request, rows = parse_request(body, definition)
         call.bandit.decide([request], [rows], call.finish)
-    else:
-        span = duration_us(as_duration(body.sticky, "sticky"))
-        call.bandit.decide_sticky(request, rows, span, call.finish)
+        return
+    span = duration_us(as_duration(body.sticky, "sticky"))
+    names = offered(body.actions, definition.features)
+    parse = partial(parse_request, body, definition)
+    call.bandit.decide_sticky(_subject_of(body, definition), names, span, parse, call.finish)
 
 
 def _decided(call: Exchange, made: Sequence[Decision] | Repeated) -> Decided:

@@ -10,7 +10,7 @@ import logging
 import math
 from asyncio import Future
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -193,6 +193,9 @@ class ServedBandit:
         self._tasks: set[Future[Any]] = set()
         #: By subject, done when the last request for a sticky decision was answered.
         self._deciding: dict[str, Future[None]] = {}
+        #: By subject, since when a decision is current, and what awaits the one that is found.
+        self._wanted: dict[str, tuple[int, Future[Decision | None]]] = {}
+        self._looking_up = False
         #: When the model was made, in microseconds since 1970; None before the first one.
         self.model_at: int | None = None
         #: Whether the newest model is for other features, as in the course of a rolling deployment.
@@ -257,9 +260,10 @@ class ServedBandit:
 
     def decide_sticky(
         self,
-        request: ParsedRequest,
-        rows: Rows,
+        subject: str | None,
+        names: Collection[int | str] | None,
         span: int,
+        parse: Callable[[], tuple[ParsedRequest, Rows]],
         done: Done[list[Decision] | Repeated],
     ) -> None:
         """Return the current decision of a subject, or decide.
@@ -268,20 +272,28 @@ class ServedBandit:
         decider process, one at the same moment may be decided separately.
 
         Args:
-            request: with a subject.
-            rows: float32 numbers row after row.
+            subject: that was named, if any was.
+            names: of the actions on offer; None if they are as many as the rows of the request.
             span: for how long a decision is current, in microseconds.
+            parse: returns the request and its rows, which only a new decision needs.
             done: is called with the decision, or with the error.
         """
-        if request.subject is None:
+        if subject is None:
             message = "sticky is for the decisions of a subject: send the subject, too"
             raise InvalidInput(message, None)
+        if not finds_by_id(self._journal):
+            message = "sticky decisions are looked up by their subject, and this store finds none"
+            raise InvalidInput(f"{message}: leave out sticky, or use SQLite or PostgreSQL", None)
         if self.decider.mode == "off":
             raise BanditOff()
-        self._run(self._decide_sticky(request, rows, span, request.subject), done)
+        self._run(self._decide_sticky(check_id(subject, "the subject"), names, span, parse), done)
 
     async def _decide_sticky(
-        self, request: ParsedRequest, rows: Rows, span: int, subject: str
+        self,
+        subject: str,
+        names: Collection[int | str] | None,
+        span: int,
+        parse: Callable[[], tuple[ParsedRequest, Rows]],
     ) -> list[Decision] | Repeated:
         before = self._deciding.get(subject)
         turn = self._deciding[subject] = self._loop.create_future()
@@ -289,11 +301,13 @@ class ServedBandit:
             if before is not None:
                 await before
             now = self._runtime.clock()
-            current = await self._read(partial(read_current, subject=subject, since=now - span))
+            current = await self._current(subject, now - span)
             if current is not None:
-                names = range(request.n_rows) if request.actions is None else request.actions
+                if names is None:
+                    names = range(parse()[0].n_rows)
                 if is_offered(current.action, names, self.decider.actions, now):
                     return Repeated(current)
+            request, rows = parse()
             deciding: Future[list[Decision]] = self._loop.create_future()
             self.decide([request], [rows], partial(resolve, deciding))
             return await deciding
@@ -301,6 +315,30 @@ class ServedBandit:
             turn.set_result(None)
             if self._deciding[subject] is turn:
                 del self._deciding[subject]
+
+    async def _current(self, subject: str, since: int) -> Decision | None:
+        """Look up the current decision of a subject, together with those of others."""
+        answer: Future[Decision | None] = self._loop.create_future()
+        self._wanted[subject] = since, answer
+        if not self._looking_up:
+            self._looking_up = True
+            self._run(self._look_up(), lambda _: None)
+        return await answer
+
+    async def _look_up(self) -> None:
+        """Look up what is wanted; what gathers meanwhile is looked up next."""
+        while self._wanted:
+            wanted, self._wanted = self._wanted, {}
+            since = {subject: at for subject, (at, _) in wanted.items()}
+            try:
+                found = await self._read(partial(read_current, since=since))
+            except Exception as error:
+                for _, answer in wanted.values():
+                    resolve(answer, error)
+            else:
+                for subject, (_, answer) in wanted.items():
+                    resolve(answer, found.get(subject))
+        self._looking_up = False
 
     def _run(self, work: Coroutine[Any, Any, T], done: Done[T]) -> None:
         """Run a coroutine as a task, and call `done` with its result."""
