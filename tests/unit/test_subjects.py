@@ -13,8 +13,9 @@ from belated.cli.main import main
 from belated.core.events import Decision, Event, Reward, SubjectDecision, SubjectReward, Void
 from belated.core.ids import key_of, new_id, partition_of, slot_of_subject
 from belated.exceptions import BanditOff, InvalidInput
-from belated.fold.decision_history import read_current
+from belated.fold.decision_history import read_current, read_history
 from belated.journals import MemoryJournal, SQLiteJournal
+from belated.journals.log import Tail
 from belated.testing import ManualClock
 
 HOUR = 3_600_000_000
@@ -266,6 +267,27 @@ def test_a_sticky_decision_goes_by_the_decision_that_stands_under_its_id() -> No
     current = read_current(journal, "user-17", since=5)
     assert current is not None
     assert current.at_us == 10
+
+
+@pytest.mark.parametrize(("retention", "own"), [(None, True), (100, True), (10, False)])
+def test_a_history_says_that_an_earlier_reward_may_have_been_trimmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, retention: int | None, own: bool
+) -> None:
+    """Under an id of the caller's or for a subject, if a ledger remembers it for so long."""
+    row = np.array(ROWS[0], dtype=np.float32)
+    ids = new_id(50), "order-1", new_id(50, slot_of_subject("user-17"))
+    decisions = [Decision(id, 50, "red", 0, row, 0.25, 0.5, 0) for id in ids]
+    path = tmp_path / "offers.db"
+    with SQLiteJournal(path, bandit="offers", partitions=1, clock=lambda: 50) as journal:
+        journal.append([*decisions, SubjectDecision("user-17", 50, ids[2])])
+        monkeypatch.setattr(journal, "start", lambda partition: Tail(position=3, stamp=5))
+        histories = [
+            read_history(
+                journal, id, Explicit(), min_reward=0.0, max_reward=1.0, retention=retention
+            )
+            for id in ids
+        ]
+    assert [history.incomplete for history in histories] == [False, own, own]
 
 
 def test_a_sticky_decision_ends_with_its_action() -> None:

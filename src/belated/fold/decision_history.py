@@ -219,12 +219,32 @@ def read_history(
         if subject is not None:
             history.credit(subject, _records_of_subject(journal, subject, records))
         history.request = journal.requests(partition, [position]).get(position)
-    # Nothing is told of a decision before it is made; the base that knows is too large to read.
-    made = time_of(id) if history.decision is None else history.decision.at_us
-    trimmed = journal.start(partition)
-    was_trimmed = trimmed.position > 0 and (made is None or made <= trimmed.stamp)
-    history.incomplete |= was_trimmed or len(told) > MOST
+    start = journal.start(partition)
+    history.incomplete |= len(told) > MOST
+    history.incomplete |= start.position > 0 and _may_lack(history, start.stamp, retention)
     return history
+
+
+def _may_lack(history: DecisionHistory, trimmed: int, retention: int | None) -> bool:
+    """Return whether records that were trimmed may say more of a decision.
+
+    The base, which knows, is too large to read. An id that is made here is not rewarded before its
+    decision is made. Under an id that callers chose, and for a subject, a reward may come first:
+    the ledger remembers it for the retention, and longer while nothing is settled.
+
+    Args:
+        history: what the remaining records say of it.
+        trimmed: the stamp of the last record that was trimmed.
+        retention: in microseconds; None: for ever.
+    """
+    id, decision, entry = history.id, history.decision, history.entry
+    recorded = None if entry is None else entry.recorded_us
+    made = time_of(id) if decision is None else decision.at_us
+    if made is None or made <= trimmed:
+        return True
+    if recorded is None or (time_of(id) is not None and history.subject is None):
+        return False
+    return retention is None or recorded <= trimmed + 2 * retention
 
 
 def _subject_of(journal: Journal, partition: int, position: int, id: str) -> str | None:
