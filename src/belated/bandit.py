@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import msgspec
 import numpy as np
 
+from belated.advice.issues import Issue, issues_of, of_fields, total_of
 from belated.core.events import (
     Activation,
     Decision,
@@ -44,6 +45,7 @@ from belated.core.times import (
     as_datetime,
     as_duration,
     as_microseconds,
+    check_reported,
     duration_us,
 )
 from belated.core.tuning import USUAL, Tuning
@@ -148,6 +150,8 @@ class Bandit:
             lead to equal decisions.
         subject: the field of contexts that names the subject, such as ``"user_id"``; None if
             subjects are only given with calls.
+        clock_skew: by how much clocks may differ: a reward dated so far ahead, or so long before
+            its decision, is refused.
         kernels: to use instead of the best available.
         tuning: sizes that only tests change.
 
@@ -180,6 +184,7 @@ class Bandit:
         holdout: Holdout | None = None,
         background_fits: bool = True,
         subject: str | None = None,
+        clock_skew: Duration = "5m",
         kernels: Kernels | None = None,
         tuning: Tuning = USUAL,
     ) -> None:
@@ -198,7 +203,10 @@ class Bandit:
         self._holdout = check_holdout(holdout, features)
         self._subject = subject
         check_seed(seed)
-        self._clock = system_clock if clock is None else check_clock(clock)
+        self._skew = duration_us(as_duration(clock_skew, "clock_skew"))
+        if clock is not None:
+            clock = check_clock(clock)
+        self._clock = clock or system_clock
         self.journal = MemoryJournal(clock=clock) if journal is None else opened(journal)
         self._kernels = kernels
         self._tuning = tuning
@@ -537,7 +545,7 @@ class Bandit:
             event = reported_reward(
                 id,
                 value,
-                now if at is None else as_microseconds(at),
+                now if at is None else self._reported_time(at, now, id),
                 part,
                 revision,
                 min_reward=fold.min_reward,
@@ -593,6 +601,8 @@ class Bandit:
                     status = self._meaning(event)
                 if status in ("conflict", "duplicate"):  # the journal has another, or the same
                     self._follower.refused[status] += 1
+                    if status == "conflict":
+                        self._follower.issues.note(status, event.id, now)
                 else:
                     if status in ("rewarded", "revised"):
                         seen[part] = event.value
@@ -639,7 +649,7 @@ class Bandit:
         return reported_outcome(
             subject,
             value,
-            now if at is None else as_microseconds(at),
+            now if at is None else self._reported_time(at, now),
             event_id,
             min_reward=self._fold.min_reward,
             max_reward=self._fold.max_reward,
@@ -649,12 +659,19 @@ class Bandit:
         return reported_reward(
             one.id,
             one.value,
-            now if one.at is None else as_microseconds(one.at),
+            now if one.at is None else self._reported_time(one.at, now, one.id),
             one.part,
             one.revision,
             min_reward=self._fold.min_reward,
             max_reward=self._fold.max_reward,
         )
+
+    def _reported_time(self, at: Moment, now: int, id: Any = None) -> int:
+        """Return when an event happened, if that fits the clock here and its decision."""
+        moment = as_microseconds(at)
+        decided = None if id is None else self._fold.decided_at(check_id(id))
+        check_reported(moment, now, decided, self._skew)
+        return moment
 
     def _meaning(self, event: Reward) -> str:
         """What a reward would be to what is known, but for its time."""
@@ -674,7 +691,8 @@ class Bandit:
         with self._lock, self._follower:
             self._check_open()
             now = self._clock()
-            event = kind(check_id(id), now if at is None else as_microseconds(at))
+            moment = now if at is None else self._reported_time(at, now)
+            event = kind(check_id(id), moment)
             return Receipt(event.id, self._follower.append_one(event, now))
 
     def change_mode(self, mode: Mode, reason: str = "") -> None:
@@ -832,6 +850,26 @@ class Bandit:
         """
         with self._lock:
             return {status: self._follower.refused[status] for status in ("duplicate", "conflict")}
+
+    def issues(self) -> list[Issue]:
+        """Return what was wrong with rewards and values of fields, the most frequent first.
+
+        Each has a count, its last time, an example, and what to do. Of the journal all are counted;
+        of what was refused, and of fields, those since this process started.
+
+        >>> from belated import ConversionsOnly
+        >>> bandit = Bandit(["blue", "red"], rewards=ConversionsOnly("7d"))
+        >>> bandit.observe("order-17", 1.0).status
+        'unmatched'
+        >>> issue = bandit.issues()[0]
+        >>> issue.name, issue.count, issue.example, issue.what
+        ('unmatched', 1, 'order-17', 'rewards name an unknown decision')
+        """
+        with self._lock, self._follower:
+            self._read_new()
+            self._fold.count_early()
+            refused, fields = self._follower.issues, of_fields(self.features)
+            return issues_of(total_of(self._fold.noticed, refused, fields))
 
     @property
     def digest(self) -> str:
@@ -1172,14 +1210,18 @@ def opened(journal: Any) -> Journal:
 
 
 def check_clock(clock: Any) -> Callable[[], int]:
-    """Return a clock that gives whole microseconds."""
-    now = clock() if callable(clock) else None
-    if not isinstance(now, int) or isinstance(now, bool):
-        what = f"returned {now!r}" if callable(clock) else f"is {clock!r}"
-        message = f"clock {what}: pass a function that returns whole microseconds since 1970"
-        raise InvalidInput(f"{message}, lambda: time.time_ns() // 1000", clock)
-    found: Callable[[], int] = clock
-    return found
+    """Return a clock that gives whole microseconds, and says so if it does not."""
+
+    def read() -> int:
+        now = clock() if callable(clock) else None
+        if not isinstance(now, int) or isinstance(now, bool):
+            what = f"returned {now!r}" if callable(clock) else f"is {clock!r}"
+            message = f"clock {what}: pass a function that returns whole microseconds since 1970"
+            raise InvalidInput(f"{message}, lambda: time.time_ns() // 1000", clock)
+        return now
+
+    read()
+    return read
 
 
 def check_seed(seed: Any) -> None:

@@ -69,6 +69,8 @@ class BelatedError(Exception):
 
     #: What its class is called with to make it anew; ``message`` is its text.
     _arguments: tuple[str, ...] = ("message",)
+    #: The name under which ``Bandit.issues()`` counts it; empty if it does not.
+    issue: str = ""
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = {"message": str(self), **vars(self)}
@@ -175,6 +177,7 @@ class RewardConflict(BelatedError, ValueError):
     """
 
     _arguments = ("id", "value", "part", "revision")
+    issue = "conflict"
 
     def __init__(self, id: str, value: float, part: str = "", revision: int = 0) -> None:
         of_part = f", part {part!r}," if part else ""
@@ -301,7 +304,8 @@ class MissingExtra(BelatedError, ImportError):
     _arguments = ("what", "extra")
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs an extra: pip install 'belated[{extra}]'")
+        installed = f"pip install 'belated[{extra}]', or in a clone pip install '.[{extra}]'"
+        super().__init__(f"{what} needs an extra: {installed}")
         self.what = what
         self.extra = extra
 

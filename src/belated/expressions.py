@@ -210,7 +210,9 @@ class Reader(Generic[T]):
         taken = [one for one in parameters if one not in self._kind.given]
         takes = f"it takes {', '.join(taken) or 'no argument'}"
         if unknown := [one for one in named if one not in taken]:
-            self.refuse(f"{name} has no argument {unknown[0]}; {takes}")
+            close = difflib.get_close_matches(unknown[0], taken, n=1)
+            meant = f". Did you mean {close[0]}?" if close else ""
+            self.refuse(f"{name} has no argument {unknown[0]}; {takes}{meant}")
         try:
             bound = signature.bind(*written, **named, **given)
         except TypeError as error:

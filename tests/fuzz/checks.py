@@ -18,7 +18,8 @@ UNSAYABLE = re.compile(
             r"\d+ actions for \d+ rows",
             r"the id .* was used for another decision",
             r"an id occurs twice in this request",
-            r"which is more than a day ahead of now",
+            r"at is .*, .* ahead of the clock here",
+            r"at is .*, .* before its decision at",
             r"which is before the year 2000",
             r"the (id|part|subject|event_id) .* has \d+ bytes or more",  # it counts characters
             r"sticky is .*: (7d, 12h, 30m or 45s|a duration above 0) was expected",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+import belated.service.http
 from belated import Bandit, PerArm
 from belated.cli.main import main
 from belated.exceptions import InvalidInput
@@ -97,6 +99,35 @@ def test_a_journal_without_contexts_refuses(
     assert "  refused: the features are not those of the journal" in capsys.readouterr().out
     assert main(["doctor", file]) == 1
     assert "wrong    features of offers" in capsys.readouterr().out
+    assert main(["serve", "--check", file]) == 1
+    said = capsys.readouterr().out
+    assert "wrong    features of offers: field added: member Flag()" in said
+    assert said.endswith("WRONG: it cannot start for 1 reason\n")
+    assert main(["serve", file]) == 2
+    err = capsys.readouterr().err
+    assert "the features are not those of the journal" in err
+    assert "Traceback" not in err
+
+
+def test_what_a_service_needs_is_checked_before_it_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Secrets of tokens, the number of partitions, and what is installed."""
+    file = config(tmp_path, BEFORE, "partitions = 1")
+    use(file)
+    tokens = "partitions = 2\ntokens = 'enforce'\n[tokens]\nsecrets_env = 'NO_SUCH_SECRETS'"
+    config(tmp_path, BEFORE, tokens)
+    monkeypatch.setitem(sys.modules, "httptools", None)
+    monkeypatch.delattr(belated.service.http, "server", raising=False)
+    for name in ("server", "connection"):
+        monkeypatch.delitem(sys.modules, f"belated.service.http.{name}", raising=False)
+    assert main(["serve", "--check", file]) == 1
+    said = capsys.readouterr().out
+    assert "partitions: 1; the file says 2" in said
+    assert "the environment has no NO_SUCH_SECRETS" in said
+    assert said.endswith("WRONG: it cannot start for 3 reasons\n")
+    assert main(["doctor", file]) == 1
+    assert "wrong    extras: " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("renamed", [{"call": "fax"}, {"mail": "call"}])

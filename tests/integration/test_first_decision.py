@@ -25,7 +25,7 @@ def test_init_overwrites_nothing_and_says_what_comes_next(
     assert main(["init"]) == 0
     told = capsys.readouterr().out
     assert "\n  belated serve belated.toml\n" in told
-    assert f"--json '{BODY}'" in told
+    assert f"-d '{BODY}'" in told
     before = Path("belated.toml").read_bytes()
     assert main(["serve", "--check", "belated.toml"]) == 0
     assert main(["init"]) == 2

@@ -273,7 +273,8 @@ def test_what_cannot_start_says_why_in_one_line(start: Start, store: Store) -> N
     (line,) = outside.log.splitlines()
     assert "is reachable from other machines: set auth =" in line
     service = start("serve", "--create-tables")
-    taken = start("serve", "--port", str(service.heard("serving")["port"]))
+    port = str(service.heard("serving")["port"])
+    taken = start("serve", "--port", port)
     assert taken.ended() == 2
     (line,) = taken.log.splitlines()
-    assert "Address already in use" in line
+    assert f"port {port} of 127.0.0.1 is in use: choose another with --port" in line

@@ -130,6 +130,7 @@ def test_reading_an_address_needs_no_extra() -> None:
     )
     assert done.stdout.splitlines() == [
         "x database 'shop' on db",
-        "PostgreSQL needs an extra: pip install 'belated[postgres]'",
-        "Kafka needs an extra: pip install 'belated[kafka]'",
+        "PostgreSQL needs an extra: pip install 'belated[postgres]', "
+        "or in a clone pip install '.[postgres]'",
+        "Kafka needs an extra: pip install 'belated[kafka]', or in a clone pip install '.[kafka]'",
     ]

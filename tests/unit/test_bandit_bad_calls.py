@@ -94,7 +94,7 @@ def test_features_need_actions() -> None:
     made = Bandit(policy=UCB, rewards=Explicit(), features=PerArm(["blue", "red"]))
     decision = made.decide(None, id="a")
     assert decision == made.decide(None, ["blue", "red"], id="a")
-    assert_refused(made, lambda: made.decide(None, ["green"]), "has no block")
+    assert_refused(made, lambda: made.decide(None, ["green"]), "unknown action 'green'")
 
 
 def test_a_decision_without_rows(bandit: Bandit) -> None:

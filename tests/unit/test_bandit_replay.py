@@ -226,12 +226,13 @@ def test_behind_a_full_page_there_is_much(clock: ManualClock) -> None:
 
 
 def test_events_of_others_have_their_own_times(clock: ManualClock) -> None:
-    """Positions and stamps are the journal's; ``at`` is for people, and may be anything."""
+    """Positions and stamps are the journal's; ``at`` is for people."""
     bandit = opened(clock)
     bandit.decide(rows=ROWS, id="a")
-    assert bandit.observe("a", 1.0, at=as_datetime(-5)).status == "rewarded"
+    at = clock.now - 5
+    assert bandit.observe("a", 1.0, at=as_datetime(at)).status == "rewarded"
     record = bandit.journal.read(0, 2, 1)[0]
-    assert record.event == Reward("a", -5, 1.0)
+    assert record.event == Reward("a", at, 1.0)
     assert record.recorded == clock.now
     stamps = [record.recorded for record in bandit.journal.read(0, 0, 10)]
     assert all(a <= b for a, b in pairwise(stamps))

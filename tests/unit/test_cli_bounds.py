@@ -323,7 +323,8 @@ class TestFigure:
     ) -> None:
         """In one sentence, and only where a picture is asked for."""
         monkeypatch.setitem(sys.modules, "matplotlib", None)
-        wanted = "belated: --figure needs an extra: pip install 'belated[experiments]'\n"
+        clone = "or in a clone pip install '.[experiments]'"
+        wanted = f"belated: --figure needs an extra: pip install 'belated[experiments]', {clone}\n"
         assert complaint(capsys, *GEOMETRIC, "--figure", "bounds.png") == wanted
         said(capsys, *GEOMETRIC)
 

@@ -232,7 +232,8 @@ class TestRefusals:
         """In one sentence; matplotlib is asked for only where a picture is."""
         monkeypatch.setitem(sys.modules, module, None)
         what = "--figure" if module == "matplotlib" else "belated compare"
-        wanted = f"belated: {what} needs an extra: pip install 'belated[experiments]'\n"
+        clone = "or in a clone pip install '.[experiments]'"
+        wanted = f"belated: {what} needs an extra: pip install 'belated[experiments]', {clone}\n"
         assert complaint(capsys, *DELAY, *SMALL, "--figure", "regret.png") == wanted
         if module == "matplotlib":
             said(capsys, *DELAY, *TWO, *SMALL)

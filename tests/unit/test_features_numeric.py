@@ -120,7 +120,7 @@ def test_a_missing_name_is_refused_by_its_name() -> None:
         (PerArm(["a"], context=["age"]), {}, ["a"], "'age' of the context"),
     ]
     for features, given, actions, missing in cases:
-        with pytest.raises(InvalidInput, match=f"^{missing} is missing$") as caught:
+        with pytest.raises(InvalidInput, match=f"^{missing} is missing") as caught:
             features.rows(given, actions)
         assert caught.value.value == missing.split("'")[1]
 
@@ -211,10 +211,10 @@ def test_offers_that_alternate_keep_their_own_rows() -> None:
     assert len(features._offers) <= 256
 
 
-def test_an_unknown_arm_is_refused_and_says_to_grow() -> None:
+def test_an_unknown_arm_is_refused_and_says_which_are_known() -> None:
     """Text and number are different ids."""
     features = PerArm(["1", "a"], context=1)
-    with pytest.raises(InvalidInput, match=r"action 1 has no block: use grown\(\[1\]\)") as caught:
+    with pytest.raises(InvalidInput, match=r"action 1; known actions: '1', 'a'. To add") as caught:
         features.rows([0.0], ["1", 1])
     assert caught.value.value == 1
 

@@ -227,8 +227,8 @@ class TestTheCommand:
         for name in ("server", "connection", "framing"):
             monkeypatch.delitem(sys.modules, f"belated.service.http.{name}", raising=False)
         assert main(["serve", str(tmp_path / "none.toml")]) == 2
-        message = "belated: belated serve needs an extra: pip install 'belated[service]'\n"
-        assert capsys.readouterr().err == message
+        message = "belated: belated serve needs an extra: pip install 'belated[service]', "
+        assert capsys.readouterr().err == f"{message}or in a clone pip install '.[service]'\n"
 
     @pytest.mark.parametrize(
         "command",

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from belated import Bernoulli, Category, DelayedUCB, Explicit, PerArm
 from belated.advice import Adviser
+from belated.advice.issues import KINDS, Noticed, of_fields
 from belated.core.events import ActionChanged, Decision, Record, Reward
 from belated.decider.actions import states_at
 from belated.fold.fold import Fold
@@ -63,6 +64,7 @@ def served() -> Any:
         version=9,
         has_other_features=False,
         definition=SimpleNamespace(actions={"gift", "mail"}, features=features),
+        noticed=of_fields(features) | {"invalid": Noticed(2)},
         duplicates=6,
         decider=SimpleNamespace(unapplied=range(2), mode="freeze", fallbacks=Counter(error=3)),
         spool=spool,
@@ -135,6 +137,10 @@ def test_what_a_served_bandit_has_seen(samples: dict[tuple[str, tuple[str, ...]]
     assert samples["belated_store_duplicates_total", of] == 6
     assert samples["belated_field_values_total", ("offers", "country", "unknown")] == 1
     assert samples["belated_field_values_total", ("offers", "country", "ok")] == 0
+    counted = {kind: samples["belated_issues", ("offers", kind)] for kind in KINDS}
+    # The unmatched reward is the learner's, which runs in this process, too.
+    found = {"unknown": 1, "invalid": 2, "unmatched": 1}
+    assert counted == dict.fromkeys(KINDS, 0) | found
     assert samples["belated_choice_entropy_nats_total", of] == 1.5
     assert samples["belated_models_loaded_total", of] == 4
     assert samples["belated_model_age_seconds", of] == 0.25

@@ -30,6 +30,7 @@ def opened(journal: MemoryJournal | SQLiteJournal | None = None) -> tuple[Bandit
         rewards=Explicit("1h", reduce="sum"),
         journal=MemoryJournal(clock=clock) if journal is None else journal,
         clock=clock,
+        clock_skew="2h",
         seed=7,
     )
     return bandit, clock
@@ -133,7 +134,10 @@ def test_a_credited_decision_needs_no_facts_of_its_own() -> None:
 def test_attribution_may_end_before_the_window() -> None:
     """Then rewards of a subject are credited for that long only."""
     bandit = Bandit(
-        policy=DelayedUCB(2, Bernoulli()), rewards=Explicit("1h", attribution="30m"), seed=7
+        policy=DelayedUCB(2, Bernoulli()),
+        rewards=Explicit("1h", attribution="30m"),
+        clock_skew="1h",
+        seed=7,
     )
     made = bandit.decide(rows=ROWS, subject="user-17").at_us
     for n, after in enumerate((HOUR // 2, HOUR // 2 + 1)):

@@ -85,9 +85,14 @@ def test_times_no_datetime_can_hold() -> None:
 
 def test_a_bandit_tells_and_takes_datetimes() -> None:
     """Also of the past."""
-    bandit = Bandit(policy=DelayedUCB(2, Bernoulli()), rewards=Explicit("7d"), retention="30d")
+    bandit = Bandit(
+        policy=DelayedUCB(2, Bernoulli()),
+        rewards=Explicit("7d"),
+        retention="30d",
+        clock=lambda: NOON_US + 1,
+    )
     decision = bandit.decide(rows=[[1.0, 0.0], [0.0, 1.0]])
-    assert abs(datetime.now(UTC) - decision.at) < timedelta(minutes=1)
+    assert decision.at - NOON == timedelta(microseconds=1)
     bandit.observe(decision.id, 1.0, at=pd.Timestamp(NOON))
     story = bandit.entry(decision.id)
     assert [one.at for one in story.reported] == [NOON]

@@ -4,6 +4,7 @@
   counts, and what only a report knows. A fold, a simulation, a report or a test makes it.
 * ``checks`` are the conditions, each with its words.
 * ``adviser`` runs them, and gives each warning once.
+* ``issues`` counts what was wrong with single events, and has the words for it.
 
 Nothing here does I/O, and nothing is stored per event: a check reads the state at rare moments.
 """

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from belated.advice.evidence import FEW, NONE, Evidence, quantile
+from belated.advice.issues import KINDS
 from belated.core.inputs import Matrix, Vector
 from belated.core.times import lasting
 from belated.exceptions import (
@@ -474,15 +475,9 @@ MANY = 100
 #: Reward messages of a kind that needs a look: at least so many, and so large a share of all.
 LEAST = 10
 CARE = {
-    "conflict": (0.01, "contradict an earlier value",
-                 "the first value counts. Report a correction with a higher revision"),
-    "unmatched": (0.05, "name an unknown decision",
-                  "they are not learned. Report rewards under decision.id"),
-    "expired": (0.05, "came after the retention",
-                "they are ignored. Report sooner, or set a longer retention"),
-    "invalid": (0.01, "are invalid",
-                "they are ignored: their value is outside the range of rewards, or their decision"
-                " has too many parts"),
+    kind: (share, *KINDS[kind][1:])
+    for kind, share in (("conflict", 0.01), ("unmatched", 0.05), ("expired", 0.05),
+                        ("invalid", 0.01))
 }  # fmt: skip
 
 

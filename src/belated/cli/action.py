@@ -8,9 +8,10 @@ from __future__ import annotations
 import argparse
 import time
 
+from belated.cli.address import read
 from belated.cli.keys import add_file
 from belated.cli.mode import bandit_in
-from belated.cli.options import actor, add_option, add_reason, read
+from belated.cli.options import actor, add_option, add_reason
 from belated.cli.text import table
 from belated.decider.actions import ActionState, action_change, states_at
 from belated.decider.requests import declared

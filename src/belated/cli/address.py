@@ -1,4 +1,4 @@
-"""Find and read an existing journal by its address.
+"""What the argument of a command names: an address, a configuration file, or a file of SQLite.
 
 Opening a journal creates it if it is new, and reading must not create anything. So commands first
 look up the journal in what the store describes.
@@ -8,15 +8,24 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from belated.cli.options import add_option
 from belated.cli.text import Progress
 from belated.core.events import Configured
 from belated.core.rewards import Rewards
 from belated.evaluation import JournalEvaluation
-from belated.exceptions import CorruptEvent, CorruptJournal, InvalidInput
+from belated.exceptions import (
+    CorruptEvent,
+    CorruptJournal,
+    InvalidConfig,
+    InvalidInput,
+    MissingExtra,
+)
 from belated.expressions import as_features, family_in
 from belated.features import Features
 from belated.fold.fold import Fold
@@ -27,6 +36,13 @@ from belated.journals.log import Tail
 from belated.journals.store import StoredBandit
 from belated.policies import Greedy
 
+if TYPE_CHECKING:
+    from belated.service.operating.config import Config
+    from belated.service.operating.doctor import Finding
+
+#: How a file of SQLite begins, and the endings of new ones.
+SQLITE, ENDINGS = b"SQLite format 3\0", (".db", ".sqlite", ".sqlite3")
+
 
 def add_address(parser: argparse.ArgumentParser) -> None:
     """The journal that is read."""
@@ -34,20 +50,87 @@ def add_address(parser: argparse.ArgumentParser) -> None:
         "address",
         metavar="ADDRESS",
         help="sqlite:///offers.db or postgresql://user@host/name, with ?bandit=NAME if it holds "
-        "several",
+        "several; or a file of SQLite, or the config file of a service",
     )
 
 
+def address_in(text: str, *, new: bool = False) -> str | None:
+    """Return the address that an argument is or stands for; None if it is a configuration file.
+
+    What is not written as an address is reported on stderr as what it is taken for.
+
+    Args:
+        text: the argument; ``?bandit=NAME`` may follow the name of a file, too.
+        new: whether a file of SQLite may be missing.
+
+    Raises:
+        InvalidInput: it is none of them.
+    """
+    name, mark, query = text.partition("?")
+    file = Path(name)
+    if "://" in text or (re.match("[a-z]{2,}:", text) and not file.exists()):
+        return text
+    if file.suffix == ".toml":
+        return None
+    if file.is_file():
+        if not _is_sqlite(file):
+            return None
+    elif "=" in name or not name:  # libpq's parameters, with a password?
+        split_address(text)
+    elif not (new and file.suffix in ENDINGS):
+        message = f"{name} is no address, and there is no such file: pass sqlite:///offers.db"
+        raise InvalidInput(f"{message}, the name of a file of SQLite, or a config file", text)
+    address = f"sqlite:///{name.replace('%', '%25')}{mark}{query}"
+    _report(text, address)
+    return address
+
+
+def config_file(text: str) -> str:
+    """Return the name of a configuration file.
+
+    Raises:
+        InvalidInput: it is an address, or a file of SQLite.
+    """
+    if "://" in text or _is_sqlite(Path(text)):
+        message = "this command reads the config file of a service, and that is a journal"
+        raise InvalidInput(f"{message}: pass belated.toml, which `belated init` writes", None)
+    return text
+
+
+def _is_sqlite(file: Path) -> bool:
+    if not file.is_file():
+        return False
+    with file.open("rb") as content:
+        return content.read(len(SQLITE)) == SQLITE
+
+
+def _report(text: str, place: str) -> None:
+    print(f"belated: {text} is taken for {place}", file=sys.stderr)
+
+
+def _place_of(text: str) -> tuple[Store, str | None]:
+    """Return the store that an argument names, and the bandit; None if it names none."""
+    address = address_in(text)
+    if address is not None:
+        place, bandit = split_address(address)
+        return open_store(place), None if place == address else bandit
+    file, _, query = text.partition("?")
+    config = read(file)
+    _report(text, f"the config file of {config.store.place}")
+    names = [one.name for one in config.bandits]
+    named = query.removeprefix("bandit=") or (names[0] if len(names) == 1 else None)
+    return config.store, named
+
+
 def find_bandits(address: str) -> tuple[Store, list[StoredBandit]]:
-    """Return the store at an address, and all its bandits; only the one that the address names."""
-    place, name = split_address(address)
-    store = open_store(place)
+    """Return the store that an argument names, and all its bandits; or the one that it names."""
+    store, name = _place_of(address)
     if isinstance(store, SQLiteStore) and not store.path.exists():
         raise InvalidInput(f"{store.path}: there is no such file")
     found = store.describe()
     if not found:
         raise InvalidInput(f"{store.place} holds no bandit")
-    if place == address:
+    if name is None:
         return store, found
     for one in found:
         if one.name == name:
@@ -104,6 +187,67 @@ def configured(journal: Journal) -> Configured | None:
 
 def _names(found: list[StoredBandit]) -> str:
     return ", ".join(repr(one.name) for one in found)
+
+
+# --- configuration of a service ------------------------------------------------------------------
+
+
+def add_file(parser: argparse.ArgumentParser) -> None:
+    """The configuration."""
+    parser.add_argument("file", metavar="CONFIG", help="TOML config file, such as belated.toml")
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """The file, and what is to be done before."""
+    add_file(parser)
+    about = "create or migrate the tables first; SQLite needs no such step"
+    add_option(parser, "--create-tables", about, action="store_true")
+    parser.add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="info",
+        help="minimum level of JSON logs on stderr (default: info)",
+    )
+
+
+def prepared(options: argparse.Namespace) -> Config:
+    """Return the configuration, once every journal in it could be opened."""
+    config = read(options.file)
+
+    from belated.service.operating.logs import start_logging
+
+    start_logging(options.log_level)
+    if options.create_tables:
+        config.store.create_tables()
+    for one in config.bandits:  # what cannot be opened is reported now, in one line
+        config.store.journal(one.name, partitions=one.partitions).close()
+    return config
+
+
+def extras() -> list[Finding]:
+    """Return what is not installed that a service needs."""
+    from belated.service.operating.doctor import wrong
+
+    try:
+        from belated.service.http import server  # noqa: F401
+        from belated.service.operating import metrics  # noqa: F401
+    except MissingExtra as error:
+        return [wrong("extras", f"{error.what} needs {error.extra!r}", str(error))]
+    return []
+
+
+def read(file: str) -> Config:
+    """Return the configuration in a file; of several mistakes the first is reported."""
+    from belated.service.operating.config import read_config
+
+    try:
+        return read_config(config_file(file))
+    except InvalidConfig as error:
+        first, *more = error.mistakes
+        if not more:
+            raise
+        rest = f"and {len(more)} more: see `belated serve --check {file}`"
+        raise InvalidConfig([first, rest]) from None
 
 
 # --- identity ------------------------------------------------------------------------------------

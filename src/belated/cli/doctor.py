@@ -10,7 +10,8 @@ import argparse
 
 import msgspec
 
-from belated.cli.options import add_file, add_json
+from belated.cli.address import add_file, address_in, extras
+from belated.cli.options import add_json
 from belated.journals.postgres.rights import ROLES
 
 EXAMPLE = "belated doctor belated.toml"
@@ -30,9 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    from belated.service.operating.doctor import examine, lines
+    from belated.service.operating.doctor import examine, examine_address, lines
 
-    findings = examine(options.file, options.role)
+    address = address_in(options.file)
+    if address is None:
+        findings = [*extras(), *examine(options.file, options.role)]
+    else:
+        findings = examine_address(address, options.role)
     sound = all(one.state != "wrong" for one in findings)
     report = {"ok": sound, "findings": findings}
     text = "\n".join(lines(findings))

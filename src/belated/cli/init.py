@@ -40,8 +40,8 @@ _NEXT = """\
 {file} is written. Start the service, and ask it for a decision:
 
   belated serve {file}
-  curl localhost:8080/v1/offers/decisions \\
-    --json '{{"context": {{"returning": 1}}, "actions": ["blue", "red"]}}'
+  curl localhost:8080/v1/offers/decisions -H 'Content-Type: application/json' \\
+    -d '{{"context": {{"returning": 1}}, "actions": ["blue", "red"]}}'
 """
 
 

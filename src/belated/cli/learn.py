@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from belated.cli.options import add_config, add_option, prepared
+from belated.cli.address import add_config, prepared
+from belated.cli.options import add_option
 from belated.exceptions import InvalidInput
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
-from belated.cli.options import actor, add_file, add_reason, read
+from belated.cli.address import add_file, read
+from belated.cli.options import actor, add_reason
 from belated.cli.text import moment
 from belated.core.events import ModeChanged
 from belated.exceptions import InvalidInput

@@ -7,19 +7,15 @@ import getpass
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from belated.cli.text import wrapped
 from belated.core.events import Configured
 from belated.core.rewards import DefaultAfter, Explicit, Reduce, Rewards, retention_us
 from belated.core.times import as_microseconds, parse_duration
-from belated.exceptions import InvalidConfig, InvalidInput
+from belated.exceptions import InvalidInput
 from belated.expressions import DELAYS, ENVIRONMENTS, POLICIES, Kind
 from belated.journals.identity import semantics_of
-
-if TYPE_CHECKING:
-    from belated.service.operating.config import Config
-
 
 T = TypeVar("T")
 
@@ -183,52 +179,3 @@ def actor() -> str:
     except (KeyError, OSError):  # a process of a user without a name
         user = "unknown"
     return f"{user}@{socket.gethostname()}"
-
-
-# --- configuration of a service ------------------------------------------------------------------
-
-
-def add_file(parser: argparse.ArgumentParser) -> None:
-    """The configuration."""
-    parser.add_argument("file", metavar="CONFIG", help="TOML config file, such as belated.toml")
-
-
-def add_config(parser: argparse.ArgumentParser) -> None:
-    """The file, and what is to be done before."""
-    add_file(parser)
-    about = "create or migrate the tables first; SQLite needs no such step"
-    add_option(parser, "--create-tables", about, action="store_true")
-    parser.add_argument(
-        "--log-level",
-        choices=("debug", "info", "warning", "error"),
-        default="info",
-        help="minimum level of JSON logs on stderr (default: info)",
-    )
-
-
-def prepared(options: argparse.Namespace) -> Config:
-    """Return the configuration, once every journal in it could be opened."""
-    config = read(options.file)
-
-    from belated.service.operating.logs import start_logging
-
-    start_logging(options.log_level)
-    if options.create_tables:
-        config.store.create_tables()
-    for one in config.bandits:  # what cannot be opened is reported now, in one line
-        config.store.journal(one.name, partitions=one.partitions).close()
-    return config
-
-
-def read(file: str) -> Config:
-    """Return the configuration in a file; of several mistakes the first is reported."""
-    from belated.service.operating.config import read_config
-
-    try:
-        return read_config(file)
-    except InvalidConfig as error:
-        first, *more = error.mistakes
-        if not more:
-            raise
-        rest = f"and {len(more)} more: see `belated serve --check {file}`"
-        raise InvalidConfig([first, rest]) from None

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import argparse
 
-from belated.cli.options import add_option, read
+from belated.cli.address import read
+from belated.cli.options import add_option
 from belated.exceptions import InvalidInput
 from belated.journals.postgres.queries import VERSION, migrations, schema
 

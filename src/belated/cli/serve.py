@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from belated.cli.options import add_config, prepared
+from belated.cli.address import add_config, config_file, extras, prepared
 from belated.cli.text import pairs, several
 from belated.exceptions import BelatedError, InvalidConfig
 
@@ -56,29 +56,35 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _feature_changes(config: Config) -> Iterator[str]:
-    """Yield what a change of features does, as far as the store can be read."""
+    """Yield what a change of features does."""
     from belated.service.operating.feature_changes import feature_changes
 
-    try:
-        plans = feature_changes(config.store, config.bandits)
-    except BelatedError as error:
-        yield f"the features were not compared with those of the journals: {error}"
-        return
-    for plan in plans:
+    for plan in feature_changes(config.store, config.bandits):
         if plan.changes:
             yield from plan.lines()
 
 
 def _check(file: str) -> int:
     from belated.service.operating.config import read_config
+    from belated.service.operating.doctor import lines, refusals
 
     try:
-        config = read_config(file)
+        config = read_config(config_file(file))
     except InvalidConfig as error:
         print("\n".join([*error.mistakes, f"WRONG: {several(len(error.mistakes), 'mistake')}"]))
         return 1
     print(pairs([(one.name, repr(one.policy)) for one in config.bandits]))
-    for line in _feature_changes(config):
+    found = extras()
+    try:
+        found += refusals(config)
+        for line in _feature_changes(config):
+            print(line)
+    except BelatedError as error:
+        print(f"the features were not compared with those of the journals: {error}")
+    for line in lines(found):
         print(line)
+    if found:
+        print(f"WRONG: it cannot start for {several(len(found), 'reason')}")
+        return 1
     print(f"OK: {several(len(config.bandits), 'bandit')}")
     return 0

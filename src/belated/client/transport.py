@@ -32,6 +32,8 @@ AGAIN = frozenset({429, 502, 503, 504})
 FIRST_WAIT, MOST_WAIT = 0.1, 10.0
 
 _read_problem = msgspec.json.Decoder(Problem).decode
+#: What TLS says of a server that speaks HTTP alone.
+_NO_TLS = "WRONG_VERSION_NUMBER", "record layer failure"
 _JSON = {"content-type": "application/json"}
 
 
@@ -70,6 +72,7 @@ class Transport:
         cls, url: str, *, blocking: bool, timeout: float, headers: dict[str, str], retries: int
     ) -> Self:
         """Return one that leads to a service, over a network that blocks or gives way."""
+        check_url(url)
         http = (httpx.Client if blocking else httpx.AsyncClient)(
             base_url=url, timeout=timeout, headers=headers
         )
@@ -111,6 +114,10 @@ class Transport:
                 message = f"{self._url} is no address of a service: {error}"
                 raise InvalidInput(message, self._url) from None
             except httpx.TransportError as error:
+                if any(sign in str(error) for sign in _NO_TLS):
+                    message = f"{self._url} answers without TLS"
+                    plain = f"use http://{self._url.removeprefix('https://')}"
+                    raise InvalidInput(f"{message}: {plain}", self._url) from None
                 what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
                 failed = ServiceUnavailable(f"{self._url} cannot be reached: {what}")
                 failed.__cause__ = error
@@ -133,6 +140,24 @@ class Transport:
             self._http.close()
         else:
             await self._http.aclose()
+
+
+def check_url(url: Any) -> None:
+    """Refuse an address that cannot be that of a service.
+
+    >>> check_url("localhost:8080")
+    Traceback (most recent call last):
+    belated.exceptions.InvalidInput: url is 'localhost:8080': write 'http://localhost:8080'
+    """
+    example = "http://localhost:8080"
+    if isinstance(url, str) and url.lower().startswith(("http://", "https://")):
+        place = url.rstrip("/")
+        if not place.endswith("/v1"):
+            return
+        example = place.removesuffix("/v1")
+    elif isinstance(url, str) and url and "://" not in url:
+        example = f"http://{url.removesuffix('/v1')}"
+    raise InvalidInput(f"url is {url!r}: write {example!r}", url)
 
 
 async def _result(value: Any) -> Any:

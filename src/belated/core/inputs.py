@@ -8,6 +8,7 @@ error that names the offending value.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,13 +86,19 @@ def as_reward(y: Any) -> float:
 
 
 def outside(value: float, least: float, most: float) -> InvalidInput:
-    """What is to be said of a reward that is not between the two.
+    """Return the error for a reward that is not between the two.
 
-    >>> str(outside(2.0, 0.0, 1.0))[:32]
-    'the reward 2.0 is outside [0, 1]'
+    >>> str(outside(19.99, 0.0, 1.0))[:34]
+    'the reward 19.99 is outside [0, 1]'
     """
-    message = f"the reward {value} is outside [{least:g}, {most:g}]"
-    return InvalidInput(f"{message}: scale it, or use a family or bounds that allow it", value)
+    remedy = "report one within, or widen the bounds of the rewards"
+    if (least, most) == (0.0, 1.0):
+        remedy = "report 1 or 0 for yes or no; for amounts give the bandit family=Gaussian()"
+    elif (least, most) == (0.0, MAX_REWARD):
+        remedy = "report counts from 0 on; for other amounts give the bandit family=Gaussian()"
+    error = InvalidInput(f"the reward {value} is outside [{least:g}, {most:g}]: {remedy}", value)
+    error.issue = "invalid"
+    return error
 
 
 def as_rewards(y: Any, count: int) -> Vector:
@@ -107,7 +114,9 @@ def as_rewards(y: Any, count: int) -> Vector:
     return rewards
 
 
-def check_made(value: Any, name: str, *, needs: str, example: str) -> None:
+def check_made(
+    value: Any, name: str, *, needs: str, example: str, names: Iterable[str] = ()
+) -> None:
     """Refuse a class, a name or anything else where an object of some kind is needed.
 
     Args:
@@ -115,11 +124,15 @@ def check_made(value: Any, name: str, *, needs: str, example: str) -> None:
         name: of the argument.
         needs: a method that all objects of this kind have.
         example: what to pass.
+        names: what else can be passed, for a text that names one of them.
     """
     if isinstance(value, type):
         message = f"{name} is the class {value.__name__}: pass an instance, such as {example}"
         raise InvalidInput(message, value)
     if not hasattr(value, needs):
+        if isinstance(value, str):  # "gaussian" means Gaussian()
+            known = {one.partition("(")[0].lower(): one for one in names}
+            example = known.get(value.lower(), example)
         raise InvalidInput(f"{name} is {value!r}: pass {example}", value)
 
 
@@ -180,7 +193,9 @@ def as_numbers(value: Any, name: str) -> NDArray[Any]:
     except ValueError:  # ragged nesting
         raise InvalidInput(f"{name} is not a regular array of numbers", value) from None
     if array.dtype.kind not in "fiub":
-        raise InvalidInput(f"{name} has dtype {array.dtype}: real numbers were expected", value)
+        more = f"; pass {name}.to_dict() if it is a context" if hasattr(value, "to_dict") else ""
+        message = f"{name} has dtype {array.dtype}: real numbers were expected{more}"
+        raise InvalidInput(message, value)
     return array
 
 

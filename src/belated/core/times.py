@@ -26,6 +26,9 @@ _UNITS = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_0
 #: less, nanoseconds more.
 MIN_MICROSECONDS = 946_684_800_000_000
 MAX_MICROSECONDS = 9_223_372_036_854_775
+#: How far clocks may differ: by so much a reported time may be ahead of the clock that receives it,
+#: or before the decision it is about. In microseconds.
+CLOCK_SKEW = 300_000_000
 
 
 def as_datetime(microseconds: int) -> datetime:
@@ -113,6 +116,35 @@ def _refuse_seconds(number: float, name: str) -> None:
                 f" datetime.fromtimestamp({number}{in_seconds}, tz=UTC)",
                 number,
             )
+
+
+def check_reported(at: int, now: int, decided: int | None = None, skew: int = CLOCK_SKEW) -> None:
+    """Refuse the time of an event that no difference between clocks explains.
+
+    Args:
+        at: when it happened, as reported, in microseconds since 1970.
+        now: when the report was received.
+        decided: when its decision was made; None if that is not known.
+        skew: by how much clocks may differ.
+
+    >>> check_reported(1_700_003_600_000_000, now=1_700_000_000_000_000)
+    Traceback (most recent call last):
+    belated.exceptions.InvalidInput: at is 2023-11-14T23:13:20+00:00, 1 hour ahead of the clock \
+here: send when it happened, with the time zone, by a clock that is set by NTP
+    """
+    remedy = "send when it happened, with the time zone, by a clock that is set by NTP"
+    if at > now + skew:
+        ahead = lasting((at - now) / 1e6, words=True)
+        message = f"{ahead} ahead of the clock here: {remedy}"
+    elif decided is not None and at < decided - skew:
+        before = lasting((decided - at) / 1e6, words=True)
+        message = f"{before} before its decision at {as_datetime(decided).isoformat()}: {remedy}"
+    else:
+        return
+    when = as_datetime(at)
+    error = InvalidInput(f"at is {when.isoformat()}, {message}", when)
+    error.issue = "future" if at > now + skew else "early"
+    raise error
 
 
 def as_duration(value: Any, name: str) -> timedelta:

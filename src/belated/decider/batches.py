@@ -123,7 +123,9 @@ def named(place: str) -> Iterator[None]:
 
 def naming(place: str, error: InvalidInput) -> InvalidInput:
     """Return the error of one of several, which says which."""
-    return InvalidInput(f"{place}: {error}", error.value)
+    found = InvalidInput(f"{place}: {error}", error.value)
+    found.issue = error.issue
+    return found
 
 
 def _reward(one: Any) -> OneReward:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import difflib
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from operator import itemgetter
 from types import MappingProxyType
@@ -16,6 +17,9 @@ from belated.exceptions import InvalidInput
 from belated.features.records import is_missing, is_number, shown
 
 _REAL = "fiub"
+#: Values that are unknown or clipped: by kind and field how many, when last in microseconds since
+#: 1970, and the last one.
+Noticed = Mapping[tuple[str, str], tuple[int, int, str]]
 
 
 class Columns:
@@ -30,6 +34,7 @@ class Columns:
     unit = 1.0
     #: Numbers that are read as they are have nothing to count.
     counts: Mapping[str, dict[str, int]] = MappingProxyType({})
+    noticed: Noticed = MappingProxyType({})
 
     def __init__(self, spec: Sequence[str] | int, what: str) -> None:
         self.what = what
@@ -101,10 +106,10 @@ class Columns:
         try:
             values: tuple[Any, ...] = self._pick(record)
         except KeyError:
-            missing = next((name for name in self.spec if name not in record), None)
-            if missing is None:
+            name = next((name for name in self.spec if name not in record), None)
+            if name is None:
                 raise
-            raise InvalidInput(f"{missing!r} of {who} is missing", missing) from None
+            raise InvalidInput(missing(name, who, record, self.spec), name) from None
         return values
 
     def _refuse(self, given: Any, who: str) -> NoReturn:
@@ -119,13 +124,28 @@ class Columns:
                 f"{message}, or name its fields, PerArm(..., {self.what}=...)", given
             )
         message = f"{who} is {shown(given)}: {self.width} real numbers were expected"
-        raise InvalidInput(message, given)
+        raise InvalidInput(message + as_plain(given, who), given)
 
     def _refuse_number(self, at: int, value: Any, who: str) -> NoReturn:
         which = f"number {at}" if isinstance(self.spec, int) else repr(self.names[at])
         expected = f"a finite number of at most {MAX_ENTRY:g} was expected"
         better = "" if isinstance(self.spec, int) else hint(self.what, self.names[at], value)
         raise InvalidInput(f"{which} of {who} is {shown(value)}: {expected}{better}", value)
+
+
+def missing(name: str, who: str, record: Mapping[Any, Any], fields: Collection[str]) -> str:
+    """Return what to say of a field that a record lacks: another field may be misspelled."""
+    others = [str(one) for one in record if one not in fields]
+    message = f"{name!r} of {who} is missing"
+    if close := difflib.get_close_matches(name, others, n=1):
+        return f"{message}, and {close[0]!r} was sent: rename it to {name!r}"
+    return message + (f"; not read: {', '.join(map(repr, others[:5]))}" if others else "")
+
+
+def as_plain(given: Any, who: str) -> str:
+    """Return how to pass a Series of pandas; nothing for other values."""
+    name = who.removeprefix("the ").partition(" ")[0]
+    return f"; pass {name}.to_dict()" if hasattr(given, "to_dict") else ""
 
 
 def hint(what: str, name: str, value: Any, kind: str = "") -> str:

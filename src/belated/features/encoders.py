@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,17 +20,42 @@ from numpy.typing import NDArray
 from belated.core.inputs import MAX_ENTRY, as_dim, as_float, as_positive
 from belated.core.times import as_datetime, as_microseconds
 from belated.exceptions import InvalidInput
-from belated.features.columns import Columns, flat_array, hint
+from belated.features.columns import Columns, Noticed, as_plain, flat_array, hint, missing
 from belated.features.records import MAPPINGS, MAX_TEXT, is_missing, shown
 
 #: What is counted when a value is encoded, besides the values that are as expected.
 MISSING, UNKNOWN, CLIPPED, REFUSED = "missing", "unknown", "clipped", "refused"
-#: Where values are counted that no features encode.
-_UNCOUNTED: Counter[str] = Counter()
 #: Types whose values become float64 in one call.
 _PLAIN = frozenset({int, float, bool, type(None)})
 #: A run of letters and digits.
 _WORD = re.compile(r"[^\W_]+")
+
+
+class Seen(Counter[str]):
+    """The values of one field, counted by what became of them.
+
+    Attributes:
+        last: when a value was unknown or clipped last, in microseconds since 1970, and that value.
+    """
+
+    def __init__(self, counts: Mapping[str, int] | None = None) -> None:
+        super().__init__(counts or {})
+        self.last: dict[str, tuple[int, str]] = {}
+
+    def note(self, what: str, value: Any, count: int = 1) -> None:
+        """Count values that are not as expected."""
+        self[what] += count
+        example = value[:80] if isinstance(value, str) else shown(value)
+        self.last[what] = time.time_ns() // 1000, example
+
+    def add(self, other: Seen) -> None:
+        """Add other values of the same field."""
+        self.update(other)
+        self.last.update(other.last)
+
+
+#: Where values are counted that no features encode.
+_UNCOUNTED = Seen()
 
 
 class Encoder:
@@ -45,7 +71,7 @@ class Encoder:
         """All that the numbers depend on."""
         raise NotImplementedError
 
-    def encode(self, value: Any, seen: Counter[str] = _UNCOUNTED) -> list[float]:
+    def encode(self, value: Any, seen: Seen = _UNCOUNTED) -> list[float]:
         """Return the numbers of a value; zeros if it is missing.
 
         Args:
@@ -54,7 +80,7 @@ class Encoder:
         """
         raise NotImplementedError
 
-    def encode_all(self, values: Sequence[Any], seen: Counter[str]) -> NDArray[np.float64]:
+    def encode_all(self, values: Sequence[Any], seen: Seen) -> NDArray[np.float64]:
         """Return the numbers of several values, one below the other, as :meth:`encode` does."""
         return np.array([self.encode(value, seen) for value in values], dtype=np.float64)
 
@@ -107,7 +133,7 @@ class Number(Encoder):
         """The range, and whether it is one of logarithms."""
         return ("Number", self.low, self.high, *(["log"] if self.log else []))
 
-    def encode(self, value: Any, seen: Counter[str] = _UNCOUNTED) -> list[float]:
+    def encode(self, value: Any, seen: Seen = _UNCOUNTED) -> list[float]:
         """Return the scaled number."""
         number = value if type(value) is float else as_float(value)
         if number != number:
@@ -116,21 +142,23 @@ class Number(Encoder):
                 return [0.0]
             raise InvalidInput(f"{shown(value)}: a number was expected, or None", value)
         if not self.low <= number <= self.high:
-            seen[CLIPPED] += 1
+            seen.note(CLIPPED, value)
         if self.log:
             number = math.log(max(number, self.low))
         low, high = self._ends
         scaled = 2.0 * (2.0 * number - low - high) / (high - low)
         return [max(-2.0, min(scaled, 2.0))]
 
-    def encode_all(self, values: Sequence[Any], seen: Counter[str]) -> NDArray[np.float64]:
+    def encode_all(self, values: Sequence[Any], seen: Seen) -> NDArray[np.float64]:
         """Return the scaled numbers of several values."""
         if not _PLAIN.issuperset(map(type, values)):
             return super().encode_all(values, seen)
         numbers = np.array(values, dtype=np.float64)  # None becomes NaN
         missing = np.isnan(numbers)
         seen[MISSING] += int(missing.sum())
-        seen[CLIPPED] += int(((numbers < self.low) | (numbers > self.high)).sum())
+        clipped = (numbers < self.low) | (numbers > self.high)
+        if clipped.any():
+            seen.note(CLIPPED, values[int(clipped.argmax())], int(clipped.sum()))
         if self.log:  # not np.log, whose last bit depends on the processor
             numbers = np.array([math.log(max(number, self.low)) for number in numbers.tolist()])
         low, high = self._ends
@@ -179,7 +207,7 @@ class Datetime(Encoder):
         """The zone."""
         return "Datetime", self.zone
 
-    def encode(self, value: Any, seen: Counter[str] = _UNCOUNTED) -> list[float]:
+    def encode(self, value: Any, seen: Seen = _UNCOUNTED) -> list[float]:
         """Return five numbers, of length 1."""
         if is_missing(value):
             seen[MISSING] += 1
@@ -230,7 +258,7 @@ class Vector(Encoder):
         """Size and norm."""
         return "Vector", self.size, self.norm
 
-    def encode(self, value: Any, seen: Counter[str] = _UNCOUNTED) -> list[float]:
+    def encode(self, value: Any, seen: Seen = _UNCOUNTED) -> list[float]:
         """Return the scaled numbers."""
         if is_missing(value):
             seen[MISSING] += 1
@@ -254,7 +282,8 @@ class Vector(Encoder):
         scale = length or 1.0
         if self.norm is not None:
             scale = max(self.norm, length / 2.0)
-            seen[CLIPPED] += scale > self.norm
+            if scale > self.norm:
+                seen.note(CLIPPED, f"a vector of norm {length:.4g}")
         scaled: list[float] = (numbers / scale).tolist()
         return scaled
 
@@ -289,7 +318,7 @@ class Text(Encoder):
         """The number of columns."""
         return "Text", self.hash
 
-    def encode(self, value: Any, seen: Counter[str] = _UNCOUNTED) -> list[float]:
+    def encode(self, value: Any, seen: Seen = _UNCOUNTED) -> list[float]:
         """Return the counts of words, each with the sign of its hash, scaled to length 1."""
         counts = [0.0] * self.hash
         if is_missing(value):
@@ -347,7 +376,7 @@ class Category(Encoder):
         """The values, in their order, and the columns of the others."""
         return "Category", self.values, self.others
 
-    def encode(self, value: Any, seen: Counter[str] = _UNCOUNTED) -> list[float]:
+    def encode(self, value: Any, seen: Seen = _UNCOUNTED) -> list[float]:
         """Return zeros, and at most one 1."""
         numbers = [0.0] * (len(self.values) + self.others)
         place = self._place(value, seen)
@@ -355,7 +384,7 @@ class Category(Encoder):
             numbers[place] = 1.0
         return numbers
 
-    def encode_all(self, values: Sequence[Any], seen: Counter[str]) -> NDArray[np.float64]:
+    def encode_all(self, values: Sequence[Any], seen: Seen) -> NDArray[np.float64]:
         """Return a row of zeros, and at most one 1, for each of several values."""
         places = np.array([self._place(value, seen) for value in values], dtype=np.intp)
         numbers = np.zeros((len(values), len(self.values) + self.others))
@@ -363,7 +392,7 @@ class Category(Encoder):
         numbers[known, places[known]] = 1.0
         return numbers
 
-    def _place(self, value: Any, seen: Counter[str]) -> int:
+    def _place(self, value: Any, seen: Seen) -> int:
         """Return the column of a value; -1 if it is missing."""
         if is_missing(value):
             seen[MISSING] += 1
@@ -371,7 +400,7 @@ class Category(Encoder):
         text = _bounded_text(value)
         at = self._places.get(text)
         if at is None:
-            seen[UNKNOWN] += 1
+            seen.note(UNKNOWN, text)
             drawn = 0 if self.others == 1 else _drawn(text, b"belated.category")
             at = len(self.values) + drawn % self.others
         return at
@@ -392,7 +421,7 @@ class Flag(Encoder):
         """Nothing but the kind."""
         return ("Flag",)
 
-    def encode(self, value: Any, seen: Counter[str] = _UNCOUNTED) -> list[float]:
+    def encode(self, value: Any, seen: Seen = _UNCOUNTED) -> list[float]:
         """Return ½, -½ or 0."""
         if is_missing(value):
             seen[MISSING] += 1
@@ -506,7 +535,7 @@ class EncodedColumns:
         self.unit = 1.0 / math.sqrt(1 + len(self._fields))
         # All keys from the start: threads that report the counts read them meanwhile.
         zeros = dict.fromkeys((MISSING, UNKNOWN, CLIPPED, REFUSED), 0)
-        self._seen: dict[str, Counter[str]] = {name: Counter(zeros) for name in self._fields}
+        self._seen = {name: Seen(zeros) for name in self._fields}
         self._encoded = 0
         self._encoders = [
             (name, encoder.encode, self._seen[name]) for name, encoder in self._fields.items()
@@ -523,19 +552,28 @@ class EncodedColumns:
         encoded, seen = self._encoded, self._seen
         return {name: {"ok": encoded - seen[name].total(), **seen[name]} for name in seen}
 
+    @property
+    def noticed(self) -> Noticed:
+        """Values that are unknown or clipped, by kind and field."""
+        return {
+            (what, name): (seen[what], *last)
+            for name, seen in self._seen.items()
+            for what, last in list(seen.last.items())
+        }
+
     def numbers(self, record: Any, who: str) -> NDArray[Any]:
         """Return the numbers of one record."""
         given = {} if record is None else record
         if not isinstance(given, MAPPINGS):
             expected = f"a mapping with the names {', '.join(self._fields)} was expected"
-            raise InvalidInput(f"{who} is {shown(given)}: {expected}", given)
+            raise InvalidInput(f"{who} is {shown(given)}: {expected}{as_plain(given, who)}", given)
         self._encoded += 1
         found: list[float] = []
         for name, encode, seen in self._encoders:
             if name not in given:
                 seen[REFUSED] += 1
-                message = f"{name!r} of {who} is missing: send None if it is not known"
-                raise InvalidInput(message, name)
+                message = missing(name, who, given, self._fields)
+                raise InvalidInput(f"{message}; null (None in Python) says: not known", name)
             try:
                 found += encode(given[name], seen)
             except InvalidInput as error:
@@ -555,14 +593,14 @@ class EncodedColumns:
 
     def _by_field(self, records: Sequence[dict[str, Any]]) -> NDArray[Any]:
         """Return the same with one pass over each field; nothing is counted if a value fails."""
-        counts = [Counter[str]() for _ in self._fields]
+        counts = [Seen() for _ in self._fields]
         tables = [
             encoder.encode_all([record[name] for record in records], seen)
             for (name, encoder), seen in zip(self._fields.items(), counts, strict=True)
         ]
         self._encoded += len(records)
         for seen, new in zip(self._seen.values(), counts, strict=True):
-            seen.update(new)
+            seen.add(new)
         return np.concatenate(tables, axis=1) * self.unit
 
     def check(self, numbers: NDArray[Any], who: str) -> None:

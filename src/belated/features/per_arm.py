@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from belated.core.inputs import Row, as_row
 from belated.exceptions import InvalidInput
-from belated.features.columns import Columns
+from belated.features.columns import Columns, Noticed
 from belated.features.encoders import EncodedColumns, Fields, columns_of
 from belated.features.fitting import LIMIT, fitted
 from belated.features.protocol import Features, digests, fingerprint_of
@@ -20,6 +20,8 @@ from belated.features.records import Actions, Context, as_actions, as_ids
 
 #: How many different offers are remembered with the places of their blocks.
 OFFERS = 256
+#: Actions that an error names.
+SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,11 @@ class PerArm:
         return self._columns.counts
 
     @property
+    def noticed(self) -> Noticed:
+        """Values that are unknown or clipped, by kind and field."""
+        return self._columns.noticed
+
+    @property
     def fingerprint(self) -> str:
         """A digest of the ids in their order, the names and the options."""
         return self._lineage[-1]
@@ -183,8 +190,9 @@ class PerArm:
     def _remembered(self, ids: tuple[int | str, ...]) -> NDArray[np.intp]:
         unknown = next((id for id in ids if id not in self._places), None)
         if unknown is not None:
-            message = f"the action {unknown!r} has no block: use grown([{unknown!r}]) to add one"
-            raise InvalidInput(message, unknown)
+            known = ", ".join(map(repr, self.actions[:SHOWN])) + ", …" * (self.blocks > SHOWN)
+            message = f"unknown action {unknown!r}; known actions: {known}"
+            raise InvalidInput(f"{message}. To add it, append it to the actions of PerArm", unknown)
         blocks = np.array([self._places[id] for id in ids], dtype=np.intp)
         if len(self._offers) >= OFFERS:
             self._offers.clear()

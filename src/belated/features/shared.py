@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from belated.core.inputs import MAX_ENTRY, Row, as_rows
 from belated.exceptions import InvalidInput
 from belated.features.catalogue import Catalogue
-from belated.features.columns import Columns
+from belated.features.columns import Columns, Noticed
 from belated.features.encoders import EncodedColumns, Fields, columns_of
 from belated.features.fitting import LIMIT, fitted
 from belated.features.protocol import Features, digest, fingerprint_of
@@ -103,6 +103,16 @@ class Shared:
             f"{what} {name}": counts
             for what, columns in parts.items()
             for name, counts in columns.counts.items()
+        }
+
+    @property
+    def noticed(self) -> Noticed:
+        """Values that are unknown or clipped, by kind and field, named as in the counts."""
+        parts = {"context": self._context, "action": self._action}
+        return {
+            (kind, f"{what} {name}"): found
+            for what, columns in parts.items()
+            for (kind, name), found in columns.noticed.items()
         }
 
     @property

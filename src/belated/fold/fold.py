@@ -15,6 +15,7 @@ from hashlib import blake2b
 import msgspec
 import numpy as np
 
+from belated.advice.issues import Noticed, of_counters, total_of
 from belated.core.events import ActionChanged, Erased, ModeChanged, Record
 from belated.core.ids import key_of, partition_of
 from belated.core.rewards import ConversionsOnly, Rewards
@@ -154,6 +155,7 @@ class Fold:
         self.mode = "learn"
         self.actions = {}
         self.frozen = None
+        self._early: dict[str, Noticed] = {}
         self._was_bulk = True  # at the start all is new
         # What the last snapshot of each partition holds: see PartitionSaving.before.
         self._saved: list[dict[str, bytes]] = [{} for _ in range(partitions)]
@@ -410,11 +412,17 @@ class Fold:
             at=at,
             head=str(head) if (head := self.head).digest else "",
             unmatched=self.unmatched,
+            issues=self.noticed,
         )
 
     def entry(self, id: str) -> DecisionStatus | None:
         """Return what a remembered decision has come to."""
         return self.ledgers[partition_of(key_of(id), self._partitions)].entry(id)
+
+    def decided_at(self, id: str) -> int | None:
+        """Return when a remembered decision was made, by the clock of whoever made it."""
+        ledger = self.ledgers[partition_of(key_of(id), self._partitions)]
+        return ledger.decided_at(id)
 
     # --- what it comes to ----------------------------------------------------------------------
 
@@ -435,6 +443,18 @@ class Fold:
                 if count:
                     total[status] = total.get(status, 0) + count
         return dict(sorted(total.items()))
+
+    @property
+    def noticed(self) -> dict[str, Noticed]:
+        """The issues among the events of the journal."""
+        ledgers = self.ledgers.values()
+        return total_of(
+            *[of_counters(ledger.counters, ledger.latest) for ledger in ledgers], self._early
+        )
+
+    def count_early(self) -> None:
+        """Count the rewards that are dated before their decision; this reads all decisions."""
+        self._early = total_of(*[{"early": ledger.early()} for ledger in self.ledgers.values()])
 
     @property
     def unmatched(self) -> dict[str, int]:

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Protocol, TypeVar
 
 from belated.advice import Adviser, warn
+from belated.advice.issues import IssueCounter
 from belated.core.events import Decision, Erased, Event, Record, Settled
 from belated.core.ids import erased_key_of
 from belated.core.inputs import Vector
@@ -148,6 +149,8 @@ class Follower:
         self._unapplied = unapplied
         #: Events of this process that the journal has not taken, for it had them, or another value.
         self.refused: Counter[str] = Counter()
+        #: What this process refused before it was appended.
+        self.issues = IssueCounter()
         self.behind = False
         self._snapshot_at = fold.version + fold.tuning.snapshot_every
         self._adviser = Adviser()
@@ -168,6 +171,8 @@ class Follower:
     ) -> None:
         if kind is None or _is_ours(error):
             self.intact = True
+        if error is not None:
+            self.issues.note_error(error, self._clock)
 
     @property
     def behind(self) -> bool:

@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.advice.issues import KINDS, Noticed
 from belated.core.events import (
     ActionChanged,
     Activation,
@@ -41,6 +42,7 @@ from belated.core.events import (
 )
 from belated.core.ids import key_of, subject_id
 from belated.core.rewards import Rewards
+from belated.core.times import CLOCK_SKEW
 from belated.core.tuning import USUAL, Tuning
 from belated.exceptions import HistoryUndone
 from belated.fold.rules import (
@@ -163,6 +165,8 @@ class Ledger:
         watermark: the time to which the partition is settled, in microseconds since 1970.
         counts: decisions by state, the forgotten ones too.
         counters: events by status.
+        latest: the time and the id of the last event of each status that is an issue, since the
+            ledger was loaded.
         undone: what counts no longer; to be known before anything is folded.
         soonest: nothing is due before, in microseconds since 1970.
     """
@@ -183,6 +187,7 @@ class Ledger:
         self.watermark = 0
         self.counts = [0] * len(State)
         self.counters: Counter[str] = Counter()
+        self.latest: dict[str, tuple[int, str]] = {}
         self.undone: Undone | None = None
         self.soonest: float = 0.0
         self._together = getattr(rewards, "learn", "on arrival") == "together"
@@ -226,6 +231,8 @@ class Ledger:
         undone = None if self.undone is None else self.undone.status_of(record)
         status = undone or _OTHERS.get(type(event)) or self._fold(event, record)
         self.counters[status] += 1
+        if status in KINDS:
+            self.latest[status] = record.recorded, getattr(event, "id", "")
         self.changes.finish(record.recorded)
         return status
 
@@ -726,6 +733,21 @@ class Ledger:
             due_us=due_of(facts, self.rewards),
             reported=[*facts.parts.values(), *facts.credits.values()],
         )
+
+    def decided_at(self, id: str) -> int | None:
+        """Return when a remembered decision was made, in microseconds since 1970."""
+        number = self.find(id)
+        return None if number < 0 else self._table.at[number - self._table.base]
+
+    def early(self) -> Noticed:
+        """Return the rewards of remembered decisions that are dated before their decision."""
+        table = self._table
+        reported, at = table.column("reward_recorded"), table.column("reward_at")
+        places = np.flatnonzero((reported != NONE) & (at < table.column("at") - CLOCK_SKEW))
+        if not len(places):
+            return Noticed()
+        i = int(places[reported[places].argmax()])
+        return Noticed(len(places), int(reported[i]), key_from(table.high[i], table.low[i]).hex())
 
     def credits_of(self, id: str) -> set[str]:
         """Return which outcomes of its subject are credited to a remembered decision."""

@@ -13,6 +13,7 @@ from typing import Self
 import msgspec
 import numpy as np
 
+from belated.advice.issues import Noticed
 from belated.core.inputs import Matrix
 from belated.exceptions import CorruptJournal, JournalMismatch, UnsupportedFormat
 from belated.model.kernels import Kernels
@@ -49,6 +50,7 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
         center_n: rewards that θ was estimated from.
         unmatched: number of ids with events but without a decision, by the reporter of the first.
         features: fingerprint of the features it was learned with; empty if callers pass rows.
+        issues: that were noticed among the events of the journal.
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> policy = DelayedUCB(2, Bernoulli())
@@ -79,6 +81,7 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
     center_n: int = 0
     unmatched: dict[str, int] = {}
     features: str = ""
+    issues: dict[str, Noticed] = {}
 
     @classmethod
     def of(
@@ -91,6 +94,7 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
         at: int,
         head: str = "",
         unmatched: dict[str, int] | None = None,
+        issues: dict[str, Noticed] | None = None,
     ) -> Self:
         """The model as it is now."""
         return cls(
@@ -111,6 +115,7 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
             picked=model.picked,
             unmatched=unmatched or {},
             features=policy.features,
+            issues=issues or {},
         )
 
     def model(self, policy: Policy, *, kernels: Kernels | None = None) -> Model:

@@ -24,6 +24,9 @@ from belated.model.model import Model
 from belated.model.priors import Prior
 from belated.policies.fingerprint import UNNAMED, fingerprint
 
+#: The largest matrix over the coefficients, in bytes; a learner holds several.
+MAX_BYTES = 2 << 30
+
 
 class Choice(msgspec.Struct, frozen=True, gc=False):
     """One chosen row.
@@ -104,7 +107,8 @@ class Policy:
     def __post_init__(self) -> None:
         if self.dim != 0:
             as_dim(self.dim)
-        check_made(self.family, "family", needs="support", example="Bernoulli()")
+        families = "Bernoulli()", "Gaussian()", "Poisson()"
+        check_made(self.family, "family", needs="support", example=families[0], names=families)
         check_made(self.estimator, "estimator", needs="fit", example="Laplace()")
         as_share(self.pending_weight, "pending_weight")
         as_share(self.floor, "floor")
@@ -154,6 +158,11 @@ class Policy:
     @cached_property
     def start(self) -> Prior:
         """The prior that learning starts from."""
+        size = 8 * self.dim * self.shape[-1]
+        if size > MAX_BYTES:
+            message = f"{self.dim:,} coefficients need matrices of {size / 2**30:,.0f} GiB each"
+            remedy = "use fewer, as in Hashed(4096), or PerArm, with a small matrix for each action"
+            raise InvalidInput(f"{message}: {remedy}", self.dim)
         if self.prior is None:
             return Prior.ridge(self.shape, self.ridge)
         return self.prior.in_blocks(self.shape)

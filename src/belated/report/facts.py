@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.advice import Evidence
+from belated.advice.issues import Noticed, of_fields
 from belated.core.events import (
     ActionChanged,
     Decision,
@@ -22,6 +24,7 @@ from belated.core.events import (
     Void,
 )
 from belated.core.inputs import Matrix, Vector
+from belated.core.times import CLOCK_SKEW
 from belated.evaluation import (
     DelayCurve,
     JournalTable,
@@ -30,7 +33,7 @@ from belated.evaluation import (
 from belated.evaluation.journal import JournalEvaluation
 from belated.evaluation.table import SOURCES, DecisionTable, Mask, Times
 from belated.exceptions import BelatedError
-from belated.fold.contexts import RowEncoder
+from belated.fold.contexts import RowEncoder, read_context
 from belated.fold.rules import State
 from belated.model.blocks import unblocked
 from belated.model.estimators import Estimate
@@ -43,6 +46,8 @@ T = TypeVar("T")
 NUMBERS = 4_000_000
 #: Rewards without which nothing is audited.
 FEW = 30
+#: Decisions whose contexts are encoded again, to see which values are unknown or clipped.
+LATEST = 1_000
 #: Actions that are shown one by one.
 ACTIONS = 12
 #: Of a normal interval of 95 %.
@@ -74,6 +79,8 @@ class Watched:
     modes: list[dict[str, Any]] = field(default_factory=list)
     actions: dict[str, ActionChanged] = field(default_factory=dict)
     records: int = 0
+    latest: deque[Decision] = field(default_factory=lambda: deque(maxlen=LATEST))
+    backdated: list[tuple[str, int, int]] = field(default_factory=list)
     _every: int = 1
     _seen: int = 0
     _places: list[tuple[int, int]] = field(default_factory=list)
@@ -85,6 +92,7 @@ class Watched:
         event = record.event
         if isinstance(event, Decision):
             if status == "decided":
+                self.latest.append(event)
                 self._seen += 1
                 if not self._seen % self._every:
                     self._keep(record, event)
@@ -94,6 +102,7 @@ class Watched:
             self.lags.append(record.recorded - event.at_us if known else -1)
             if (kind := CARE.get(status)) is not None:
                 self.care.setdefault(kind, []).append(record.recorded)
+            self._check_time(record, event)
         elif isinstance(event, Void):
             self.care.setdefault("voided", []).append(record.recorded)
         elif isinstance(event, ModeChanged):
@@ -102,6 +111,27 @@ class Watched:
             self.modes.append(said)
         elif isinstance(event, ActionChanged):
             self.actions[event.action] = event
+
+    def _check_time(self, record: Record, event: Reward | SubjectReward) -> None:
+        if event.at_us > record.recorded + CLOCK_SKEW:
+            self.care.setdefault("future", []).append(record.recorded)
+        elif isinstance(event, Reward) and event.at_us < record.recorded - CLOCK_SKEW:
+            self.backdated.append((event.id, event.at_us, record.recorded))
+
+    def finish(self, table: JournalTable) -> dict[str, Noticed]:
+        """Count rewards that are dated before their decision; return what fields hold.
+
+        The values of fields are those of the last decisions.
+        """
+        if self.backdated:
+            made = dict(zip(table.ids.tolist(), table.at.tolist(), strict=True))
+            early = [seen for id, at, seen in self.backdated if at + CLOCK_SKEW < made.get(id, at)]
+            self.care |= {"early": early} if early else {}
+        for decision in self.latest:
+            stored = None if self.encoder.features is None else read_context(decision)
+            if stored is not None:
+                self.encoder.rows(stored.context, {decision.action: stored.record})
+        return of_fields(self.encoder.features)
 
     def _keep(self, record: Record, decision: Decision) -> None:
         row = self.encoder.row(decision)
@@ -145,6 +175,7 @@ class Facts:
         curve: of the delays; None before the first reward.
         lines: of ``table`` whose chosen row is known.
         rows: the chosen rows of these.
+        fields: values of the last decisions that are unknown or clipped.
     """
 
     evaluation: JournalEvaluation
@@ -157,6 +188,7 @@ class Facts:
     curve: DelayCurve | None
     lines: NDArray[np.int64]
     rows: Matrix
+    fields: dict[str, Noticed] = field(default_factory=dict)
 
     @classmethod
     def read(
@@ -174,9 +206,10 @@ class Facts:
         kept = live[lines]
         table = everything.select(live)
         curve = delay_curve(table) if table.arrived.any() else None
+        fields = watched.finish(everything)
         return cls(
             evaluation, everything, table, watched, Calendar.of(everything), estimate, evidence,
-            curve, place[lines[kept]], rows[kept],
+            curve, place[lines[kept]], rows[kept], fields,
         )  # fmt: skip
 
     @property

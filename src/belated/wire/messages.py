@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from belated.advice.issues import Issue
 from belated.core.events import Decision, DecisionEvent, Record, Reward, SubjectReward, kind_of
 from belated.core.inputs import MAX_ENTRY, MAX_REWARD
 from belated.core.results import Result
@@ -471,6 +472,8 @@ class BanditState(Answer, frozen=True):
         model_age_seconds: age of the model; null before the first one.
         mode: how it decides: learn, freeze, baseline or off.
         actions: the state of each action that the features declare, or that was ever changed.
+        issues: what was wrong with rewards and values of fields, the most frequent first. Those of
+            the journal are as of the last model; refused rewards and fields are of this process.
     """
 
     bandit: str
@@ -481,9 +484,10 @@ class BanditState(Answer, frozen=True):
     model_age_seconds: float | None
     mode: str
     actions: list[ActionState]
+    issues: list[Issue] = []
 
 
-class BanditHealth(BanditState, frozen=True):
+class BanditHealth(BanditState, frozen=True, kw_only=True):
     """The same, with what this decider has done.
 
     Attributes:

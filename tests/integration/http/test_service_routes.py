@@ -19,7 +19,7 @@ from tests.integration.http.bandits import DIM, ROWS
 from tests.integration.serving import Serving
 from tests.waiting import eventually
 
-AT = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+AT = datetime.now(UTC)
 # --- every route ---------------------------------------------------------------------------------
 
 EXAMPLES: dict[str, Any] = {

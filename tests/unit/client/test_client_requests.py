@@ -169,16 +169,16 @@ def test_the_one_of_many_that_is_wrong_is_named() -> None:
 
 
 def test_an_address_that_is_none() -> None:
-    """Said at the first call, and not tried again."""
-    with Client("decisions:8080", bandit="a") as client, pytest.raises(InvalidInput, match="addr"):
-        client.state()
-
-    async def awaited() -> None:
-        async with AsyncClient("decisions:8080", bandit="a") as client:
-            with pytest.raises(InvalidInput, match="addr"):
-                await client.state()
-
-    asyncio.run(awaited())
+    """Said when the client is made, with the address that was meant."""
+    for kind in (Client, AsyncClient):
+        for url, meant in {
+            "decisions:8080": "http://decisions:8080",
+            "decisions:8080/v1": "http://decisions:8080",
+            "https://decisions/v1/": "https://decisions",
+            "ftp://decisions": "http://localhost:8080",
+        }.items():
+            with pytest.raises(InvalidInput, match=f"write '{meant}'"):
+                kind(url, bandit="a")
 
 
 def test_both_clients_have_the_same_verbs() -> None:

@@ -9,7 +9,8 @@ import argparse
 
 import msgspec
 
-from belated.cli.options import add_file, add_json, read
+from belated.cli.address import add_file, read
+from belated.cli.options import add_json
 
 EXAMPLE = "belated features diff belated.toml"
 

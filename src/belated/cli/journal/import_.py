@@ -18,6 +18,7 @@ from typing import BinaryIO
 import msgspec
 from msgspec.structs import replace
 
+from belated.cli.address import address_in
 from belated.cli.journal.lines import (
     FORMAT,
     End,
@@ -77,6 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
+    options.address = address_in(options.address, new=True) or options.address
     if options.format != "records":
         with _source(options.source) as source:
             import_foreign(source, options.source, options.format, options.address)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
-from belated.cli.options import actor, add_option, read
+from belated.cli.address import read
+from belated.cli.options import actor, add_option
 from belated.core.events import KeyChanged
 from belated.journals.keys import KeyHistory, KeyStore
 

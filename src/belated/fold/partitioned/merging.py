@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from belated.advice.issues import Noticed, of_counters
 from belated.core.inputs import Vector
 from belated.fold.learner import Learner
 from belated.fold.partitioned.learner import check_mergeable
@@ -99,6 +100,11 @@ class Merging:
         return dict(total)
 
     @property
+    def noticed(self) -> dict[str, Noticed]:
+        """The issues among the events of the journal."""
+        return of_counters(self.counters)
+
+    @property
     def oldest(self) -> int | None:
         """When the journal took the oldest pending decision; None if there is none."""
         return min((one.oldest for one in self._all() if one.oldest is not None), default=None)
@@ -130,6 +136,7 @@ class Merging:
                 at=at,
                 head=self._head(),
                 unmatched=self.unmatched,
+                issues=self.noticed,
             ),
             center=self.center.theta.astype("<f8").tobytes(),
             center_number=self.center.number,

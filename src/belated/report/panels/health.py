@@ -43,10 +43,10 @@ def collect(facts: Facts) -> dict[str, Any]:
     if facts.estimate is not None:
         found["fit_n"] = facts.estimate.n
         found["converged"] = bool(facts.estimate.converged)
-    # By the contexts that this process has encoded, to decide or for the panels before.
+    # Of the last decisions.
     shares = [
         (count / sum(counts.values()), name, status)
-        for name, counts in getattr(facts.evaluation.features, "field_counts", {}).items()
+        for name, counts in getattr(facts.watched.encoder.features, "field_counts", {}).items()
         for status, count in counts.items()
         if count and status != "ok" and sum(counts.values()) >= MIN_VALUES
     ]

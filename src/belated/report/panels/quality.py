@@ -7,21 +7,25 @@ from typing import Any
 
 import numpy as np
 
+from belated.advice.issues import KINDS as ISSUES, issues_of
 from belated.report.facts import Facts
 from belated.report.html import around, bars, element
 from belated.report.panel import Said
 from belated.report.text import Data, percent, several, whole
 
+#: Issues of values, not of rewards.
+OF_FIELDS = ("clipped", "unknown")
 #: What each kind of event is called, and what became of it.
 KINDS = {
     "duplicate": ("Told twice", "the same reward again; counted once"),
-    "conflict": ("Contradicted", "another value for the same part and revision; the first counts"),
     "late": ("After the window", "learned all the same"),
     "revised": ("Corrected", "a further part or a higher revision"),
-    "unmatched": ("No such decision", "no decision of this id was known when it came"),
-    "expired": ("After the retention", "ignored"),
-    "invalid": ("Invalid", "outside what a reward can be, or one too many; ignored"),
     "voided": ("Voided", "decisions never carried out"),
+    **{
+        kind: (issue.title, f"{issue.what}: {issue.remedy}")
+        for kind, issue in ISSUES.items()
+        if kind not in OF_FIELDS
+    },
 }
 
 
@@ -32,7 +36,11 @@ def collect(facts: Facts) -> dict[str, Any]:
         times = np.array(facts.watched.care.get(kind, ()), dtype=np.int64)
         daily = facts.calendar.counts(times).astype(int).tolist() if len(times) else []
         rows.append({"kind": kind, "n": len(times), "daily": daily})
-    return {"rows": rows, "rewards_told": len(facts.watched.rewards)}
+    fields = [
+        {"kind": one.name, "field": one.field, "n": one.count, "example": one.example}
+        for one in issues_of(facts.fields)
+    ]
+    return {"rows": rows, "rewards_told": len(facts.watched.rewards), "fields": fields}
 
 
 def words(data: Data) -> Said:
@@ -65,6 +73,12 @@ def card(data: Data) -> str:
         counts = element("td", whole(row["n"]), cls="n")
         share = element("td", percent(row["n"] / told), cls="n")
         lines.append(f'<tr>{head}{counts}{share}<td class="sp">{bars(row["daily"])}</td></tr>')
+    for row in data["quality"]["fields"]:
+        issue = ISSUES[row["kind"]]
+        name = f"{row['field']}: {issue.title.lower()}"
+        small = f"such as {row['example']}: {issue.remedy}"
+        head = f'<th scope="row">{escape(name)}<small>{escape(small)}</small></th>'
+        lines.append(f"<tr>{head}{element('td', whole(row['n']), cls='n')}<td></td><td></td></tr>")
     table = f'<table class="q"><tbody>{"".join(lines)}</tbody></table>' if lines else ""
     inner = element("h3", said.title) + element("p", said.definition, cls="sub") + table
     return around("div", inner, cls="card full", id="quality")

@@ -92,7 +92,7 @@ class Authorizer:
         if key is None:
             raise _invalid_key(value)
         if not key.may(scope, bandit):
-            raise _missing_scope(scope, bandit)
+            raise _missing_scope(scope, bandit, key)
         if key.rate is not None and (wait := key.wait(self._monotonic())):
             raise _rate_exceeded(key, wait)
         return key
@@ -134,12 +134,14 @@ class Authorizer:
         self._rows = rows
 
 
-def _missing_scope(scope: KeyScope, bandit: str | None) -> Forbidden:
+def _missing_scope(scope: KeyScope, bandit: str | None, key: Key) -> Forbidden:
     where, option = "on this bandit", ""
     if bandit is None:
         where = "here"
     elif bandit == ALL:  # the response is about all bandits
         where, option = "on all bandits", " --bandit '*'"
+    elif not key.everywhere and bandit not in key.bandits:
+        where = f"on this bandit, only on {', '.join(sorted(key.bandits))}"
     message = f'this API key does not grant scope "{scope}" {where}'
     return Forbidden(f"{message}; create one with --scope {scope}{option}")
 

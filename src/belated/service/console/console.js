@@ -50,6 +50,15 @@ async function state() {
   byId("state").textContent = `${found.mode} · ${found.observations} outcomes · ${found.pending} pending`;
   byId("actions").textContent = found.actions.filter((one) => one.since).map((one) =>
     `${one.action}: ${one.state} since ${one.since}${one.until ? " until " + one.until : ""}${one.reason ? ": " + one.reason : ""}`).join("\n");
+  const issues = found.issues || [];
+  byId("issues").hidden = !issues.length;
+  byId("issues").querySelector("table").replaceChildren(...issues.map((one) => {
+    const row = document.createElement("tr"), head = element("th", String(one.count));
+    head.scope = "row";
+    const seen = [one.example && `such as ${one.example}`, one.last && `last ${one.last}`].filter(Boolean).join(", ");
+    row.append(head, ...[one.what, seen, one.remedy].map((value) => element("td", value)));
+    return row;
+  }));
   // Not at every refresh: it would undo what somebody is about to choose.
   if (modeOf !== bandit) [modeOf, byId("to").value] = [bandit, found.mode];
 }

@@ -34,13 +34,14 @@ from belated.service.access.tokens import (
 from belated.service.console.page import console_page
 from belated.service.console.reports import Reports
 from belated.service.http.openapi import describe
-from belated.service.http.problems import ProblemError, problem_of
+from belated.service.http.problems import ProblemError, malformed_json, problem_of
 from belated.service.http.routes import (
     BANDIT_ROUTES,
     Exchange,
     Route,
     encode,
     find,
+    no_slash,
     not_found,
     rewards_in,
     state_of,
@@ -67,6 +68,9 @@ from belated.wire.messages import (
 
 #: Seconds between two log lines about a store that refuses.
 TROUBLE_LOG_SECONDS = 60.0
+
+#: Bandits that an error names.
+SHOWN = 10
 
 log = logging.getLogger("belated.service")
 
@@ -149,8 +153,9 @@ class Service:
         Raises:
             Exception: the request is refused; :meth:`problem_for` makes the response.
         """
+        method = "GET" if exchange.method == "HEAD" else exchange.method
         if not path.startswith(b"/v1/"):
-            exchange.route = route = _service_route(exchange.method, path)
+            exchange.route = route = _service_route(method, path)
             if self.authorizer is not None and route.scope is not None:
                 about = ALL if route.everywhere else None
                 exchange.key = self.authorizer.authorize(headers, route.scope, about)
@@ -161,7 +166,7 @@ class Service:
             exchange.more = self._cors.preflight(route.method, route.scope, headers)
             exchange.route = PREFLIGHT
             return
-        name, route, exchange.id = self._find(exchange.method, path)
+        name, route, exchange.id = self._find(method, path)
         exchange.route = route
         if (origin := headers.get(b"origin")) is not None:
             keyed = self.authorizer is not None
@@ -173,10 +178,21 @@ class Service:
             exchange.bandit = bandit
             exchange.tokens = self.tokens.get(name)
         elif exchange.key is not None or self.authorizer is None:
-            raise UnknownBandit(f"there is no bandit {name!r} here")
+            raise self._unknown_bandit(name, exchange.key)
         else:  # without a key nobody learns whether there is such a bandit: no token is valid
             exchange.tokens = NOBODY
         _check_content(headers, json=route.body is not None)
+
+    def _unknown_bandit(self, name: str, key: Key | None) -> UnknownBandit:
+        """Return the error for a bandit that is not here: it lists those that the key is for."""
+        known = [
+            repr(one)
+            for one in self.bandits
+            if key is None or key.everywhere or one in key.bandits
+        ]  # fmt: skip
+        known[SHOWN:] = [f"{len(known) - SHOWN} more"] if len(known) > SHOWN else []
+        others = f", but {', '.join(known)}" if known else ""
+        return UnknownBandit(f"there is no bandit {name!r} here{others}")
 
     def dispatch(self, exchange: Exchange, body: bytes | bytearray) -> None:
         """Handle a request; the response may be sent later."""
@@ -186,7 +202,12 @@ class Service:
             status, content = route.handler(self)
             exchange.connection.respond(exchange, status, route.content.encode(), content)
             return
-        read = route.read(body)
+        try:
+            read = route.read(body)
+        except msgspec.ValidationError:
+            raise
+        except msgspec.DecodeError as error:
+            raise malformed_json(error, body) from None
         if exchange.key is not None:
             self._charge(exchange.key, read)
         if route.scope == "reward":
@@ -204,7 +225,7 @@ class Service:
 
     def problem_for(self, route: Route | None, error: Exception) -> tuple[Problem, dict[str, str]]:
         """Return the problem for an error and the headers of the response; log what needs it."""
-        problem, headers = problem_of(error)
+        problem, headers = problem_of(error, None if route is None else route.body)
         self.count(route, problem.status)
         if problem.status == 500:
             log.error("a request failed", exc_info=error)
@@ -366,6 +387,8 @@ PREFLIGHT = Route("other", "other", _nothing, "", None, scope=None, of_service=T
 
 def _service_route(method: str, path: bytes) -> Route:
     route = _BY_PATH.get(path)
+    if route is None and path[:-1] in _BY_PATH and path.endswith(b"/"):
+        raise no_slash(path.decode("latin-1"))
     if route is None or method != route.method:
         others = [] if route is None else [route.method]
         raise not_found(method, others, path.decode("latin-1"))

@@ -22,6 +22,7 @@ from typing import NoReturn
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
+from belated.exceptions import BelatedError
 from belated.service.http.app import Service
 from belated.service.http.problems import ProblemError, problem_of
 from belated.service.http.routes import Exchange, encode
@@ -456,6 +457,8 @@ class Connection(asyncio.Protocol):
 
     def refuse(self, exchange: Exchange, error: Exception) -> None:
         """Send a problem in place of the response."""
+        if isinstance(error, BelatedError) and error.issue:
+            exchange.bandit.note_refused(error)
         problem, headers = self.service.problem_for(exchange.route, error)
         more = {**headers, **(exchange.more or {})}
         self._send(exchange, problem.status, PROBLEM, encode(problem), more)

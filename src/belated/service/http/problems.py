@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import math
+import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -67,8 +70,56 @@ _PROBLEMS: tuple[tuple[Any, int, str, str | None, dict[str, str]], ...] = (
 )
 
 
-def problem_of(error: Exception) -> tuple[Problem, dict[str, str]]:
-    """Return the problem that an error is to a client, and the headers of the response."""
+def malformed_json(error: msgspec.DecodeError, body: bytes | bytearray) -> ProblemError:
+    """Return the problem of a body that is not JSON: where it ends, if it ends too early."""
+    detail = str(error)
+    if not body:
+        detail = "the body is empty: send JSON, with curl as in -d '{\"value\": 1}'"
+    elif "truncated" in detail:
+        last = bytes(body[-20:]).decode(errors="replace")
+        detail = f"the JSON ends too early, after {len(body)} bytes, behind {last!r}"
+        detail += ": a quotation mark or a bracket is not closed"
+    return ProblemError(400, "Malformed JSON", detail)
+
+
+#: What fields are called elsewhere.
+_SYNONYMS = {
+    "reward": "value", "decision_id": "id", "decision": "id", "time": "at", "timestamp": "at",
+    "arms": "actions", "features": "context", "user": "subject", "user_id": "subject",
+}  # fmt: skip
+_UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*?)`( - at `.*)?", re.DOTALL)
+
+
+def _unknown_field(detail: str, body: Any) -> str:
+    """Return what to say of a field that the body of a route does not have."""
+    found = _UNKNOWN_FIELD.fullmatch(detail)
+    if found is None or body is None:
+        return detail
+    name, place = found[1], found[2] or ""
+    known = _fields_of(body, nested="[" in place)
+    meant = _SYNONYMS.get(name, "")
+    if meant not in known:
+        meant = next(iter(difflib.get_close_matches(name, known, n=1)), "")
+    question = f"did you mean `{meant}`? " if meant else ""
+    return f"unknown field `{name}`{place}: {question}Known fields: {', '.join(known)}"
+
+
+@cache
+def _fields_of(body: Any, nested: bool) -> tuple[str, ...]:
+    """Return the fields of a body, or of the items that it lists."""
+    found: Any = msgspec.inspect.type_info(body)
+    if nested:
+        found = found.fields[0].type.item_type
+    return tuple(field.encode_name for field in found.fields)
+
+
+def problem_of(error: Exception, body: Any = None) -> tuple[Problem, dict[str, str]]:
+    """Return the problem that an error is to a client, and the headers of the response.
+
+    Args:
+        error: that ended the request.
+        body: type of the request's body; None if it has none.
+    """
     if isinstance(error, ProblemError):
         return error.problem, error.headers
     _, status, title, detail, headers = next(row for row in _PROBLEMS if isinstance(error, row[0]))
@@ -76,6 +127,8 @@ def problem_of(error: Exception) -> tuple[Problem, dict[str, str]]:
         detail = str(error)
         if isinstance(error, msgspec.ValidationError) and detail.endswith(".at`"):
             detail += f": {TIME_HINT}"
+        elif isinstance(error, msgspec.ValidationError):
+            detail = _unknown_field(detail, body)
     if isinstance(error, RateLimited):
         headers = {"retry-after": str(math.ceil(error.retry_after))}
     return Problem(title, status, _short(detail)), headers

@@ -27,6 +27,7 @@ from belated.core.times import (
     as_datetime,
     as_duration,
     as_microseconds,
+    check_reported,
     duration_us,
 )
 from belated.decider import ParsedRequest
@@ -73,8 +74,6 @@ HELD_BYTES = 8 << 20
 JSON = b"application/json"
 
 encode = msgspec.json.Encoder().encode
-
-_DAY = 86_400_000_000
 
 
 @dataclass(frozen=True)
@@ -272,7 +271,7 @@ def parse_rewards(
         reported_reward(
             id,
             one.value,
-            now if one.at is None else event_time(one.at, now),
+            now if one.at is None else event_time(one.at, bandit, id),
             one.part,
             one.revision,
             min_reward=min_reward,
@@ -293,7 +292,7 @@ def parse_subject_rewards(
         reported_outcome(
             reward.subject,
             reward.value,
-            now if reward.at is None else event_time(reward.at, now),
+            now if reward.at is None else event_time(reward.at, bandit),
             reward.event_id,
             min_reward=min_reward,
             max_reward=max_reward,
@@ -303,20 +302,23 @@ def parse_subject_rewards(
     ]
 
 
-def event_time(at: datetime | int, now: int) -> int:
+def event_time(at: datetime | int, bandit: ServedBandit, id: str = "") -> int:
     """Return the time of an event as reported, in microseconds since 1970.
 
+    Args:
+        at: as it was sent.
+        bandit: it is for.
+        id: of the decision, if the event cannot be before it.
+
     Raises:
-        InvalidInput: it was before the year 2000; or more than a day ahead, by which a caller's
-            clock may be wrong.
+        InvalidInput: it was before the year 2000 or before its decision, or is in the future.
     """
     moment = as_microseconds(at)
-    if moment > now + _DAY:
-        ahead = f"more than a day ahead of now, {as_datetime(now).isoformat()}"
-        raise InvalidInput(f"at is {as_datetime(moment).isoformat()}, which is {ahead}", at)
     if moment < MIN_MICROSECONDS:
         message = f"at is {as_datetime(moment).isoformat()}, which is before the year 2000"
         raise InvalidInput(f"{message}: leave at out for now", at)
+    decided = bandit.decided_at(id) if id else None
+    check_reported(moment, bandit.now(), decided, bandit.definition.clock_skew)
     return moment
 
 
@@ -467,6 +469,7 @@ def state_of(bandit: ServedBandit) -> BanditState:
         model_age_seconds=bandit.age,
         mode=bandit.decider.mode,
         actions=bandit.actions,
+        issues=bandit.issues,
     )
 
 
@@ -506,7 +509,7 @@ def _at(call: Exchange) -> int:
     except msgspec.DecodeError as error:
         message = f"at in the query: {error}: {TIME_HINT}, and write + as %2B"
         raise InvalidInput(message) from None
-    return event_time(at, call.bandit.now())
+    return event_time(at, call.bandit)
 
 
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
@@ -601,9 +604,14 @@ def find(method: str, parts: list[str]) -> Route:
     '/v1/{bandit}/decisions/{id}/reward'
     """
     found = _find(method, parts)
-    if found is None:
+    if found is None or (parts and not parts[-1]):
+        path = "…/" + "/".join(parts)
+        if parts and not parts[-1]:
+            raise no_slash(path)
         others = [other for other in _METHODS if _find(other, parts)]
-        raise not_found(method, others, "…/" + "/".join(parts))
+        if not others and len(parts) > 2 and parts[0] in _NAMED:
+            path += ": if the id holds a slash, write it as %2F"
+        raise not_found(method, others, path)
     return found
 
 
@@ -612,6 +620,11 @@ def _find(method: str, parts: list[str]) -> Route | None:
     if found is None and len(parts) >= 2 and parts[0] in _NAMED:
         found = _TABLE.get((method, parts[0], _NAMED[parts[0]], *parts[2:]))
     return found
+
+
+def no_slash(path: str) -> ProblemError:
+    """Return the problem of a path that ends with a slash."""
+    return ProblemError(404, "Not found", f"leave out the slash at the end of {path}")
 
 
 def not_found(method: str, others: Sequence[str], path: str) -> ProblemError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import signal
@@ -13,7 +14,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from belated.exceptions import MissingExtra
+from belated.exceptions import BelatedError, InvalidInput, MissingExtra
 from belated.service.http.app import Service
 from belated.service.operating.config import Limits
 
@@ -53,10 +54,17 @@ def serve(
         limits: of the connections.
 
     Raises:
+        InvalidInput: the port is in use.
         OSError: the address is not available.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        message = f"port {port} of {host} is in use: choose another with --port"
+        raise InvalidInput(f"{message}, or under [server]; 0 for any that is free", port) from None
     server = Server(app, listening, drain=drain, limits=limits)
     for number in (signal.SIGTERM, signal.SIGINT):  # also before it serves
         signal.signal(number, lambda number, frame: server.stop())
@@ -111,8 +119,11 @@ class Server:
         loop = asyncio.get_running_loop()
         try:
             app.start(loop)
-        except Exception:
-            log.exception("the service cannot start")
+        except Exception as error:
+            if isinstance(error, BelatedError):  # it says what to do
+                log.error("the service cannot start", extra={"why": str(error)})
+            else:
+                log.exception("the service cannot start")
             await asyncio.to_thread(app.close)
             self.listening.close()
             return 2

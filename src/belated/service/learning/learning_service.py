@@ -276,6 +276,7 @@ class LearningService(Leader[Callable[[], Fold]]):
         if now < self._advise_at + ADVISE or fold.version == self._advised:
             return
         self._advised, self._advise_at = fold.version, now
+        fold.count_early()
         for advice in self.adviser.look(evidence_of(fold)):
             extra = {"bandit": self.bandit, "advice": advice.message}
             log.warning(f"advice: {advice.name}", extra=extra)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import shlex
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing import Any, TypeVar, get_args, overload
 
 from belated.core.ids import check_partitions
 from belated.core.rewards import check_default, check_semantics, retention_us
-from belated.core.times import parse_duration
+from belated.core.times import CLOCK_SKEW, parse_duration
 from belated.decider import UNIFORM, Holdout
 from belated.decider.holdouts import check_holdout
 from belated.exceptions import InvalidConfig, InvalidInput
@@ -135,7 +136,11 @@ def read_config(path: str | Path) -> Config:
     Raises:
         InvalidConfig: something in it is wrong.
     """
-    data = Path(path).read_bytes()
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        message = f"{path} does not exist: `belated init {shlex.quote(str(path))}` writes one"
+        raise FileNotFoundError(message) from None
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -283,6 +288,7 @@ def _definition(
     subject = table.take("subject", _text, None)
     learners = table.take("learners", _one_of(LearnerCount), _ONE)
     catalogue = table.take("catalogue", _text, None)
+    skew = table.take("clock_skew", _seconds("1s", "1d"), CLOCK_SKEW / 1e6)
     table.finish()
     if tokens != "off" and not makes_tokens:
         message = 'nothing signs them: add secrets_env = "BELATED_TOKEN_KEYS" under [tokens]'
@@ -313,7 +319,7 @@ def _definition(
         tokens=tokens, token_lifetime=lasts, baseline=baseline, keep_requests=keep,
         contexts=contexts,
         holdout=table.checked("holdout", lambda: check_holdout(holdout, features)),
-        subject=subject, learners=learners,
+        subject=subject, learners=learners, clock_skew=int(1e6 * skew),
     )  # fmt: skip
 
 

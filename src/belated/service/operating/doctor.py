@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from belated.core.times import as_datetime
-from belated.exceptions import BelatedError, InvalidConfig
+from belated.exceptions import BelatedError, InvalidConfig, InvalidInput
 from belated.fold.published import PublishedModel
-from belated.journals import PostgresStore, SQLiteStore, Store
+from belated.journals import PostgresStore, SQLiteStore, Store, open_store
+from belated.journals.addresses import split_address
 from belated.journals.postgres.queries import VERSION
 from belated.journals.postgres.rights import Role, rights_of
 from belated.journals.sqlite.store import open_read_only
@@ -119,25 +120,70 @@ def examine(file: str | Path, role: Role | None = None) -> list[Finding]:
         config = read_config(file)
     except InvalidConfig as error:
         return [wrong("config", one, "correct the file") for one in error.mistakes]
+    serves: list[Role] = ["decider", "learner"] if config.server.learn else ["decider"]
+    stored = list(_store(config.store, serves if role is None else [role]))
+    if not _stops(stored):
+        stored += examine_bandits(config.store, config.bandits)
     return [
         ok("config", f"it names {', '.join(one.name for one in config.bandits)}"),
-        *_store(config, role),
+        *_secrets(config),
+        *stored,
         *_spool(config),
         *_process(),
     ]
 
 
-def _store(config: Config, role: Role | None) -> Iterator[Finding]:
-    store, found = config.store, []
+def examine_address(address: str, role: Role | None = None) -> list[Finding]:
+    """Return all findings about the journals at an address; nothing is changed.
+
+    Args:
+        address: of a store, or of one of its bandits.
+        role: the process whose rights are looked at; by default all that a service does.
+    """
+    place, name = split_address(address)
+    store = open_store(place)
+    findings = list(_store(store, ["decider", "learner"] if role is None else [role]))
+    if not _stops(findings):
+        for one in store.describe():
+            if name == one.name or place == address:
+                findings.append(ok(f"journal of {one.name}", f"partitions: {one.partitions}"))
+                findings.append(_stamps(store, one.name))
+    return [*findings, *_process()]
+
+
+def refusals(config: Config) -> list[Finding]:
+    """Return why a service could not start, as far as the store can be read.
+
+    Raises:
+        BelatedError: it cannot.
+    """
+    findings = list(_secrets(config))
+    stored = {one.name: one for one in config.store.describe()}
+    for one in config.bandits:
+        if (found := stored.get(one.name)) is not None:
+            findings.append(_journal(one, found))
+            if one.features is not None and found.identity is not None:
+                findings.append(_features(config.store, one, found.identity))
+    return [finding for finding in findings if finding.state == "wrong"]
+
+
+def _store(store: Store, roles: Sequence[Role]) -> Iterator[Finding]:
     if isinstance(store, PostgresStore):
-        serves: list[Role] = ["decider", "learner"] if config.server.learn else ["decider"]
-        found = list(examine_postgres(store, serves if role is None else [role]))
+        yield from examine_postgres(store, roles)
     if isinstance(store, SQLiteStore):
-        found = list(examine_sqlite(store.path))
-    yield from found
-    if any(one.check in STORED and one.state != "ok" for one in found):
-        return  # then nothing beyond can be asked
-    yield from examine_bandits(store, config.bandits)
+        yield from examine_sqlite(store.path)
+
+
+def _stops(findings: Sequence[Finding]) -> bool:
+    """Whether nothing beyond the store can be asked."""
+    return any(one.check in STORED and one.state != "ok" for one in findings)
+
+
+def _secrets(config: Config) -> Iterator[Finding]:
+    try:
+        config.token_keys()
+    except InvalidInput as error:
+        yield wrong("tokens", str(error), "")
 
 
 def _spool(config: Config) -> Iterator[Finding]:

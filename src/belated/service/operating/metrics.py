@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple, get_args
 
 from belated.advice import CHECKS
+from belated.advice.issues import KINDS, Noticed
 from belated.decider import MODES
 from belated.exceptions import MissingExtra
 from belated.fold.fold import Fold
@@ -113,6 +114,10 @@ FAMILIES: dict[str, Family] = {
         "Values of fields by what became of them here: encoded (ok), missing, and so on.",
         "field",
         "status",
+    ),
+    "belated_issues": _gauge(
+        "Rewards and values that were wrong: of the journal at the learner, of this process else.",
+        "issue",
     ),
     "belated_journal_unavailable": _gauge(
         "1 while the store is unavailable and events wait on the local disk, else 0."
@@ -225,6 +230,7 @@ def of_bandit(bandit: ServedBandit) -> dict[str, Value]:
         "belated_action_paused": paused,
         "belated_fallback_decisions": {"error": 0, "not finite": 0} | bandit.decider.fallbacks,
         "belated_field_values": getattr(bandit.definition.features, "field_counts", None),
+        "belated_issues": _by_kind(bandit.noticed),
         "belated_internal_errors": {"commit": bandit.failed_commits, "board": 0, "model": 0}
         | stats.failures,
     }
@@ -242,6 +248,14 @@ def of_bandit(bandit: ServedBandit) -> dict[str, Value]:
             "belated_spool_unreadable_files": dict.fromkeys(UNREADABLE, 0) | dict(left.unreadable),
         }
     return values
+
+
+def _by_kind(noticed: Mapping[str, Noticed]) -> dict[str, int]:
+    """Return how often each kind of issue was noticed, over all fields."""
+    counts = dict.fromkeys(KINDS, 0)
+    for name, seen in noticed.items():
+        counts[name.partition(" ")[0]] += seen.count
+    return counts
 
 
 def _age(now: int, since: int | None) -> float:
@@ -290,6 +304,7 @@ def of_learner(learner: Learning) -> dict[str, Value]:
             # Unmatched events leave again, so that they are no counter.
             "belated_unmatched_events": counters.pop("unmatched", 0),
             "belated_learner_events": counters,
+            "belated_issues": _by_kind(state.noticed),
             "belated_learner_decisions": state.counts,
             "belated_pending_decisions": pending,
             "belated_pending_oldest_seconds": _age(learner.clock.now(), oldest),
@@ -383,6 +398,9 @@ class Metrics:
 
         def add(bandit: str, found: dict[str, Value]) -> None:
             for name, value in found.items():
+                before: Any = values[name].get(bandit)
+                if before is not None and isinstance(value, Mapping):  # it decides and learns
+                    value = {one: before[one] + more for one, more in value.items()}  # noqa: PLW2901
                 values[name][bandit] = value
 
         for name, bandit in dict(self.bandits).items():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from belated.core.rewards import Rewards
+from belated.core.times import CLOCK_SKEW
 from belated.decider import UNIFORM, Holdout
 from belated.features import Features, PerArm
 from belated.fold.requests import Keep
@@ -39,6 +40,7 @@ class Definition:
             can be personal data.
         holdout: a share of decisions that a baseline makes, to see what the policy earns beyond it.
         subject: the field of contexts that names the subject; None if only requests name it.
+        clock_skew: by how much the clocks of callers may differ from ours, in microseconds.
         learners: "one" learns all partitions, and others stand by; "many" share the partitions.
     """
 
@@ -56,9 +58,11 @@ class Definition:
     holdout: Holdout | None = None
     subject: str | None = None
     learners: LearnerCount = "one"
+    clock_skew: int = CLOCK_SKEW
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "policy", self.policy.bound_to(self.features))
+        _ = self.policy.start  # refused now if it does not fit into memory
 
     def identify(self, journal: Journal) -> None:
         """Write into a new journal what the bandit is; refuse one that was made for another."""

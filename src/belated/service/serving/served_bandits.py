@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from belated.advice.issues import Issue, IssueCounter, Noticed, issues_of, of_fields, total_of
 from belated.core.events import (
     Decision,
     Event,
@@ -28,7 +29,7 @@ from belated.core.events import (
     SubjectDecision,
     SubjectReward,
 )
-from belated.core.ids import check_id, subject_id
+from belated.core.ids import check_id, subject_id, time_of
 from belated.core.tuning import USUAL, Tuning
 from belated.decider import (
     MODES,
@@ -86,6 +87,8 @@ MAX_UNMATCHED, MAX_OF_REPORTER = 100_000, 25_000
 RETRY_SECONDS = 60.0
 #: Seconds between two log lines about a policy that fails.
 FALLBACK_LOG_SECONDS = 60.0
+#: Seconds between two log lines about one issue.
+ISSUE_LOG_SECONDS = 60.0
 #: Seconds to wait for a store without a spool before it.
 PATIENT_WAIT = 10.0
 #: Seconds that rewards wait for each other if each partition they fall on costs a record of Kafka.
@@ -190,6 +193,10 @@ class ServedBandit:
         self._threads = shared.threads
         self._room = UnmatchedRoom()
         self._fallback_log_due = -math.inf
+        #: What was refused here; and of the journal, as of the last model.
+        self._refused, self._journal_issues = IssueCounter(), dict[str, Noticed]()
+        # By kind and field: when it may be logged again, and the count that was logged.
+        self._logged: dict[tuple[str, str], tuple[float, int]] = {}
         self._tasks: set[Future[Any]] = set()
         #: By subject, done when the last request for a sticky decision was answered.
         self._deciding: dict[str, Future[None]] = {}
@@ -463,6 +470,39 @@ class ServedBandit:
     def _noted(self, count: int) -> None:
         self.stats.activations_voids += count
 
+    # --- issues ----------------------------------------------------------------------------------
+
+    @property
+    def noticed(self) -> dict[str, Noticed]:
+        """The issues of this process: what it refused, and the values of fields."""
+        return total_of(self._refused, of_fields(self.definition.features))
+
+    @property
+    def issues(self) -> list[Issue]:
+        """All issues, those of the journal too."""
+        return issues_of(total_of(self._journal_issues, self.noticed))
+
+    def note_refused(self, error: Exception) -> None:
+        """Count a refused request if it is an issue."""
+        self._refused.note_error(error, self._runtime.clock)
+        self._log_issues()
+
+    def _log_issues(self) -> None:
+        """Log each issue that was noticed again, at most once a minute; nothing that was sent."""
+        now = self._runtime.monotonic()
+        for issue in self.issues:
+            key = issue.name, issue.field
+            due, logged = self._logged.get(key, (-math.inf, 0))
+            if issue.count > logged and now >= due:
+                self._logged[key] = now + ISSUE_LOG_SECONDS, issue.count
+                extra = {"bandit": self.definition.name, "issue": issue.name}
+                log.warning(issue.what, extra=extra | {"count": issue.count, "do": issue.remedy})
+
+    def decided_at(self, id: str) -> int | None:
+        """Return when a decision was made, as far as that is known without a look-up."""
+        decision = self.decider.unapplied.find(id)
+        return time_of(id) if decision is None else decision.at_us
+
     # --- reading the journal ---------------------------------------------------------------------
 
     async def _known_decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
@@ -660,6 +700,8 @@ class ServedBandit:
     def load(self, published: PublishedModel) -> None:
         """Load a model, if it can be used."""
         self._room.update(published.unmatched)
+        self._journal_issues = published.issues
+        self._log_issues()
         differs = published.features != self.definition.policy.features
         if differs and not self.has_other_features:
             extra = {"bandit": self.definition.name}

@@ -1,0 +1,202 @@
+"""What was wrong with single events and values: counted from the first one on.
+
+A check (:mod:`belated.advice.checks`) looks at many events, and reports what chance does not
+explain. An issue is counted even if it happens once, with its last time and an example. The names
+and words are the same in ``Bandit.issues()``, the report, the console, the log and the metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from belated.core.results import Result
+from belated.core.times import as_datetime
+from belated.exceptions import BelatedError
+
+#: The longest example, in characters.
+LONGEST = 80
+
+
+class IssueKind(NamedTuple):
+    """The words for a kind of issue.
+
+    Attributes:
+        title: a heading.
+        what: happened, as the predicate of "rewards" or "values".
+        remedy: what became of them, and what to do.
+    """
+
+    title: str
+    what: str
+    remedy: str
+
+
+#: By name, those of rewards first.
+KINDS = {
+    "unmatched": IssueKind(
+        "No such decision", "name an unknown decision",
+        "they are not learned. Report rewards under decision.id",
+    ),
+    "conflict": IssueKind(
+        "Contradicted", "contradict an earlier value",
+        "the first value counts. Report a correction with a higher revision",
+    ),
+    "expired": IssueKind(
+        "After the retention", "came after the retention",
+        "they are ignored. Report sooner, or set a longer retention",
+    ),
+    "invalid": IssueKind(
+        "Invalid", "are invalid",
+        "they are ignored: their value is outside the range of rewards, or their decision"
+        " has too many parts",
+    ),
+    "early": IssueKind(
+        "Before the decision", "are dated before their decision",
+        "send when it happened, with the time zone, by a clock that is set by NTP. They are refused"
+        " if it is known when their decision was made",
+    ),
+    "future": IssueKind(
+        "In the future", "are dated in the future",
+        "they are refused. Send when it happened, with the time zone, by a clock that is set by"
+        " NTP, or raise clock_skew",
+    ),
+    "clipped": IssueKind(
+        "Clipped", "are outside the range of their field",
+        "they count as the nearer end. Widen the range, or check the unit that is sent",
+    ),
+    "unknown": IssueKind(
+        "Unknown category", "are not among the values of their field",
+        "they share a column. Add them to the Category, or check their spelling",
+    ),
+}  # fmt: skip
+
+
+class Noticed(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How often something was noticed.
+
+    Attributes:
+        count: how often.
+        last_us: when last, in microseconds since 1970; 0 if that is not known.
+        example: an id or a value.
+    """
+
+    count: int = 0
+    last_us: int = 0
+    example: str = ""
+
+    def plus(self, other: Noticed) -> Noticed:
+        """Return the sum, with the example that came last."""
+        last = max(self, other, key=lambda noticed: (noticed.last_us, noticed.example))
+        return Noticed(self.count + other.count, last.last_us, last.example)
+
+
+class Issue(msgspec.Struct, Result, frozen=True, omit_defaults=True):
+    """Something that was wrong with events or values.
+
+    Attributes:
+        name: unmatched, conflict, expired, invalid, early, future, clipped or unknown.
+        count: how often it was noticed.
+        what: was noticed.
+        remedy: what became of them, and what to do.
+        last: when it was noticed last; None if that was before this process started.
+        example: the last id or value.
+        field: of the context or of the actions, if it is about one.
+    """
+
+    name: str
+    count: int
+    what: str
+    remedy: str
+    last: datetime | None = None
+    example: str = ""
+    field: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the issue as plain data, its time as ISO 8601."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
+
+
+class IssueCounter(dict[str, Noticed]):
+    """Counts issues by name.
+
+    >>> issues = IssueCounter()
+    >>> issues.note("future", "order-17", 1_700_000_000_000_000)
+    >>> issues["future"].count
+    1
+    """
+
+    def note(self, name: str, example: object, at_us: int) -> None:
+        """Count an issue."""
+        noticed = Noticed(1, at_us, str(example).lstrip("\0")[:LONGEST])
+        self[name] = self.get(name, Noticed()).plus(noticed)
+
+    def note_error(self, error: BaseException, clock: Callable[[], int]) -> None:
+        """Count an error if it is an issue: with the id it names, or the value that was refused."""
+        if isinstance(error, BelatedError) and error.issue:
+            example = getattr(error, "id", None) or getattr(error, "value", "")
+            self.note(error.issue, example, clock())
+
+
+def total_of(*parts: Mapping[str, Noticed]) -> dict[str, Noticed]:
+    """Return the sums by name.
+
+    >>> total_of({"early": Noticed(2)}, {"early": Noticed(3, 7, "a")})["early"]
+    Noticed(count=5, last_us=7, example='a')
+    """
+    total: dict[str, Noticed] = {}
+    for part in parts:
+        for name, noticed in dict(part).items():
+            total[name] = total.get(name, Noticed()).plus(noticed)
+    return total
+
+
+def of_counters(
+    counters: Mapping[str, int], latest: Mapping[str, tuple[int, str]] | None = None
+) -> dict[str, Noticed]:
+    """Return the issues among events by status.
+
+    Args:
+        counters: how many events had each status.
+        latest: the time and the id of the last one.
+
+    >>> of_counters({"rewarded": 5, "unmatched": 1, "orphaned": 2})
+    {'unmatched': Noticed(count=3, last_us=0, example='')}
+    """
+    found = {}
+    for name in KINDS:
+        count = counters.get(name, 0)
+        if name == "unmatched":  # those that are waited for no longer
+            count += counters.get("orphaned", 0)
+        if count:
+            last, example = (latest or {}).get(name, (0, ""))
+            found[name] = Noticed(count, last, example.lstrip("\0"))
+    return found
+
+
+def of_fields(features: object) -> dict[str, Noticed]:
+    """Return what features noticed about values, by kind and field, as in "clipped age"."""
+    fields: Mapping[tuple[str, str], tuple[int, int, str]] = getattr(features, "noticed", {})
+    return {f"{kind} {field}": Noticed(*seen) for (kind, field), seen in fields.items()}
+
+
+def issues_of(noticed: Mapping[str, Noticed]) -> list[Issue]:
+    """Return a list of what was noticed, the most frequent first.
+
+    >>> issues_of({"clipped age": Noticed(3, 7, "400")})[0].field
+    'age'
+    """
+    found = []
+    for name, seen in noticed.items():
+        if seen.count <= 0:
+            continue
+        kind, _, field = name.partition(" ")
+        what = f"values of {field!r} {KINDS[kind].what}" if field else f"rewards {KINDS[kind].what}"
+        last = as_datetime(seen.last_us) if seen.last_us else None
+        issue = Issue(kind, seen.count, what, KINDS[kind].remedy, last, seen.example, field)
+        found.append(issue)
+    return sorted(found, key=lambda issue: (-issue.count, issue.name, issue.field))
