@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from belated.advice import CHECKS, Evidence, Overview, advise
-from belated.evaluation import silence, slowing
+from belated.evaluation.silences import silence, slowing
 from belated.report.facts import HOUR, RECENT, Facts, if_known
 from belated.report.html import element
 from belated.report.text import Data
@@ -22,7 +22,7 @@ def collect(facts: Facts, data: dict[str, Any]) -> list[dict[str, Any]]:
     """What needs attention, each with the panel that shows it."""
     rewards = facts.table.rewards
     seen = facts.evidence or Evidence(
-        family=facts.evaluation.family,
+        family=facts.log.family,
         ridge=1.0,
         window=rewards.window_us,
         defaults=rewards.on_timeout == "defaulted",
