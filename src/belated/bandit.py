@@ -1092,11 +1092,14 @@ class Pending:
 
 
 def in_a_line(bandit: Bandit) -> str:
-    """Return its name and what it has done so far."""
-    counts, mean = bandit.decision_counts, bandit.mean_reward
+    """Return its name, what it has done so far, and the mean reward that it predicts for that."""
+    counts = bandit.decision_counts
     total = sum(counts.values())
     made = f"{total:,} decision{'' if total == 1 else 's'}"
-    reward = "" if mean is None else f", mean reward {mean:.4g}"
+    with bandit._lock, bandit._follower:
+        rows = evidence_of(bandit._fold).rows  # of some decisions
+        means = bandit.policy.family.mean(rows @ bandit._fold.learner.model.theta.ravel())
+    reward = f", predicted mean {means.mean():.4g}" if len(means) else ""
     return f"Bandit {bandit.journal.bandit!r}: {made}, {counts['pending']:,} pending{reward}"
 
 
