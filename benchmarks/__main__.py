@@ -38,6 +38,7 @@ QUICK: dict[str, str | None] = {
     "kafka_soak": None,
     "kernels": "--slices 1",
     "lines_of_code": "",
+    "logs": "--decisions 2000",
     "low_load": "--slices 1 --seconds 0.4 --rates 50",
     "many_actions": "--slices 1 --sizes 1",
     "many_subjects": "--subjects 1000",

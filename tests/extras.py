@@ -65,10 +65,10 @@ def _played() -> belated.Bandit:
 def archive() -> None:
     """Parquet can be written."""
     from belated.evaluation.files import write_parquet
-    from belated.evaluation.journal import JournalEvaluation
+    from belated.evaluation.journal import JournalLog
 
     with _played() as bandit:
-        table = JournalEvaluation.of_journal(bandit.journal).table()
+        table = JournalLog.of_journal(bandit.journal).table()
         write_parquet([table], None, io.BytesIO())
 
 

@@ -14,7 +14,9 @@ import numpy as np
 from belated import Bernoulli, DelayedUCB, Explicit, delays, environments, simulate
 from belated.core.inputs import Vector
 from belated.delays import NEVER, DelayProcess
-from belated.evaluation import NEVER as NONE, DecisionTable, delay_depends
+from belated.evaluation import NEVER as NONE
+from belated.evaluation.delays import delay_depends
+from belated.evaluation.table import DecisionTable
 
 ROUNDS, ARMS, WIDTH = 2_000, 4, 3
 SECOND = 1_000_000

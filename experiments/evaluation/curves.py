@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 
 from belated import DefaultAfter, Explicit
-from belated.evaluation import NEVER, DecisionTable, delay_curve, delay_depends, forecast
+from belated.evaluation.columns import NEVER
+from belated.evaluation.delays import delay_curve, delay_depends
+from belated.evaluation.forecasts import forecast
+from belated.evaluation.table import DecisionTable
 
 DAY = 86_400_000_000
 START = 1_700_000_000_000_000

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from belated import DefaultAfter, Explicit
-from belated.evaluation import NEVER, DecisionTable, lift
-from belated.evaluation.lifts import final_difference
+from belated.evaluation.columns import NEVER
+from belated.evaluation.lifts import final_difference, lift
+from belated.evaluation.table import DecisionTable
 
 DAY = 86_400_000_000
 #: When every log begins.

@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated import Bernoulli, DefaultAfter, DelayedThompson, DelayedUCB, Explicit
-from belated.evaluation import NEVER, DecisionTable, Offers
+from belated.evaluation.columns import NEVER
+from belated.evaluation.requests import Offers
+from belated.evaluation.table import DecisionTable
 from belated.fold.learner import Learner
 from belated.model.kernels import complete
 from belated.policies import Policy

@@ -15,8 +15,9 @@ from dataclasses import replace
 import numpy as np
 
 from belated import DefaultAfter
-from belated.evaluation import NEVER, DecisionTable
+from belated.evaluation.columns import NEVER
 from belated.evaluation.silences import silence, slowing
+from belated.evaluation.table import DecisionTable
 from belated.exceptions import InvalidInput
 
 HOUR = 3_600_000_000

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from belated.evaluation import Offers, off_policy_value
 from belated.evaluation.arrivals import arrival_weights
+from belated.evaluation.requests import Offers
 from belated.evaluation.sequences import betting_interval, is_rejected
 from belated.evaluation.table import DecisionTable
-from belated.evaluation.values import cross_fitted
+from belated.evaluation.values import cross_fitted, off_policy_value
 from belated.exceptions import NotEvaluable
 from experiments.evaluation.logs import (
     FAMILY,

@@ -13,7 +13,7 @@ import sys
 import numpy as np
 
 from belated import Bandit, MemoryJournal
-from belated.evaluation import read_journal
+from belated.evaluation.sources import read_journal
 from experiments.report.shop import Shop
 
 DAILY, SHARE = 60.0, 0.2

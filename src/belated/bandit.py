@@ -101,7 +101,8 @@ from belated.policies.delayed_ucb import default_policy
 
 if TYPE_CHECKING:  # imported when it is asked for: who only decides needs nothing of it
     from belated.evaluation import DelayCurve, Dependence, Forecast, Lift, Value
-    from belated.evaluation.journal import JournalEvaluation, Target
+    from belated.evaluation.journal import JournalLog
+    from belated.evaluation.targets import Target
     from belated.report import Report
 
 #: Coefficients that a notebook shows: those furthest from zero by their standard deviations.
@@ -986,11 +987,11 @@ class Bandit:
         """
         from belated.evaluation.files import frame_of_table
 
-        return frame_of_table(self._evaluation().table(), self.journal if requests else None)
+        return frame_of_table(self._log().table(), self.journal if requests else None)
 
     def evaluate(
         self,
-        policy: Policy | Target | int | str,
+        policy: Target,
         *,
         since: Moment | None = None,
         limit: Duration | None = None,
@@ -1003,8 +1004,11 @@ class Bandit:
         decided from then on.
 
         Args:
-            policy: ``"uniform"``, ``"first"``, the name of an action, a policy, or a function from
-                rows and the names of actions to the probability of each.
+            policy: ``"uniform"``, ``"first"``, the name of an action, a policy, a function, or a
+                matrix. A function takes the context (the rows, if the bandit has no features) and
+                the names of the actions on offer, and returns the probability of each, or one
+                name. A matrix has a line for each decision of :meth:`frame`, and a column for each
+                action; or pass a frame of it.
             since: leave out decisions that were made before; needed for a policy that learns.
             limit: count rewards that come within this time only.
             level: of the intervals.
@@ -1012,7 +1016,7 @@ class Bandit:
         Raises:
             NotEvaluable: the decisions say too little of that policy; the error says what to do.
         """
-        return self._evaluation().evaluate(policy, since=since, limit=limit, level=level)
+        return self._log().evaluate(policy, since=since, limit=limit, level=level)
 
     def lift(self, *, limit: Duration | None = None, level: float = 0.95) -> Lift:
         """Return what the policy earns beyond the holdout.
@@ -1024,9 +1028,7 @@ class Bandit:
         Raises:
             NotEvaluable: there is no holdout, or it has hardly a reward yet.
         """
-        from belated.evaluation.lifts import lift
-
-        return lift(self._evaluation().table(), limit=limit, level=level)
+        return self._log().lift(limit=limit, level=level)
 
     def delay_curve(self, *, level: float = 0.95) -> DelayCurve:
         """Return which share of the rewards has come by which age.
@@ -1034,9 +1036,7 @@ class Bandit:
         Args:
             level: of the bands.
         """
-        from belated.evaluation.delays import delay_curve
-
-        return delay_curve(self._evaluation().table(), level=level)
+        return self._log().delay_curve(level=level)
 
     def forecast(
         self, ahead: Duration | Sequence[Duration] | None = None, *, level: float = 0.95
@@ -1047,9 +1047,7 @@ class Bandit:
             ahead: how far to look, as ``"3d"`` or ``["1d", "7d"]``; None: all that will come.
             level: of the intervals.
         """
-        from belated.evaluation.forecasts import forecast
-
-        return forecast(self._evaluation().table(), ahead, level=level)
+        return self._log().forecast(ahead, level=level)
 
     def delay_depends(self, on: Literal["action", "reward"] = "action") -> Dependence:
         """Test whether delays depend on the action, or on the reward.
@@ -1057,9 +1055,7 @@ class Bandit:
         Args:
             on: ``"action"`` or ``"reward"``.
         """
-        from belated.evaluation.delays import delay_depends
-
-        return delay_depends(self._evaluation().table(), on)
+        return self._log().delay_depends(on)
 
     def report(self) -> Report:
         """Return what the bandit earns on one page: shown by a notebook, saved as HTML or JSON.
@@ -1072,12 +1068,12 @@ class Bandit:
         with self._lock, self._follower:
             estimate = self._fold.learner.estimate
             evidence = evidence_of(self._fold, self._follower.refused["duplicate"])
-        return Report.of(self._evaluation(), estimate, evidence)
+        return Report.of(self._log(), estimate, evidence)
 
-    def _evaluation(self) -> JournalEvaluation:
-        from belated.evaluation.journal import JournalEvaluation
+    def _log(self) -> JournalLog:
+        from belated.evaluation.journal import JournalLog
 
-        return JournalEvaluation(
+        return JournalLog(
             self.journal,
             self.policy.family,
             self.rewards,

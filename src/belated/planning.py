@@ -32,8 +32,10 @@ from belated.core.results import Result, Shortened
 from belated.core.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards
 from belated.core.times import lasting
 from belated.delays import NEVER, Constant
-from belated.evaluation import DecisionTable, DelayCurve, JournalEvaluation, delay_curve
+from belated.evaluation import DelayCurve
+from belated.evaluation.delays import delay_curve
 from belated.evaluation.lifts import FIRST, USUAL, earned
+from belated.evaluation.log import DecisionLog
 from belated.evaluation.sequences import sequence_width
 from belated.exceptions import AdviceWarning, DelayWarning, InvalidInput, NotEvaluable
 from belated.model.families import Bernoulli
@@ -546,7 +548,7 @@ def quantiles(delay: SecondsDelay, count: int = 4_000) -> Vector:
 _HOLDOUT = "holdout"
 
 
-def seen_in(evaluation: JournalEvaluation) -> dict[str, Any]:
+def seen_in(log: DecisionLog) -> dict[str, Any]:
     """Return what a journal tells of a :class:`Learning`: its fields, as far as they are known.
 
     The reward share is that of the holdout if the bandit has one, and the actions are those that
@@ -556,10 +558,10 @@ def seen_in(evaluation: JournalEvaluation) -> dict[str, Any]:
         InvalidInput: Its rewards are not 0 or 1.
         NotEvaluable: It has too few decisions or rewards.
     """
-    if not isinstance(evaluation.family, Bernoulli):
-        message = f"the journal has rewards of {evaluation.family}: a plan is for rewards of 0 or 1"
+    if not isinstance(log.family, Bernoulli):
+        message = f"the journal has rewards of {log.family}: a plan is for rewards of 0 or 1"
         raise InvalidInput(f"{message}; give --rate, --delay and --reward-share", None)
-    table: DecisionTable = evaluation.table().live()
+    table = log.table().live()
     span = float(np.ptp(table.made)) / 1e6 if len(table) else 0.0
     if span <= 0.0:
         message = f"{len(table)} decisions tell no rate: wait for more"

@@ -15,7 +15,7 @@ import pytest
 from belated.cli.main import main
 from belated.core.events import Decision, SubjectDecision, SubjectReward
 from belated.core.ids import new_id, slot_of_subject, subject_id
-from belated.evaluation import read_journal
+from belated.evaluation.sources import read_journal
 from belated.exceptions import CorruptJournal, InvalidInput
 from belated.fold.rules import State
 from belated.journals import Journal, Store, open_journal

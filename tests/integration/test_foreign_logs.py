@@ -11,9 +11,9 @@ import pytest
 
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedThompson
 from belated.cli.main import main
-from belated.evaluation import JournalEvaluation, read_journal
-from belated.evaluation.logs import read_dsjson, read_obp
-from belated.exceptions import InvalidInput
+from belated.evaluation.journal import JournalLog
+from belated.evaluation.logs import read_dsjson
+from belated.evaluation.sources import read_journal
 from belated.fold.requests import KeptRequest
 from belated.journals import Store, open_journal
 
@@ -65,7 +65,7 @@ def test_dsjson_goes_out_and_comes_in_unchanged(
         for n in range(len(before)):
             one = KeptRequest.read(requests[int(before.position[n])])
             assert KeptRequest.read(kept[int(after.position[n])]) == one
-        found = JournalEvaluation.of_journal(other).evaluate("uniform")
+        found = JournalLog.of_journal(other).evaluate("uniform")
     # The log does not say when rewards came, so what is weighted by delay is near, not the same.
     assert found.ips == pytest.approx(worth.ips, abs=0.01)
     assert found.decisions == worth.decisions
@@ -131,9 +131,17 @@ def test_obp_logs_are_evaluated(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'log.db'}"
     assert main(["journal", "import", str(file), address, "--format", "obp"]) == 0
     with open_journal(address) as journal:
-        found = JournalEvaluation.of_journal(journal).evaluate("2")
+        found = JournalLog.of_journal(journal).evaluate("2")
     by_hand = ((action == 2) * reward / shares[:, 2]).mean()
     assert found.ips == pytest.approx(by_hand, abs=1e-12)
     assert found.low < 0.6 < found.high
-    with pytest.raises(InvalidInput, match="add that of all of them as pi_b"):
-        list(read_obp({key: feedback[key] for key in feedback if key != "pi_b"}))
+    np.savez(file, **{key: feedback[key] for key in feedback if key != "pi_b"})
+    address = f"sqlite:///{tmp_path / 'chosen.db'}"
+    assert main(["journal", "import", str(file), address, "--format", "obp"]) == 0
+    with open_journal(address) as journal:
+        chosen = JournalLog.of_journal(journal).evaluate("2")
+        exported = tmp_path / "chosen.dsjson"
+        command = ["journal", "export", address, "--format", "dsjson", "-o", str(exported)]
+        assert main(command) == 0
+    assert (chosen.ips, chosen.value) == (found.ips, found.value)
+    assert exported.read_bytes() == b""  # which needs the probabilities of all actions

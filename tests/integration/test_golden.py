@@ -19,7 +19,7 @@ import pytest
 
 from belated.cli.main import main
 from belated.core.events import Decision, decode, encode
-from belated.evaluation import read_journal
+from belated.evaluation.sources import read_journal
 from belated.exceptions import AccessDenied
 from belated.fold import fold as folds
 from belated.fold.fold import Fold

@@ -6,8 +6,9 @@ import httpx
 import pytest
 
 from belated import Bernoulli, DefaultAfter, DelayedUCB, Holdout, PerArm
-from belated.evaluation import JournalEvaluation, lift
 from belated.evaluation.files import frame_of_table
+from belated.evaluation.journal import JournalLog
+from belated.evaluation.lifts import lift
 from belated.journals import Store
 from belated.service import Definition, Service
 from tests.integration.serving import served
@@ -40,7 +41,7 @@ def test_customers_are_held_out_as_a_whole(store: Store) -> None:
         assert made[0]["action"] == made[1]["action"]
         assert http.post(f"/v1/{NAME}/decisions", json={"context": {"age": 0.5}}).is_client_error
     with store.journal(NAME) as journal:
-        evaluation = JournalEvaluation(journal, Bernoulli(), OFFERS.rewards, None, FEATURES)
+        evaluation = JournalLog(journal, Bernoulli(), OFFERS.rewards, None, FEATURES)
         frame = frame_of_table(evaluation.table(), journal)
         assert len(frame) == 81
         customers = frame["request"].map(lambda one: one["context"]["customer"])

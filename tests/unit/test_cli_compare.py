@@ -56,6 +56,13 @@ class TestTable:
         assert "beyond ±4.3" in " ".join(foot.split())
         assert max(map(len, text.splitlines())) <= 80
 
+    def test_what_a_missing_reward_means(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """In seconds, of which a round has one."""
+        plain = said(capsys, *TWO, *DELAY, *SMALL)
+        conversions = said(capsys, *TWO, *DELAY, *SMALL, "--rewards", "ConversionsOnly('40s')")
+        assert plain != conversions
+        assert "ConversionsOnly" in complaint(capsys, *DELAY, "--rewards", "Conversions('40s')")
+
     def test_differences_are_paired(
         self, capsys: pytest.CaptureFixture[str], tmp_path: Path
     ) -> None:

@@ -11,8 +11,12 @@ import pandas as pd
 import pytest
 
 from belated import DefaultAfter, Explicit
-from belated.evaluation import NEVER, DecisionTable, delay_curve, delay_depends, forecast, lift
+from belated.evaluation.columns import NEVER
+from belated.evaluation.delays import delay_curve, delay_depends
+from belated.evaluation.forecasts import forecast
+from belated.evaluation.lifts import lift
 from belated.evaluation.silences import silence, slowing
+from belated.evaluation.table import DecisionTable
 from belated.exceptions import InvalidInput, NotEvaluable
 
 DAY = 86_400_000_000

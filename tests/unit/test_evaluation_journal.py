@@ -22,8 +22,10 @@ from belated import (
     PerArm,
     SQLiteJournal,
 )
-from belated.evaluation import JournalEvaluation, delay_curve, read_journal
+from belated.evaluation.delays import delay_curve
+from belated.evaluation.journal import JournalLog
 from belated.evaluation.requests import read_offers
+from belated.evaluation.sources import read_journal
 from belated.exceptions import InvalidInput, NotEvaluable
 from belated.fold.rules import State
 
@@ -208,7 +210,7 @@ def test_a_journal_at_an_address_explains_itself(tmp_path: Path) -> None:
                 bandit.observe(decision, float(decision.action == "red"))
         known = bandit.evaluate("red")
         with SQLiteJournal(tmp_path / "a.db", bandit="offers") as again:
-            found = JournalEvaluation.of_journal(again).evaluate("red")
+            found = JournalLog.of_journal(again).evaluate("red")
     assert found.to_dict() == known.to_dict()
     assert found.value > 0.4
 

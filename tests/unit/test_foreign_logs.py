@@ -79,7 +79,8 @@ def test_probabilities_of_each_position() -> None:
 
 
 def test_uniform_choices_need_no_table() -> None:
-    """Others do: of the actions not chosen nothing is known."""
+    """Of others the propensities of actions that were not chosen are unknown."""
     assert [one.propensities for one in read_obp(FEEDBACK)] == [[0.5, 0.5]] * 3
-    with pytest.raises(InvalidInput, match="add that of all of them as pi_b"):
-        list(read_obp(FEEDBACK | {"pscore": np.array([0.5, 0.9, 0.5])}))
+    found = read_obp(FEEDBACK | {"pscore": np.array([0.5, 0.9, 0.5])})
+    known = [[0.5, np.nan], [np.nan, 0.9], [np.nan, 0.5]]
+    np.testing.assert_array_equal([one.propensities for one in found], known)

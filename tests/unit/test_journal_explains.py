@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Holdout, MemoryJournal, PerArm
-from belated.evaluation import JournalEvaluation, read_journal
+from belated.evaluation.journal import JournalLog
+from belated.evaluation.sources import read_journal
 from belated.evaluation.table import SOURCES
 from belated.exceptions import RewardConflict
 from belated.fold.requests import KeptRequest
@@ -40,7 +41,7 @@ def test_it_says_what_its_bandit_is() -> None:
     rewards, retention = semantics_of(said)
     assert rewards == DefaultAfter("7d", value=0.25)
     assert retention == 30 * 24 * HOUR
-    evaluation = JournalEvaluation.of_journal(journal)
+    evaluation = JournalLog.of_journal(journal)
     assert evaluation.features == features
     Bandit(policy=policy, rewards=DefaultAfter("7d", value=0.25), retention="40d", **settings)  # type: ignore[arg-type]
     configured = journal.configured()

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli, DefaultAfter, Explicit
-from belated.evaluation import NEVER, DecisionTable, Offers, off_policy_value
 from belated.evaluation.arrivals import arrival_weights
+from belated.evaluation.columns import NEVER
+from belated.evaluation.requests import Offers
 from belated.evaluation.sequences import betting_interval, is_rejected
-from belated.evaluation.values import interval
+from belated.evaluation.table import DecisionTable
+from belated.evaluation.values import interval, off_policy_value
 from belated.exceptions import InvalidInput, NotEvaluable
 from experiments.evaluation.logs import offers_of
 

@@ -12,7 +12,10 @@ import pytest
 
 from belated import Bandit, ConversionsOnly, Explicit, Gaussian, Holdout
 from belated.delays import NEVER, Constant, Exponential, Lomax, Mixture
-from belated.evaluation import DecisionTable, DelayCurve, JournalEvaluation, lift
+from belated.evaluation import DelayCurve
+from belated.evaluation.journal import JournalLog
+from belated.evaluation.lifts import lift
+from belated.evaluation.table import DecisionTable
 from belated.exceptions import InvalidInput, NotEvaluable
 from belated.journals import MemoryJournal, SQLiteJournal
 from belated.model.families import Bernoulli
@@ -228,7 +231,7 @@ def test_a_journal_tells_what_to_plan_for(
     clock = ManualClock()
     file = tmp_path / "shop.db"
     with a_shop(SQLiteJournal(file, bandit="shop", clock=clock), clock) as bandit:
-        seen = seen_in(JournalEvaluation.of_journal(bandit.journal))
+        seen = seen_in(JournalLog.of_journal(bandit.journal))
     assert seen["rate"] == pytest.approx(1 / 700, rel=0.01)
     assert seen["reward_share"] == pytest.approx(0.3, abs=0.06)
     assert (seen["window"], seen["rewards"], seen["actions"]) == (3 * DAY, "ConversionsOnly", 3)
@@ -247,7 +250,7 @@ def test_a_journal_that_tells_nothing() -> None:
     clock = ManualClock()
     for family, error in ((Gaussian(), InvalidInput), (Bernoulli(), NotEvaluable)):
         journal = MemoryJournal(clock=clock)
-        evaluation = JournalEvaluation(journal, family, Explicit())
+        evaluation = JournalLog(journal, family, Explicit())
         with pytest.raises(error, match="give --rate, --delay and --reward-share"):
             seen_in(evaluation)
 

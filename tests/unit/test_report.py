@@ -22,7 +22,7 @@ from belated import (
     Number,
     PerArm,
 )
-from belated.evaluation import read_journal
+from belated.evaluation.sources import read_journal
 from belated.exceptions import InvalidInput
 from belated.fold.rules import State
 from belated.report import Report
@@ -166,7 +166,7 @@ def test_the_auditor_finds_the_best_action(data: dict[str, Any]) -> None:
 
 def test_what_was_learned_is_read_from_the_journal(bandit: Bandit) -> None:
     """By the policy that the journal names."""
-    found, evidence = learned(bandit._evaluation())
+    found, evidence = learned(bandit._log())
     assert found is not None
     assert evidence is not None
     assert evidence.decisions == len(read_journal(bandit.journal).live())

@@ -37,7 +37,7 @@ def facts() -> Facts:
             bandit.observe(one[1], one[2])
             waiting.remove(one)
     bandit.sync()
-    return Facts.read(bandit._evaluation(), None, evidence_of(bandit._fold))
+    return Facts.read(bandit._log(), None, evidence_of(bandit._fold))
 
 
 @pytest.fixture

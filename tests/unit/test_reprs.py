@@ -58,7 +58,7 @@ def wide() -> dict[str, Any]:
         "dependence": bandit.delay_depends(),
         "forecast": bandit.forecast([f"{n}d" for n in range(1, 9)]),
         "report": bandit.report(),
-        "table": bandit._evaluation().table(),
+        "table": bandit._log().table(),
         "trace": simulate(DelayedUCB(), world, delays.Constant(3), horizon=30),
         "environment": world,
         "delay": delays.Empirical(list(range(1_000))),

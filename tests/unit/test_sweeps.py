@@ -8,7 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from belated import Bernoulli, DelayedUCB, delays, environments, simulate_many
+from belated import (
+    Bernoulli,
+    ConversionsOnly,
+    DelayedUCB,
+    delays,
+    environments,
+    simulate,
+    simulate_many,
+)
 from belated.model.priors import Prior
 from belated.policies import Policy
 from belated.simulation.environments import Environment
@@ -78,3 +86,36 @@ def test_another_number_of_a_large_prior_is_run_anew(tmp_path: Path) -> None:
         )
     assert found[0] == found[1]
     assert len(path.read_text().splitlines()) == 2
+
+
+def test_a_sweep_says_what_a_missing_reward_means(tmp_path: Path) -> None:
+    """As one run does; and runs of another meaning are not taken for its own."""
+    path, found = tmp_path / "runs.jsonl", []
+    delay = delays.Geometric(mean=20)
+    for rewards in (None, ConversionsOnly("60s")):
+        table = simulate_many(
+            {"ucb": ucb(0.95)}, {"fixed": environments.fixed}, {"late": delay},
+            seeds=[0], horizon=60, rewards=rewards, resume=path, jobs=1, progress=False,
+        )  # fmt: skip
+        world = environments.fixed(0)
+        trace = simulate(ucb(0.95)(world), world, delay, horizon=60, seed=0, rewards=rewards)
+        assert float(table["regret"].iloc[0]) == trace.regret[-1]
+        found.append(trace.regret[-1])
+    assert found[0] != found[1]
+    assert len(path.read_text().splitlines()) == 2
+
+
+def test_a_trace_is_a_frame_and_a_picture() -> None:
+    """A line a round; what never comes has no delay."""
+    pytest.importorskip("matplotlib")
+    world = environments.fixed(0)
+    delay = delays.Mixture(never=0.5, base=delays.Constant(3))
+    trace = simulate(ucb(0.95)(world), world, delay, horizon=40)
+    frame = trace.frame()
+    assert frame.index.name == "round"
+    assert list(frame["regret"]) == trace.regret.tolist()
+    assert frame["delay"].isna().sum() == (trace.delay == delays.NEVER).sum() > 0
+    assert set(frame["delay"].dropna()) == {3}
+    above, below = trace.plot().axes
+    assert above.lines[0].get_ydata().tolist() == trace.regret.tolist()
+    assert below.lines[0].get_ydata().tolist() == trace.pending.tolist()

@@ -18,7 +18,7 @@ from belated.cli.options import add_option
 from belated.cli.text import Progress
 from belated.core.events import Configured
 from belated.core.rewards import Rewards
-from belated.evaluation import JournalEvaluation
+from belated.evaluation.journal import JournalLog
 from belated.exceptions import (
     CorruptEvent,
     CorruptJournal,
@@ -303,10 +303,18 @@ def _features_of(journal: Journal) -> Features | None:
 
 
 @contextmanager
-def evaluation_of(address: str, archive: str | None = None) -> Iterator[JournalEvaluation]:
-    """The journal at an address, with its archive if one is given; it says what its bandit is."""
+def log_at(
+    address: str, archive: str | None = None, until: int | None = None
+) -> Iterator[JournalLog]:
+    """The log in the journal at an address, which says what its bandit is.
+
+    Args:
+        address: of the journal.
+        archive: a folder from which to read what was trimmed.
+        until: leave out records stamped later, in microseconds since 1970.
+    """
     with (
         opened(address, archive) as (journal, _),
         Progress("read", sum(ends_of(journal))) as progress,
     ):
-        yield JournalEvaluation.of_journal(journal, step=progress.step)
+        yield JournalLog.of_journal(journal, step=progress.step, until=until)

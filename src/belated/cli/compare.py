@@ -42,7 +42,14 @@ from belated.cli.simulate import CHANCE, Spread, hardly_chance
 from belated.cli.text import several, table, wrapped
 from belated.core.inputs import Vector
 from belated.exceptions import InvalidInput
-from belated.expressions import as_delay, as_environment, as_policy, label, load_modules
+from belated.expressions import (
+    as_delay,
+    as_environment,
+    as_policy,
+    as_semantics,
+    label,
+    load_modules,
+)
 from belated.simulation.sweeps import simulate_many
 
 if TYPE_CHECKING:
@@ -88,6 +95,7 @@ def run(options: argparse.Namespace) -> None:
         delays,
         seeds=range(options.seeds),
         horizon=options.rounds,
+        rewards=None if options.rewards is None else as_semantics(options.rewards),
         checkpoints=checkpoints(options.rounds),
         resume=options.resume,
         jobs=options.jobs or -1,

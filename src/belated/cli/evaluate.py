@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 from scipy.special import ndtri
 
-from belated.cli.address import add_address, add_archive, evaluation_of
+from belated.cli.address import add_address, add_archive, log_at
 from belated.cli.figures import (
     COLOURS,
     FOOT,
@@ -33,20 +33,14 @@ from belated.cli.figures import (
     check_figure,
     drawn,
 )
-from belated.cli.options import add_json, add_module, add_option, duration
+from belated.cli.options import add_json, add_module, add_option, duration, time
 from belated.cli.text import pairs, percent, several, wrapped
 from belated.core.times import largest_unit, lasting
-from belated.evaluation import (
-    DelayCurve,
-    JournalEvaluation,
-    JournalTable,
-    Lift,
-    Value,
-    delay_curve,
-    delay_depends,
-    forecast,
-    lift,
-)
+from belated.evaluation import DelayCurve, Lift, Value
+from belated.evaluation.delays import delay_curve, delay_depends
+from belated.evaluation.forecasts import forecast
+from belated.evaluation.journal import JournalLog
+from belated.evaluation.sources import JournalTable
 from belated.exceptions import InvalidInput
 from belated.expressions import as_whole_policy, load_modules
 from belated.features.shared import with_catalogue
@@ -101,6 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ahead = "with --delays: how far to look ahead; default: 1d 7d"
     add_option(parser, "--ahead", ahead, duration, nargs="+")
     add_archive(parser)
+    add_option(parser, "--as-of", "by what was known then; default: by all records", time)
     parser.add_argument("--figure", metavar="FILE", help="draw it: .png, .svg or .pdf")
     add_json(parser)
 
@@ -115,16 +110,16 @@ def run(options: argparse.Namespace) -> None:
     check_figure(options.figure)
     load_modules(options.module)
     answer = {"policy": _policy, "lift": _lift, "delays": _delays}[question]
-    with evaluation_of(options.address, options.archive) as evaluation:
-        found, text = answer(options, evaluation)
+    with log_at(options.address, options.archive, options.as_of) as log:
+        found, text = answer(options, log)
     print(msgspec.json.encode(found).decode() if options.json else text)
 
 
 # --- lift ----------------------------------------------------------------------------------------
 
 
-def _lift(options: argparse.Namespace, evaluation: JournalEvaluation) -> tuple[Any, str]:
-    found = lift(evaluation.table(), limit=options.limit)
+def _lift(options: argparse.Namespace, log: JournalLog) -> tuple[Any, str]:
+    found = log.lift(limit=options.limit)
     if options.figure is not None:
         title = f"Lift {found.difference:+.4g}"
         save_intervals(options.figure, title, found.estimand, _lift_lines(found))
@@ -161,14 +156,13 @@ def _lift_text(found: Lift) -> str:
 # --- another policy ------------------------------------------------------------------------------
 
 
-def _policy(options: argparse.Namespace, evaluation: JournalEvaluation) -> tuple[Any, str]:
+def _policy(options: argparse.Namespace, log: JournalLog) -> tuple[Any, str]:
     policy: Policy | str = options.policy
     if "(" in options.policy:
         policy = as_whole_policy(options.policy)
     if options.catalogue is not None:
-        features = with_catalogue(evaluation.features, options.catalogue)
-        evaluation = replace(evaluation, features=features)
-    found = evaluation.evaluate(policy, since=options.since, limit=options.limit)
+        log = replace(log, features=with_catalogue(log.features, options.catalogue))
+    found = log.evaluate(policy, since=options.since, limit=options.limit)
     if options.figure is not None:
         lines = [Interval(options.policy, found.value, found.low, found.high)]
         if found.always is not None:
@@ -197,8 +191,8 @@ def _policy_text(policy: str, found: Value) -> str:
 # --- delays --------------------------------------------------------------------------------------
 
 
-def _delays(options: argparse.Namespace, evaluation: JournalEvaluation) -> tuple[Any, str]:
-    table = evaluation.table()
+def _delays(options: argparse.Namespace, log: JournalLog) -> tuple[Any, str]:
+    table = log.table()
     if options.figure is not None:
         save_curve(options.figure, delay_curve(table))
     found = describe(table, options.ahead or [timedelta(days=1), timedelta(days=7)])

@@ -117,6 +117,8 @@ def add_simulation(
     add_module(add_expression(parser, POLICIES, policy, default=default, several=several))
     problems = "the problems, drawn anew for each seed"
     add_expression(parser, ENVIRONMENTS, problems, default="fixed", several=several)
+    about = "what a missing reward means, where a round is a second: \"ConversionsOnly('500s')\""
+    add_option(parser, "--rewards", about)
     add_option(parser, "--rounds", "of a run", count, 2_000)
     add_option(parser, "--seeds", "how many problems, each with luck of its own", count, 10)
 

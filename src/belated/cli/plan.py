@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from belated.cli.address import evaluation_of
+from belated.cli.address import log_at
 from belated.cli.options import add_json, add_module, add_option, count, duration
 from belated.cli.text import Progress, percent, several, table, wrapped
 from belated.core.times import as_duration, format_duration, lasting
@@ -91,8 +91,8 @@ def _asked(options: argparse.Namespace) -> Learning:
         "rewards": options.rewards,
     }
     if options.journal is not None:
-        with evaluation_of(options.journal) as evaluation:
-            seen = seen_in(evaluation)
+        with log_at(options.journal) as log:
+            seen = seen_in(log)
         given = {name: seen.get(name) if one is None else one for name, one in given.items()}
     for name, example in (("delay", "2d"), ("rate", "1000/d")):
         if given[name] is None:

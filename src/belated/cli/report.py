@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from belated.cli.address import add_address, evaluation_of
+from belated.cli.address import add_address, log_at
 from belated.cli.options import add_json, add_option
 from belated.cli.text import size
 from belated.report import Report
@@ -32,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
-    with evaluation_of(options.address) as evaluation:
-        found = Report.of(evaluation, *learned(evaluation))
+    with log_at(options.address) as log:
+        found = Report.of(log, *learned(log))
     if options.charts:
         found.save_charts(options.charts)
     if options.json:

@@ -19,7 +19,14 @@ import numpy as np
 from belated.cli.options import add_json, add_option, add_simulation, count
 from belated.cli.text import Progress, several, table, wrapped
 from belated.exceptions import BelatedWarning
-from belated.expressions import as_delay, as_environment, as_policy, label, load_modules
+from belated.expressions import (
+    as_delay,
+    as_environment,
+    as_policy,
+    as_semantics,
+    label,
+    load_modules,
+)
 from belated.model.kernels import special
 from belated.simulation import simulate
 
@@ -49,6 +56,7 @@ def simulated(options: argparse.Namespace) -> dict[str, Any]:
     delay = as_delay(options.delay)
     policy_for = as_policy(options.policy)
     make = as_environment(options.environment)
+    rewards = None if options.rewards is None else as_semantics(options.rewards)
     runs = []
     progress = Progress("rounds simulated:", options.rounds * options.seeds)
     with progress, warnings.catch_warnings(record=True) as caught:
@@ -62,6 +70,7 @@ def simulated(options: argparse.Namespace) -> dict[str, Any]:
                 horizon=options.rounds,
                 seed=seed,
                 window=options.window,
+                rewards=rewards,
             )
             runs.append(
                 {

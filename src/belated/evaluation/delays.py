@@ -111,7 +111,7 @@ def delay_curve(table: DecisionTable, *, level: float = 0.95) -> DelayCurve:
     Raises:
         InvalidInput: no reward has come.
 
-    >>> from belated.evaluation import DecisionTable
+    >>> from belated.evaluation.table import DecisionTable
     >>> made = np.arange(4) * 86_400_000_000
     >>> came = made + [86_400_000_000, 86_400_000_000, 172_800_000_000, 86_400_000_000]
     >>> delay_curve(DecisionTable.of(made=made, rewarded=came, value=[1, 0, 1, 1])).median.days

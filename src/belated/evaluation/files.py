@@ -220,6 +220,8 @@ def _dsjson(table: JournalTable, n: int, request: KeptRequest) -> dict[str, Any]
         if propensity < 1.0:
             return None
         shares = [float(place == chosen) for place in range(count)]
+    if any(share != share for share in shares):
+        return None
     order = [chosen, *(place for place in range(count) if place != chosen)]
     multi: list[dict[str, Any]] = []
     for place in range(count):

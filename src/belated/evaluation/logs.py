@@ -2,30 +2,31 @@
 
 * DSJSON, the lines that Vowpal Wabbit and Azure Personalizer write; what we export is among it.
 * The arrays of Open Bandit Pipeline's ``bandit_feedback``, saved with ``numpy.savez``.
-
-Only logs that say the probability of every action can be evaluated, and nothing else is imported.
+* Frames: see :mod:`belated.evaluation.frames`.
 """
 
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from belated.core.events import Decision, Event, Reward
+from belated.core.events import Configured, Decision, Event, Reward, Settled
 from belated.core.ids import check_id
-from belated.core.inputs import MAX_REWARD, Row, as_rows
-from belated.core.rewards import Explicit
+from belated.core.inputs import MAX_REWARD, Row, Vector, as_rows
+from belated.core.rewards import Explicit, Rewards
 from belated.core.times import as_microseconds
 from belated.exceptions import InvalidInput
 from belated.features import Features, Hashed, PerArm
 from belated.fold.contexts import PackedContext, name_of, pack_context
 from belated.fold.requests import keep_request
 from belated.journals import Journal
-from belated.journals.identity import configure, identify, settings_of
+from belated.journals.identity import identify, settings_of
 from belated.model.families import Bernoulli, Family, Gaussian
 
 #: Columns into which the features of a DSJSON line are hashed, unless it has rows.
@@ -44,12 +45,14 @@ class LoggedDecision:
         at: when, in microseconds since 1970; None: a second after the one before it.
         actions: names of what was on offer.
         index: place of the chosen one.
-        propensities: probability of each.
-        reward: what came of it.
+        propensities: probability of each; NaN if it is not known, but for the chosen one.
+        reward: what came of it; None if it is pending.
         rows: of the actions, if the log has them; else features make them of the next two.
         context: what was known before choosing.
         records: of the actions, if there are any.
         share: the probability with which the line was kept in the log.
+        rewarded: when the reward came, in microseconds since 1970; None: at once.
+        mean: predicted mean reward at the choice.
     """
 
     id: str | None
@@ -57,22 +60,33 @@ class LoggedDecision:
     actions: Sequence[int | str]
     index: int
     propensities: Sequence[float]
-    reward: float
+    reward: float | None
     rows: Row | None = None
     context: Any = None
     records: Sequence[Mapping[str, Any]] | None = None
     share: float = 1.0
+    rewarded: int | None = None
+    mean: float = 0.0
 
 
-def import_log(journal: Journal, log: Iterable[LoggedDecision], features: Features | None) -> int:
-    """Write the decisions of a log into a new journal, as one that is evaluated like any other.
-
-    Rewards are told at the time of their decision: such logs do not say when they came.
+def import_log(
+    journal: Journal,
+    log: Iterable[LoggedDecision],
+    features: Features | None,
+    *,
+    rewards: Rewards | None = None,
+    family: Family | None = None,
+    as_of: int | None = None,
+) -> int:
+    """Write the decisions of a log into a new journal, with the stamps that they had.
 
     Args:
         journal: a new one.
         log: in the order of time.
         features: that make rows, unless the log has them.
+        rewards: what a missing reward means; None: all are reported.
+        family: of the rewards; None: by their range.
+        as_of: settle what was due by then, in microseconds since 1970.
 
     Returns:
         How many decisions were written.
@@ -82,29 +96,67 @@ def import_log(journal: Journal, log: Iterable[LoggedDecision], features: Featur
         raise InvalidInput("the log has no decision with a known outcome: is it of this format?")
     first = decisions[0].rows
     dim = features.dim if features is not None else 0 if first is None else first.shape[1]
-    rewards = [one.reward for one in decisions]
-    inside = min(rewards) >= 0.0 and max(rewards) <= 1.0
-    family: Family = Bernoulli() if inside else Gaussian()
+    if family is None:
+        family = family_of(np.array([one.reward for one in decisions], np.float64))
     identify(journal, family=repr(family), dim=dim, features=features)
     stamp = as_microseconds("2000-01-01T00:00:00Z", "at")
-    settings = settings_of(f"of another system, family={family!r}", Explicit(), None, features)
-    for start in range(0, len(decisions), PAGE):
-        events: list[Event] = []
-        stamps: list[int] = []
-        requests = {}
-        for n, one in enumerate(decisions[start : start + PAGE], start=start):
-            stamp = max(stamp, stamp + _SECOND if one.at is None else one.at)
-            try:
-                decision, request = _events_of(one, n, stamp, features)
-            except InvalidInput as error:
-                raise InvalidInput(f"decision {n + 1} of the log: {error}", error.value) from None
-            if request is not None:
-                requests[len(events)] = request
-            events += [decision, Reward(decision.id, stamp, one.reward)]
-            stamps += [stamp, stamp]
-        journal.append(events, recorded=stamps, requests=requests)
-    configure(journal, settings, stamp)
+    stamped: list[tuple[int, Event, bytes | None]] = []
+    for n, one in enumerate(decisions):
+        stamp = max(stamp, stamp + _SECOND if one.at is None else one.at)
+        try:
+            decision, request = _events_of(one, n, stamp, features)
+        except InvalidInput as error:
+            raise InvalidInput(f"decision {n + 1} of the log: {error}", error.value) from None
+        stamped.append((stamp, decision, request))
+        if one.reward is not None:
+            came = stamp if one.rewarded is None else one.rewarded
+            stamped.append((came, Reward(decision.id, came, one.reward), None))
+    rewards = rewards or Explicit()
+    stamped.sort(key=itemgetter(0))
+    stamped = _settled(stamped, rewards.window_us, as_of)
+    said = f"of another system, family={family!r}"
+    settings = settings_of(said, rewards, None, features)
+    journal.append([Configured(stamped[0][0], settings)], recorded=[stamped[0][0]])
+    for start in range(0, len(stamped), PAGE):
+        stamps, events, requests = zip(*stamped[start : start + PAGE], strict=True)
+        kept = {place: request for place, request in enumerate(requests) if request is not None}
+        journal.append(events, recorded=stamps, requests=kept)
     return len(decisions)
+
+
+def _settled(
+    stamped: list[tuple[int, Event, bytes | None]], window: int | None, as_of: int | None
+) -> list[tuple[int, Event, bytes | None]]:
+    """Events with what settles the decisions whose windows end, as a bandit would have done it."""
+    found: list[tuple[int, Event, bytes | None]] = []
+    waiting: deque[tuple[int, str]] = deque()
+    rewarded: set[str] = set()
+
+    def settle(now: int) -> None:
+        due = False
+        while waiting and waiting[0][0] <= now:
+            due |= waiting.popleft()[1] not in rewarded
+        if due:
+            found.append((now, Settled(0, now), None))
+
+    for line in stamped:
+        stamp, event, _ = line
+        settle(stamp)
+        found.append(line)
+        if isinstance(event, Reward):
+            rewarded.add(event.id)
+        elif isinstance(event, Decision) and window is not None:
+            waiting.append((stamp + window, event.id))
+    if as_of is not None:
+        found.append((as_of, Settled(0, as_of), None))
+    return found
+
+
+def family_of(rewards: Vector) -> Family:
+    """Return the family for rewards: from 0 to 1, or anywhere; NaN says nothing."""
+    told = rewards[~np.isnan(rewards)]
+    inside = told.min(initial=0.0) >= 0.0 and told.max(initial=1.0) <= 1.0
+    return Bernoulli() if inside else Gaussian()
 
 
 def _events_of(
@@ -130,7 +182,7 @@ def _events_of(
         one.actions[one.index],
         one.index,
         rows[one.index],
-        0.0,
+        one.mean,
         one.propensities[one.index],
         0,
         context=_made_of(context, one.index, features),
@@ -163,11 +215,12 @@ def _checked(one: LoggedDecision, columns: Mapping[str, str]) -> LoggedDecision:
         message = f"{columns['index']} is {one.index}: there are {count} actions, from 0 on"
         raise InvalidInput(message, one.index)
     for place, share in enumerate(one.propensities):
-        if not 0.0 <= share <= 1.0 or (place == one.index and share == 0.0):
+        unknown = share != share and place != one.index
+        if not (unknown or 0.0 <= share <= 1.0) or (place == one.index and share == 0.0):
             expected = "a probability was expected, above 0 for the chosen action"
             message = f"{columns['propensities']} of action {place} is {share}: {expected}"
             raise InvalidInput(message, share)
-    if not abs(one.reward) <= MAX_REWARD:
+    if one.reward is not None and not abs(one.reward) <= MAX_REWARD:
         message = f"{columns['reward']} has the size {abs(one.reward):g}"
         raise InvalidInput(f"{message}: at most {MAX_REWARD:g} was expected", one.reward)
     if not 0.0 < one.share <= 1.0:
@@ -284,7 +337,7 @@ def read_obp(file: BinaryIO | Mapping[str, Any], name: str = "the log") -> Itera
         name: of the file, for people.
 
     Raises:
-        InvalidInput: it is none, or does not say the probability of every action (``pi_b``).
+        InvalidInput: it is none.
     """
     try:
         log = file if isinstance(file, Mapping) else np.load(file, allow_pickle=False)
@@ -295,7 +348,7 @@ def read_obp(file: BinaryIO | Mapping[str, Any], name: str = "the log") -> Itera
         message = f"{name} is not a bandit_feedback of Open Bandit Pipeline ({error})"
         raise InvalidInput(f"{message}: save it with numpy.savez('log.npz', **feedback)") from None
     count = int(known["n_actions"]) if "n_actions" in known else int(action.max()) + 1
-    shares = _shares_of_obp(known, pscore, count, name)
+    shares = _shares_of_obp(known, pscore, count, action)
     for n in range(len(action)):
         one = LoggedDecision(
             id=None,
@@ -312,7 +365,7 @@ def read_obp(file: BinaryIO | Mapping[str, Any], name: str = "the log") -> Itera
             raise InvalidInput(f"{name}, decision {n}: {error}", n) from None
 
 
-def _shares_of_obp(known: Mapping[str, Any], pscore: Any, count: int, name: str) -> Any:
+def _shares_of_obp(known: Mapping[str, Any], pscore: Any, count: int, action: Any) -> Any:
     if known.get("pi_b") is not None:
         shares = np.asarray(known["pi_b"], float)
         if shares.ndim == 3:
@@ -323,8 +376,9 @@ def _shares_of_obp(known: Mapping[str, Any], pscore: Any, count: int, name: str)
         return shares
     if np.allclose(pscore, 1.0 / count):
         return np.full((len(pscore), count), 1.0 / count)
-    message = f"{name} says only the probability of the chosen action (pscore)"
-    raise InvalidInput(f"{message}: add that of all of them as pi_b", None)
+    shares = np.full((len(pscore), count), np.nan)  # only that of the chosen action is known
+    shares[np.arange(len(pscore)), action] = pscore
+    return shares
 
 
 #: By the name of the format: what reads a log, and what makes rows of its contexts.

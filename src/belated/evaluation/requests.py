@@ -14,7 +14,7 @@ from belated.core.events import Decision
 from belated.core.inputs import Matrix, Row, Vector
 from belated.core.results import Shortened
 from belated.evaluation.sources import JournalTable
-from belated.evaluation.table import SOURCES, Mask, Times
+from belated.evaluation.table import Mask, Times
 from belated.exceptions import NotEvaluable
 from belated.features import Features, Shared
 from belated.fold.contexts import RowEncoder, read_context
@@ -34,7 +34,7 @@ class Offers(Shortened):
         rows: of all actions, float32.
         starts: where the rows of each decision begin.
         chosen: which of all rows each decision chose.
-        propensity: probability of each row at the choice.
+        propensity: probability of each row at the choice; NaN if it is not known.
         actions: name of the action of each row.
         kept: probability with which the request of each decision was kept.
         blocks: of coefficients, if a row is of one of them.
@@ -63,6 +63,20 @@ class Offers(Shortened):
     def design(self) -> Matrix:
         """The rows over all coefficients."""
         return unblocked(self.rows, self.blocks)
+
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """The first row of each decision, and the one behind its last."""
+        return zip(self.starts.tolist(), (self.starts + self.counts).tolist(), strict=True)
+
+    def by_block(self) -> Iterator[tuple[Times, Matrix]]:
+        """Each block of coefficients: the places of its rows, in order, and their numbers."""
+        if self.blocks is None:
+            yield np.arange(len(self.rows)), self.rows.astype(np.float64)
+            return
+        block = self.rows[:, 0]
+        for one in np.unique(block):
+            places = np.flatnonzero(block == one)
+            yield places, self.rows[places, 1:].astype(np.float64)
 
     def sums(self, values: Vector) -> Vector:
         """The sum of a number of each row, over the rows of each decision."""
@@ -131,12 +145,6 @@ def _decisions_at(journal: Journal, partition: int, positions: list[int]) -> dic
                 decisions[record.position] = record.event
         start = n + 1
     return decisions
-
-
-def evaluable(table: JournalTable) -> JournalTable:
-    """The decisions that the policy made, and that took effect."""
-    live = table.live()
-    return live.select(live.source == SOURCES.index("policy"))
 
 
 def read_offers(

@@ -15,8 +15,9 @@ from scipy.special import nbdtr
 
 from belated.core.results import Result
 from belated.core.times import as_datetime
+from belated.evaluation.columns import NEVER
 from belated.evaluation.delays import DelayCurve, delay_curve
-from belated.evaluation.table import NEVER, DecisionTable, Times
+from belated.evaluation.table import DecisionTable, Times
 from belated.exceptions import InvalidInput
 from belated.fold.weighting.conversions import Deliveries, deliveries
 

@@ -13,7 +13,8 @@ from belated.core.events import Decision, Erased, Record
 from belated.core.inputs import MAX_REWARD, Interval
 from belated.core.rewards import Rewards
 from belated.core.tuning import Tuning
-from belated.evaluation.table import NEVER, SOURCES, DecisionTable, Times
+from belated.evaluation.columns import NEVER
+from belated.evaluation.table import SOURCES, DecisionTable, Times
 from belated.exceptions import InvalidInput
 from belated.fold.ledger import Ledger, NullListener
 from belated.fold.rules import State
@@ -124,7 +125,7 @@ class PartitionReader:
         )
 
     def columns(self, partition: int, start: int = 0, stop: int | None = None) -> dict[str, Any]:
-        """Lines by the names of :class:`~belated.evaluation.JournalTable`; all by default."""
+        """Lines by the names of :class:`JournalTable`; all by default."""
         lines = slice(start, len(self.ids) if stop is None else stop)
         table = self._table
         codes, numbers, models = (

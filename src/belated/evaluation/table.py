@@ -16,6 +16,7 @@ from belated.core.inputs import Vector
 from belated.core.results import Shortened
 from belated.core.rewards import Explicit, Rewards
 from belated.core.times import Moment, as_microseconds
+from belated.evaluation.columns import NEVER, numbers, times
 from belated.exceptions import InvalidInput
 from belated.fold.rules import State
 
@@ -23,8 +24,6 @@ Times = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Codes = NDArray[np.int32]
 
-#: In a column of times: it has not happened. The same bits are numpy's NaT.
-NEVER: int = np.iinfo(np.int64).min
 #: Who made a decision, in the order of their codes.
 SOURCES = ("policy", "holdout", "baseline", "fallback")
 
@@ -88,26 +87,27 @@ class DecisionTable(Shortened):
         """A table of columns you have: lists, arrays, or those of a frame.
 
         Args:
-            made: when each decision took effect: datetimes, or microseconds since 1970.
+            made: when each decision took effect: datetimes with their time zone, or microseconds
+                since 1970.
             rewarded: when its reward came; NaT, None or :data:`NEVER` if none has.
             value: the reward; NaN if none has come.
             as_of: when this was known; the last of these times if None.
             rewards: what a missing reward means; :class:`~belated.Explicit` if None.
             action: names of the chosen actions.
-            group: names of groups, to be compared by :func:`~belated.evaluation.lift`.
+            group: names of groups, to be compared by :func:`~belated.evaluation.lifts.lift`.
             propensity: probability with which each was chosen; 1 if None.
             mean: predicted mean rewards; 0 if None.
 
         >>> table = DecisionTable.of(
-        ...     made=["2026-01-01", "2026-01-02"], rewarded=["2026-01-03", None], value=[1.0, None]
+        ...     made=["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"],
+        ...     rewarded=["2026-01-03T00:00:00Z", None],
+        ...     value=[1.0, None],
         ... )
         >>> len(table), int(table.arrived.sum())
         (2, 1)
         """
-        starts, ends = _times(made, "made"), _times(rewarded, "rewarded")
-        values = np.asarray(value)
-        if values.dtype == object:  # None among numbers
-            values = np.array([np.nan if one is None else one for one in values], dtype=np.float64)
+        starts, ends = times(made, "made"), times(rewarded, "rewarded")
+        values = numbers(value, "value")
         count = len(starts)
         for name, column in (("rewarded", ends), ("value", values)):
             _check_length(name, len(column), count)
@@ -127,9 +127,9 @@ class DecisionTable(Shortened):
             group=group_codes,
             groups=tuple(map(str, group_names)),
             source=np.zeros(count, dtype=np.uint8),
-            propensity=_numbers(propensity, 1.0, count),
-            overall=_numbers(propensity, 1.0, count),
-            mean=_numbers(mean, 0.0, count),
+            propensity=_filled(propensity, 1.0, count),
+            overall=_filled(propensity, 1.0, count),
+            mean=_filled(mean, 0.0, count),
             as_of=now,
             rewards=semantics,
         )
@@ -155,6 +155,10 @@ class DecisionTable(Shortened):
     def __len__(self) -> int:
         return len(self.made)
 
+    def __repr__(self) -> str:
+        came = int(self.arrived.sum())
+        return f"<{type(self).__name__}: {len(self):,} decisions, {came:,} rewarded>"
+
     def select(self, which: Mask | Times | slice) -> Self:
         """The lines for which a mask is true, or those at some places."""
         columns = {
@@ -166,7 +170,13 @@ class DecisionTable(Shortened):
 
     def live(self) -> Self:
         """Without the decisions that were voided, or have not taken effect."""
-        return self.select((self.state != State.VOIDED) & (self.state != State.DORMANT))
+        return self.select(self.took_effect)
+
+    @property
+    def took_effect(self) -> Mask:
+        """Which decisions took effect, and were not voided."""
+        found: Mask = (self.state != State.VOIDED) & (self.state != State.DORMANT)
+        return found
 
     def in_group(self, name: str) -> Mask:
         """Which decisions are of a group; none, if there is no such group."""
@@ -208,24 +218,6 @@ def _check_length(name: str, length: int, count: int) -> None:
         raise InvalidInput(f"{message}: one line a decision was expected", length)
 
 
-def _times(given: Any, name: str) -> Times:
-    column = np.asarray(given)
-    if column.dtype.kind in "iu":
-        return column.astype(np.int64)
-    text = column.dtype == object and all(one is None or isinstance(one, str) for one in column)
-    if column.dtype.kind in "MU" or text:
-        return column.astype("datetime64[us]").astype(np.int64)
-    try:
-        return np.array([_time(one, name) for one in column], dtype=np.int64)
-    except TypeError:
-        message = f"{name} is {given!r}: a column of datetimes was expected"
-        raise InvalidInput(f"{message}, or of whole microseconds", given) from None
-
-
-def _time(given: Any, name: str) -> int:
-    return NEVER if given is None or given != given else as_microseconds(given, name)
-
-
 def _labels(given: Any, count: int) -> tuple[Codes, tuple[Any, ...]]:
     if given is None:
         return np.zeros(count, dtype=np.int32), ("",)
@@ -234,5 +226,5 @@ def _labels(given: Any, count: int) -> tuple[Codes, tuple[Any, ...]]:
     return np.array(codes, dtype=np.int32), tuple(known)
 
 
-def _numbers(given: Any, default: float, count: int) -> Vector:
+def _filled(given: Any, default: float, count: int) -> Vector:
     return np.full(count, default) if given is None else np.asarray(given, dtype=np.float64)

@@ -25,6 +25,8 @@ from belated.model.families import Family
 
 #: The greatest share of the policy's choices that the log could not have made.
 UNSUPPORTED = 0.01
+#: Standard errors beyond which the mean of weights that should average 1 is not chance.
+SURE = 3.0
 #: Effective decisions by the design below which nothing is said, and a warning is given.
 REFUSED, WEAK = 20.0, 60.0
 #: Where a missing reward counts, it counts here by so many rewards at least.
@@ -46,8 +48,10 @@ class Value(Result):
         decisions: that were evaluated.
         arrived: of which the outcome is known.
         effective: decisions that would tell as much if the policy had made them, as drawn.
-        design: the same as the propensities let expect: this decides what is refused.
-        unsupported: share of the policy's choices that the log could not have made.
+        design: the same as the propensities let expect: this decides what is refused. As drawn, if
+            the log says only the propensity of the chosen action.
+        unsupported: share of the policy's choices that the log could not have made; 0 if only
+            the propensity of the chosen action is known, and its weights average 1.
         model_only: what the reward model alone says.
         ips: inverse propensity weighting, for comparison with other tools.
         snips: the same, self-normalised.
@@ -115,7 +119,7 @@ def off_policy_value(
     known = omega > 0.0
     if conversions and window is not None:
         known = known | (age >= window)
-    unsupported, design = support(offers, target, known, among)
+    unsupported, design = support(offers, target, known, among, ratio)
     _check(unsupported, design, int(known.sum()), int((omega > 0.0).sum()), conversions)
     if conversions:  # silence is an outcome: all decisions count, and what arrived stands for more
         outcome, model_weight = omega * reward, among
@@ -149,26 +153,59 @@ def off_policy_value(
         ips=shift + float((weight * outcome).sum() / total),
         snips=shift + float((weight * outcome).sum() / weight.sum()),
         dr=shift + direct_mean + float((weight * residual).sum() / total),
-        notes=_notes(design, table, reach),
+        notes=_notes(design, table, reach, offers),
     )
 
 
-def support(offers: Offers, target: Vector, known: Mask, among: Vector) -> tuple[float, float]:
+def support(
+    offers: Offers, target: Vector, known: Mask, among: Vector, ratio: Vector
+) -> tuple[float, float]:
     """How much of a policy the log could not have shown, and how many decisions it is worth.
 
-    Both are of the design, so that luck does not hide what was never tried.
+    Both are of the design, so that luck does not hide what was never tried. If only the propensity
+    of the chosen action is known, the weights of the choices estimate both.
+
+    Args:
+        offers: what was on offer.
+        target: probability that the policy gives each row.
+        known: decisions whose outcome is known.
+        among: how much each decision counts.
+        ratio: probability of the chosen action under the policy, over its propensity.
+
+    Raises:
+        NotEvaluable: the weights do not average 1.
     """
-    tried = offers.propensity > 0.0
-    blind = offers.sums(np.where(tried, 0.0, target))
-    unsupported = float((among * blind).sum() / among.sum())
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        squares = np.where(tried, np.square(target) / offers.propensity, 0.0)
-    per_decision = offers.sums(squares)[known]
+    if np.isnan(offers.propensity).any():
+        _check_weights(ratio, among)
+        unsupported, squares = 0.0, np.square(ratio)
+    else:
+        tried = offers.propensity > 0.0
+        blind = offers.sums(np.where(tried, 0.0, target))
+        unsupported = float((among * blind).sum() / among.sum())
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            squares = offers.sums(np.where(tried, np.square(target) / offers.propensity, 0.0))
+    per_decision = squares[known]
     if not len(per_decision) or not per_decision.any():
         return unsupported, 0.0
     counts = among[known]
     size = counts.sum() ** 2 / np.square(counts).sum()
     return unsupported, float(size * counts.sum() / (counts * per_decision).sum())
+
+
+def _check_weights(ratio: Vector, among: Vector) -> None:
+    """Refuse weights whose mean is not 1: the log has not tried what the policy does."""
+    total = among.sum()
+    mean = float((among * ratio).sum() / total)
+    error = math.sqrt(float(np.square(among * (ratio - mean)).sum())) / total
+    if abs(mean - 1.0) <= UNSUPPORTED + SURE * error:
+        return
+    message = f"the weights of what was chosen average {mean:.2f}, and 1 was expected"
+    why = "the propensities are not those with which these actions were chosen"
+    if mean < 1.0:
+        why = f"either the log hardly tried what this policy would choose, or {why}"
+    raise NotEvaluable(
+        f"{message}: {why}; check the column, or evaluate a policy nearer to the one that chose"
+    )
 
 
 def interval(
@@ -259,8 +296,10 @@ def _always(
     return least + low * (most - least), least + high * (most - least)
 
 
-def _notes(design: float, table: DecisionTable, reach: float) -> tuple[str, ...]:
+def _notes(design: float, table: DecisionTable, reach: float, offers: Offers) -> tuple[str, ...]:
     notes = []
+    if np.isnan(offers.propensity).any():
+        notes.append("only propensities of chosen actions are known: support is judged as drawn")
     if design < WEAK:
         notes.append(f"the outcomes tell as much as {design:.0f} of the policy's own: wide")
     window = table.rewards.window_us
@@ -285,14 +324,16 @@ def cross_fitted(offers: Offers, outcome: Vector, weight: Vector, family: Family
         family: of the rewards.
     """
     fold = np.random.default_rng(0).integers(FOLDS, size=len(offers))
-    design = offers.design
-    chosen = design[offers.chosen]
-    means = np.empty(len(offers.rows))
     outcome = np.where(weight > 0.0, outcome, 0.0)
     row_fold = np.repeat(fold, offers.counts)
-    for one in range(FOLDS):
-        others = (fold != one) & (weight > 0.0)
-        theta = fit_rows(chosen[others], outcome[others], weight[others], family)
-        here = row_fold == one
-        means[here] = family.mean(design[here] @ theta)
+    means = np.empty(len(offers.rows))
+    for block, numbers in offers.by_block():
+        chosen = np.flatnonzero(np.isin(offers.chosen, block))  # decisions
+        rows = numbers[np.searchsorted(block, offers.chosen[chosen])]
+        for one in range(FOLDS):
+            others = (fold[chosen] != one) & (weight[chosen] > 0.0)
+            used = chosen[others]
+            theta = fit_rows(rows[others], outcome[used], weight[used], family)
+            here = row_fold[block] == one
+            means[block[here]] = family.mean(numbers[here] @ theta)
     return means

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.core.inputs import Row, as_row
+from belated.core.inputs import Row, as_row, as_rows
 from belated.exceptions import InvalidInput
 from belated.features.columns import Columns, Noticed
 from belated.features.encoders import EncodedColumns, Fields, columns_of
@@ -186,6 +186,17 @@ class PerArm:
         rows[:, 1] = self._columns.unit
         rows[:, 1 + self.intercept :] = z
         return rows
+
+    def tables(self, contexts: Sequence[Context], actions: Actions) -> Row:
+        """Return what :meth:`rows` returns for each of several contexts, one below the other."""
+        ids = as_actions(actions)
+        rows: Row = np.empty((len(contexts), len(ids), 1 + self.block), dtype=np.float32)
+        rows[:, :, 0] = self._remembered(ids)
+        rows[:, :, 1] = self._columns.unit
+        if width := self._columns.width:
+            numbers = self._columns.table(range(len(contexts)), contexts)
+            rows[:, :, 1 + self.intercept :] = as_rows(numbers, width)[:, None]
+        return rows.reshape(-1, 1 + self.block)
 
     def _remembered(self, ids: tuple[int | str, ...]) -> NDArray[np.intp]:
         unknown = next((id for id in ids if id not in self._places), None)

@@ -25,12 +25,10 @@ from belated.core.events import (
 )
 from belated.core.inputs import Matrix, Vector
 from belated.core.times import CLOCK_SKEW
-from belated.evaluation import (
-    DelayCurve,
-    JournalTable,
-    delay_curve,
-)
-from belated.evaluation.journal import JournalEvaluation
+from belated.evaluation import DelayCurve, Log
+from belated.evaluation.delays import delay_curve
+from belated.evaluation.log import DecisionLog
+from belated.evaluation.sources import JournalTable
 from belated.evaluation.table import SOURCES, DecisionTable, Mask, Times
 from belated.exceptions import BelatedError
 from belated.fold.contexts import RowEncoder, read_context
@@ -154,6 +152,17 @@ class Watched:
         found = np.searchsorted(known, wanted)
         return order[found], unblocked(np.array(self._rows), blocks)
 
+    def take_frame(
+        self, log: Log, table: JournalTable, blocks: int | None
+    ) -> tuple[NDArray[np.int64], Matrix]:
+        """Know the rewards of a frame; returns lines, and their chosen rows, as :meth:`rows_of`."""
+        self.rewards = table.rewarded[table.arrived].tolist()
+        self.lags = [-1] * len(self.rewards)  # it does not say when rewards happened
+        self.records = len(table) + len(self.rewards)
+        width = log.features.dim // (blocks or 1)
+        lines = np.arange(len(table))[:: max(1, -(-len(table) * width // NUMBERS))]
+        return lines, unblocked(log.chosen_rows(table.select(lines)), blocks)
+
 
 def _keys(partition: NDArray[Any], position: NDArray[Any]) -> NDArray[np.int64]:
     keys: NDArray[np.int64] = (partition.astype(np.int64) << 48) + position
@@ -165,7 +174,7 @@ class Facts:
     """All that the parts of a report read.
 
     Attributes:
-        evaluation: of the journal.
+        log: the decisions, where they are.
         everything: all decisions, those that were voided too.
         table: the decisions that took effect.
         watched: the records beside them.
@@ -178,7 +187,7 @@ class Facts:
         fields: values of the last decisions that are unknown or clipped.
     """
 
-    evaluation: JournalEvaluation
+    log: DecisionLog
     everything: JournalTable
     table: JournalTable
     watched: Watched
@@ -193,14 +202,18 @@ class Facts:
     @classmethod
     def read(
         cls,
-        evaluation: JournalEvaluation,
+        log: DecisionLog,
         estimate: Estimate | None = None,
         evidence: Evidence | None = None,
     ) -> Facts:
-        """Read a journal once."""
-        watched = Watched(RowEncoder(evaluation.features))
-        everything = evaluation.table(watched.take)
-        lines, rows = watched.rows_of(everything, getattr(evaluation.features, "blocks", None))
+        """Read a log once."""
+        watched = Watched(RowEncoder(log.features))
+        everything = log.table(watched.take)
+        blocks = getattr(log.features, "blocks", None)
+        if isinstance(log, Log):
+            lines, rows = watched.take_frame(log, everything, blocks)
+        else:
+            lines, rows = watched.rows_of(everything, blocks)
         live = np.isin(everything.state, _DEAD, invert=True)
         place = np.cumsum(live) - 1
         kept = live[lines]
@@ -208,7 +221,7 @@ class Facts:
         curve = delay_curve(table) if table.arrived.any() else None
         fields = watched.finish(everything)
         return cls(
-            evaluation, everything, table, watched, Calendar.of(everything), estimate, evidence,
+            log, everything, table, watched, Calendar.of(everything), estimate, evidence,
             curve, place[lines[kept]], rows[kept], fields,
         )  # fmt: skip
 
@@ -258,14 +271,14 @@ class Facts:
     @property
     def least(self) -> float:
         """The least reward per decision."""
-        return 0.0 if self.evaluation.family.support.lower >= 0.0 else -math.inf
+        return 0.0 if self.log.family.support.lower >= 0.0 else -math.inf
 
     def ratio(self, which: Mask) -> tuple[float, float]:
         """The reward per decision, and its standard error; not numbers if none is old enough.
 
         A decision counts with the share of its reward that has come by its age, so that young ones
         are neither left out nor taken for failures. That share is of the delay curve, so delays are
-        taken to be alike; for the whole time, :func:`belated.evaluation.earned` needs no such
+        taken to be alike; for the whole time, :func:`belated.evaluation.lifts.earned` needs no such
         assumption.
         """
         outcome, exposure = self.outcome[which], self.exposure[which]
@@ -295,7 +308,7 @@ class Facts:
         exposure, outcome = self.exposure[self.lines], self.outcome[self.lines]
         used = exposure > 0.0
         rows, exposure, outcome = self.rows[used], exposure[used], outcome[used]
-        base, family = self.base, self.evaluation.family
+        base, family = self.base, self.log.family
         theta = fit_rows(rows, base + outcome / exposure, exposure, family, RIDGE)
         _, mean, slope = family.cumulant_mean_slope(rows @ theta)
         residual = np.square(outcome - exposure * (mean - base))
@@ -387,7 +400,7 @@ class Calendar:
     def of(cls, table: DecisionTable) -> Calendar:
         """The periods of all decisions: as short as can be shown.
 
-        >>> none, made = [None] * 2, ["2026-01-01", "2026-01-30"]
+        >>> none, made = [None] * 2, ["2026-01-01T00:00Z", "2026-01-30T00:00Z"]
         >>> table = DecisionTable.of(made=made, rewarded=none, value=none)
         >>> Calendar.of(table).count, Calendar.of(table).name
         (30, 'day')

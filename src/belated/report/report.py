@@ -11,7 +11,7 @@ import msgspec
 
 from belated.advice import Evidence
 from belated.core.results import Result
-from belated.evaluation.journal import JournalEvaluation
+from belated.evaluation.log import DecisionLog
 from belated.exceptions import BelatedError, InvalidInput, extra
 from belated.expressions import as_whole_policy
 from belated.fold.evidence import evidence_of
@@ -40,23 +40,23 @@ class Report(Result):
     @classmethod
     def of(
         cls,
-        evaluation: JournalEvaluation,
+        log: DecisionLog,
         estimate: Estimate | None = None,
         evidence: Evidence | None = None,
     ) -> Report:
-        """The report of a journal.
+        """The report of a log.
 
         Args:
-            evaluation: of the journal.
+            log: of a journal, or of another system.
             estimate: what the bandit has learned; without it the coefficients are not shown.
             evidence: what its checks look at; without it only the others are listed.
 
         Raises:
             InvalidInput: nothing was decided yet.
         """
-        facts = Facts.read(evaluation, estimate, evidence)
+        facts = Facts.read(log, estimate, evidence)
         if not len(facts.table):
-            message = f"the journal of {evaluation.journal.bandit!r} has no decisions"
+            message = f"the journal of {log.name!r} has no decisions"
             raise InvalidInput(f"{message}: decide something first", 0)
         data: dict[str, Any] = {"schema": SCHEMA, **_identity(facts)}
         data["headline"] = headline.collect(facts)
@@ -122,32 +122,27 @@ class Report(Result):
         return f'<iframe srcdoc="{page}" width="100%" height="{FRAME}" style="border:0"></iframe>'
 
 
-def learned(evaluation: JournalEvaluation) -> tuple[Estimate | None, Evidence | None]:
+def learned(log: DecisionLog) -> tuple[Estimate | None, Evidence | None]:
     """Return what the bandit of a journal has learned, and the evidence for its checks.
 
     Both are None if the journal does not describe the policy.
     """
-    configured = evaluation.journal.configured()
-    if configured is None:
-        return None, None
     try:
         # Only the absence of a prior can be written as text.
-        policy = as_whole_policy(configured.settings["policy"].replace("prior=None, ", ""))
+        policy = as_whole_policy(log.settings["policy"].replace("prior=None, ", ""))
     except (BelatedError, KeyError):  # one of the user's own
         return None, None
-    fold = evaluation.fold(policy, evaluation.until)
-    fold.load(evaluation.journal)
-    fold.catch_up(evaluation.journal)
+    fold = log.fold(policy, log.until)
+    fold.load(log.journal)
+    fold.catch_up(log.journal)
     return fold.learner.estimate, evidence_of(fold)
 
 
 def _identity(facts: Facts) -> dict[str, Any]:
-    table, family = facts.table, facts.evaluation.family
-    configured = facts.evaluation.journal.configured()
-    said = {} if configured is None else configured.settings
+    table, family, said = facts.table, facts.log.family, facts.log.settings
     window, retention = table.rewards.window_us, table.retention
     return {
-        "bandit": facts.evaluation.journal.bandit,
+        "bandit": facts.log.name,
         "policy": said.get("policy", "").partition("(")[0],
         "family": type(family).__name__,
         "dim": facts.rows.shape[1] if len(facts.rows) else None,

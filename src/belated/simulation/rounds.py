@@ -20,7 +20,7 @@ from belated.core.inputs import Vector, as_rounds, check_made
 from belated.core.results import Result
 from belated.core.rewards import Explicit, Rewards, check_semantics
 from belated.delays import NEVER, DelayProcess
-from belated.exceptions import InvalidInput
+from belated.exceptions import InvalidInput, extra
 from belated.fold.evidence import evidence_of
 from belated.fold.fold import Fold
 from belated.fold.learner import Learner
@@ -29,6 +29,8 @@ from belated.model.kernels import Kernels, complete
 from belated.policies import Choice, Policy
 from belated.simulation.environments import Environment
 
+#: Columns of the frame of a trace.
+_COLUMNS = ("regret", "pending", "delay", "actions", "rewards", "propensities")
 #: Microseconds between two rounds: a second.
 ROUND_US = 1_000_000
 
@@ -60,6 +62,36 @@ class Trace(Result):
         found = super().to_dict()
         del found["learner"]
         return found | {"delay": [None if one == NEVER else one for one in self.delay.tolist()]}
+
+    def frame(self) -> Any:
+        """Return a DataFrame of pandas, one line a round; the delay of what never comes is null.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        with extra("a data frame", "experiments"):
+            import pandas as pd
+        columns = {name: getattr(self, name) for name in _COLUMNS}
+        columns["delay"] = pd.array(self.delay, dtype="Int64")
+        columns["delay"][self.delay == NEVER] = pd.NA
+        return pd.DataFrame(columns).rename_axis("round")
+
+    def plot(self) -> Any:
+        """Return a figure of matplotlib: cumulative regret, and below it what is pending.
+
+        Raises:
+            MissingExtra: matplotlib is not installed.
+        """
+        with extra("a figure", "experiments"):
+            from matplotlib.figure import Figure
+        figure = Figure(figsize=(7.0, 4.0), layout="constrained")
+        above, below = figure.subplots(2, sharex=True, height_ratios=[2, 1])
+        above.plot(self.regret)
+        above.set_ylabel("cumulative regret")
+        below.plot(self.pending)
+        below.set_ylabel("pending")
+        below.set_xlabel("round")
+        return figure
 
     def __repr__(self) -> str:
         rounds, regret = len(self.actions), self.regret[-1] if len(self.regret) else 0.0

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from belated.core.rewards import Rewards
 from belated.delays import DelayProcess
 from belated.exceptions import DelayWarning, extra
 from belated.policies import Policy
@@ -31,6 +32,7 @@ def simulate_many(
     *,
     seeds: Iterable[int],
     horizon: int,
+    rewards: Rewards | None = None,
     checkpoints: Sequence[int] = (),
     resume: str | Path | None = None,
     jobs: int = -1,
@@ -47,6 +49,8 @@ def simulate_many(
         delays: by name.
         seeds: of problems and runs.
         horizon: T.
+        rewards: what a missing reward means, as in :func:`~belated.simulate`: its window is in
+            seconds, a second a round. None: every reward comes.
         checkpoints: rounds at which regret is recorded besides the last.
         resume: a file of finished runs, one JSON line each: runs found there are not repeated.
         jobs: processes; all cores by default.
@@ -85,11 +89,13 @@ def simulate_many(
     for seed, (world, make), (wait, delay), (name, policy) in cells:
         cell: Run = {"policy": name, "environment": world, "delay": wait, "seed": seed}
         # Tells a changed policy or delay under an old name, also where a default has changed.
-        cell |= {"rounds": rounds, "fingerprint": fingerprint(settings[world, name], delay)}
+        meant = () if rewards is None else (rewards,)
+        made_of = fingerprint(settings[world, name], delay, *meant)
+        cell |= {"rounds": rounds, "fingerprint": made_of}
         if (done := finished.get(_key(cell))) is not None:
             runs.append(done)
         else:
-            todo.append(joblib.delayed(_run)(cell, policy, make, delay))
+            todo.append(joblib.delayed(_run)(cell, policy, make, delay, rewards))
     with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
         results: Iterator[Run] = joblib.Parallel(return_as="generator_unordered")(todo)
         for run in tqdm(results, total=len(todo), unit="run", disable=not progress):
@@ -100,14 +106,20 @@ def simulate_many(
 
 
 def _run(
-    cell: Run, policy: PolicyFor, make: Callable[[int], Environment], delay: DelayProcess
+    cell: Run,
+    policy: PolicyFor,
+    make: Callable[[int], Environment],
+    delay: DelayProcess,
+    rewards: Rewards | None,
 ) -> Run:
     world = make(cell["seed"])
     chosen = _chosen(policy, world)
     start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DelayWarning)  # a sweep over delays means them
-        trace = simulate(chosen, world, delay, horizon=cell["rounds"][-1], seed=cell["seed"])
+        trace = simulate(
+            chosen, world, delay, horizon=cell["rounds"][-1], seed=cell["seed"], rewards=rewards
+        )
     return cell | {
         "regret": [float(trace.regret[t - 1]) for t in cell["rounds"]],
         "pending": [int(trace.pending[t - 1]) for t in cell["rounds"]],

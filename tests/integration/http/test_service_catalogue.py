@@ -12,7 +12,7 @@ import numpy as np
 
 from belated import Category, DelayedUCB, Explicit, Gaussian, Number, Shared
 from belated.client import Client
-from belated.evaluation.journal import JournalEvaluation
+from belated.evaluation.journal import JournalLog
 from belated.journals import Store
 from belated.service import Definition, Service
 from belated.service.operating.config import parse_config
@@ -72,7 +72,7 @@ def test_actions_are_offered_by_name(store: Store, bandit: str) -> None:
         assert refused.status_code == 422
         assert "'shoe' is not in the catalogue" in (problem_in(refused).detail or "")
     with store.journal(bandit) as journal:
-        evaluation = JournalEvaluation(journal, Gaussian(), Explicit(), features=features)
+        evaluation = JournalLog(journal, Gaussian(), Explicit(), features=features)
         assert evaluation.evaluate("uniform").decisions == 62
 
 

@@ -28,8 +28,8 @@ from belated.cli.address import add_address, add_archive, ends_of, opened, start
 from belated.cli.journal.lines import FORMAT, End, Header, Line, line_of
 from belated.cli.text import Progress
 from belated.core.events import Decision, Record, digest_of, encode
-from belated.evaluation import read_journal
 from belated.evaluation.files import WRITERS, batches
+from belated.evaluation.sources import read_journal
 from belated.exceptions import InvalidInput
 from belated.journals import Journal
 from belated.journals.chain import Chain, Head

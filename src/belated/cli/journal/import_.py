@@ -1,8 +1,8 @@
 """``belated journal import``: make a journal of exported records, or of another system's log.
 
 Records keep their stamps and their order, in any number of partitions: :func:`repartitioned` says
-what becomes of the records that each partition has for itself. :mod:`belated.evaluation.logs` says
-what is read of other logs.
+what becomes of the records that each partition has for itself. :mod:`belated.evaluation.logs` and
+:mod:`belated.evaluation.frames` say what is read of other logs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import BinaryIO
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import msgspec
 from msgspec.structs import replace
@@ -29,7 +30,7 @@ from belated.cli.journal.lines import (
     record_of,
     request_of,
 )
-from belated.cli.options import add_option
+from belated.cli.options import add_option, time
 from belated.cli.text import Progress, several
 from belated.core.events import (
     Decision,
@@ -44,8 +45,10 @@ from belated.core.events import (
 )
 from belated.core.ids import check_partitions
 from belated.core.times import as_datetime
+from belated.evaluation import Log
 from belated.evaluation.logs import READERS, import_log
-from belated.exceptions import InvalidInput, UnsupportedFormat
+from belated.exceptions import InvalidInput, UnsupportedFormat, extra
+from belated.expressions import as_features, as_semantics
 from belated.fold.contexts import name_of
 from belated.journals import open_store
 from belated.journals.addresses import split_address
@@ -55,35 +58,71 @@ EXAMPLE = "belated journal import offers.jsonl sqlite:///new.db --partitions 4"
 
 #: Records written at a time.
 PAGE = 10_000
+#: Formats of files with a line for each decision; and those that the ending of a file says.
+FRAMES = ("parquet", "csv")
+_BY_ENDING = {".parquet": "parquet", ".csv": "csv", ".dsjson": "dsjson", ".npz": "obp"}
+#: Columns of such a file.
+COLUMNS = {
+    "action": "the chosen action",
+    "propensity": "probability with which it was chosen, or a list of those of all actions",
+    "reward": "the reward, null if none has come",
+    "decided_at": "when the decision was made",
+    "rewarded_at": "when the reward came, null if none has",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    parser.add_argument("source", metavar="FILE", help="from `export`; - for standard input")
+    parser.add_argument(
+        "source", metavar="FILE", help="from `export`, or a log; - for standard input"
+    )
     parser.add_argument(
         "address",
         metavar="ADDRESS",
+        nargs="?",
         help="sqlite:///new.db (a new file) or postgresql://user@host/name, with ?bandit=NAME for "
         "another name than it had",
     )
+    add_option(
+        parser, "--into", "the same, behind options that take several values", metavar="ADDRESS"
+    )
     parser.add_argument(
         "--format",
-        choices=("records", *READERS),
-        default="records",
-        help="records: from `export`, exactly (default); logs of other systems, to be evaluated: "
-        "dsjson (Vowpal Wabbit), obp (bandit_feedback of Open Bandit Pipeline as .npz)",
+        choices=("records", *FRAMES, *READERS),
+        help="records: from `export`, exactly; logs of other systems: parquet and csv (a line for "
+        "each decision), dsjson (Vowpal Wabbit), obp (bandit_feedback of Open Bandit Pipeline as "
+        ".npz); default: by the ending of FILE, else records",
     )
     add_option(parser, "--partitions", "a power of two; as it was if not given", int, metavar="P")
+    group = parser.add_argument_group("of parquet and csv", "columns; times have a time zone")
+    about = "what a missing reward means: Explicit() or \"ConversionsOnly('7d')\""
+    add_option(group, "--rewards", about)
+    add_option(group, "--context", "what was known before choosing", nargs="+", metavar="COLUMN")
+    for name, about in COLUMNS.items():
+        flag = f"--{name.replace('_', '-')}"
+        add_option(group, flag, f"{about}; default: {name}", metavar="COLUMN")
+    add_option(group, "--id", "decision ids; default: numbers of lines", metavar="COLUMN")
+    about = "from contexts to rows; default: PerArm, fitted to the contexts"
+    add_option(group, "--features", about)
+    add_option(group, "--as-of", "leave out what happened later", time)
 
 
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
-    options.address = address_in(options.address, new=True) or options.address
-    if options.format != "records":
-        with _source(options.source) as source:
-            import_foreign(source, options.source, options.format, options.address)
+    address = options.into or options.address
+    if address is None:
+        message = "it is not said where to import to: add an address"
+        raise InvalidInput(f"{message}, such as --into sqlite:///offers.db?bandit=offers", None)
+    address = address_in(address, new=True) or address
+    format = options.format or _BY_ENDING.get(Path(options.source).suffix, "records")
+    if format in FRAMES:
+        import_frame(options, format, address)
         return
-    place, name = split_address(options.address)
+    if format in READERS:
+        with _source(options.source) as source:
+            import_foreign(source, options.source, format, address)
+        return
+    place, name = split_address(address)
     store = open_store(place)
     with _source(options.source) as source:
         lines = Lines(source, options.source)
@@ -97,7 +136,7 @@ def run(options: argparse.Namespace) -> None:
             raise InvalidInput(message, options.source)
         partitions = header.partitions if options.partitions is None else options.partitions
         check_partitions(partitions)
-        bandit = header.bandit if place == options.address else name
+        bandit = header.bandit if place == address else name
         with store.new_journal(bandit, partitions=partitions) as journal:
             if header.identity is not None:
                 journal.identify(header.identity)
@@ -222,6 +261,39 @@ def _source(name: str) -> Iterator[BinaryIO]:
 
 
 # --- logs of other systems -----------------------------------------------------------------------
+
+
+def import_frame(options: argparse.Namespace, format: str, address: str) -> None:
+    """Make a journal of a file with a line for each decision."""
+    if options.rewards is None:
+        message = "what a missing reward means is not said: add --rewards \"ConversionsOnly('7d')\""
+        raise InvalidInput(f"{message} if only good outcomes are in it, or --rewards 'Explicit()'")
+    columns = {name: getattr(options, name) for name in (*COLUMNS, "id", "context", "as_of")}
+    log = Log.from_frame(
+        _frame(options.source, format),
+        rewards=as_semantics(options.rewards),
+        features=None if options.features is None else as_features(options.features),
+        **{name: value for name, value in columns.items() if value is not None},
+    )
+    log.to_journal(address)
+    came = int(log.table().arrived.sum())
+    decided, bandit = several(len(log.table()), "decision"), split_address(address)[1]
+    print(f"{decided} and {several(came, 'reward')} imported as bandit {bandit}")
+
+
+def _frame(name: str, format: str) -> Any:
+    """A table of Arrow."""
+    with extra("an import of Parquet or CSV", "archive"):
+        import pyarrow
+        import pyarrow.csv
+        import pyarrow.parquet
+    with _source(name) as source:
+        try:
+            if format == "parquet":
+                return pyarrow.parquet.read_table(source)
+            return pyarrow.csv.read_csv(source)
+        except (pyarrow.ArrowException, OSError) as error:
+            raise InvalidInput(f"{name} cannot be read as {format}: {error}", name) from None
 
 
 def import_foreign(source: BinaryIO, name: str, format: str, address: str) -> None:

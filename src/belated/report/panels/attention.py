@@ -22,7 +22,7 @@ def collect(facts: Facts, data: dict[str, Any]) -> list[dict[str, Any]]:
     """What needs attention, each with the panel that shows it."""
     rewards = facts.table.rewards
     seen = facts.evidence or Evidence(
-        family=facts.evaluation.family,
+        family=facts.log.family,
         ridge=1.0,
         window=rewards.window_us,
         defaults=rewards.on_timeout == "defaulted",

@@ -31,7 +31,7 @@ LISTED, SHOWN = 12, 10
 
 def collect(facts: Facts) -> list[dict[str, Any]]:
     """The coefficients furthest from zero by their standard errors, with the auditor's."""
-    features, auditor = facts.evaluation.features, facts.auditor
+    features, auditor = facts.log.features, facts.auditor
     labels = None if features is None else features.names
     estimate = facts.estimate
     if labels is None or estimate is None or estimate.mean.size != len(labels):

@@ -31,7 +31,7 @@ POINTS = 57
 
 
 def collect(facts: Facts) -> dict[str, Any] | None:
-    """The curve of :func:`belated.evaluation.delay_curve` at equal steps, in days."""
+    """The curve of :func:`belated.evaluation.delays.delay_curve` at equal steps, in days."""
     curve = facts.curve
     if curve is None:
         return None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from belated.evaluation import Expected, forecast
+from belated.evaluation import Expected
+from belated.evaluation.forecasts import forecast
 from belated.exceptions import InvalidInput
 from belated.report.facts import Facts, interval, short
 from belated.report.panel import ENDS, Panel, Said
@@ -17,14 +18,15 @@ AHEAD, PAST = 10, 14
 
 
 def collect(facts: Facts) -> dict[str, Any] | None:
-    """What :func:`belated.evaluation.forecast` expects, by period and in all."""
+    """What :func:`belated.evaluation.forecasts.forecast` expects, by period and in all."""
     calendar = facts.calendar
     came = facts.table.rewarded[facts.table.arrived]
     past = [{"t": calendar.ms(n), "n": int(count)} for n, count in enumerate(calendar.counts(came))]
     spans = [timedelta(microseconds=calendar.step * n) for n in range(1, AHEAD + 1)]
     try:
-        found = forecast(facts.table, spans)
-        total = forecast(facts.table).expected[0]
+        table = facts.log.predicted(facts.table)
+        found = forecast(table, spans)
+        total = forecast(table).expected[0]
     except InvalidInput:
         return None
     rows, before = [], 0.0

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from belated.evaluation.requests import read_offers
 from belated.exceptions import BelatedError
 from belated.report.facts import Facts, interval, short
 from belated.report.panel import BAND, Panel, Said
@@ -35,7 +34,7 @@ def collect(facts: Facts) -> dict[str, Any] | None:
     some = own[np.unique(np.linspace(0, len(own) - 1, OFFERS).astype(int))]
     table = facts.table.select(some)
     try:
-        kept, offers = read_offers(facts.evaluation.journal, table, facts.evaluation.features)
+        kept, offers = facts.log.offers(table)
     except BelatedError:  # none was kept, or not how it was chosen
         return None
     rows = offers.design

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from belated.evaluation import earned, lift
+from belated.evaluation.lifts import earned, lift
 from belated.exceptions import NotEvaluable
 from belated.report.facts import Facts, around, if_known, interval, short
 from belated.report.html import bars, line, tile, whisker
@@ -13,7 +13,7 @@ from belated.report.text import Data, amount, several, signed, whole
 
 
 def collect(facts: Facts) -> dict[str, Any]:
-    """The numbers on top: the lift of :func:`belated.evaluation.lift`, or what is earned."""
+    """The numbers on top: the lift of :func:`belated.evaluation.lifts.lift`, or what is earned."""
     own, held, least = facts.own, facts.held, facts.least
     found: dict[str, Any] = {
         "decisions": len(facts.table),

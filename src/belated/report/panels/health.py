@@ -23,8 +23,8 @@ def collect(facts: Facts) -> dict[str, Any]:
     """What whoever is on call asks first."""
     as_of, watched, table = facts.table.as_of, facts.watched, facts.everything
     modes, changes = watched.modes, watched.actions
-    if facts.evaluation.until is None:  # also of records that were trimmed
-        changes = facts.evaluation.journal.actions()
+    if facts.log.until is None:  # also of records that were trimmed
+        changes = facts.log.action_changes
     found: dict[str, Any] = {
         "closed_actions": [
             one.to_dict() | {"t": as_microseconds(one.since) // 1000}

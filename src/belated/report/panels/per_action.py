@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from belated.evaluation import earned
+from belated.evaluation.lifts import earned
 from belated.report.facts import ACTIONS, Facts, around, code_of, if_known
 from belated.report.panel import BAND, Panel, Said
 from belated.report.text import Data, amount

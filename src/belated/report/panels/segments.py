@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from belated.evaluation.requests import read_contexts
 from belated.report.facts import ACTIONS, Facts, short
 from belated.report.panel import Panel, Said
 from belated.report.text import Data, percent, periods
@@ -26,7 +25,7 @@ def collect(facts: Facts) -> list[dict[str, Any]]:
     some = recent[np.unique(np.linspace(0, len(recent) - 1, DECISIONS).astype(int))]
     table = facts.table.select(some)
     contexts: dict[int, Mapping[str, Any]] = {}
-    for line, context in read_contexts(facts.evaluation.journal, table):
+    for line, context in facts.log.contexts(table):
         if isinstance(context, Mapping):
             contexts[line] = context
     columns = _binary(list(contexts.values()))

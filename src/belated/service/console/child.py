@@ -11,7 +11,7 @@ import sys
 
 import msgspec
 
-from belated.evaluation.journal import JournalEvaluation
+from belated.evaluation.journal import JournalLog
 from belated.exceptions import BelatedError
 from belated.journals import open_journal
 from belated.report.gauges import Gauges
@@ -29,8 +29,8 @@ def main() -> int:
         os.nice(NICE)
     try:
         with open_journal(sys.stdin.readline().strip()) as journal:
-            evaluation = JournalEvaluation.of_journal(journal)
-            data = Report.of(evaluation, *learned(evaluation)).data
+            log = JournalLog.of_journal(journal)
+            data = Report.of(log, *learned(log)).data
     except BelatedError as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         return 1

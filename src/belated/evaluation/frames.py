@@ -1,0 +1,388 @@
+"""The log in a frame: what any system decided, and what came of it, a line for each decision."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from belated.core.ids import check_id
+from belated.core.inputs import Matrix, Row, Vector
+from belated.core.rewards import Rewards, check_default, check_semantics
+from belated.core.times import Moment, as_microseconds
+from belated.decider.batches import named
+from belated.evaluation.arrivals import arrival_weights
+from belated.evaluation.columns import NEVER, column_of, names_of, numbers, times, values
+from belated.evaluation.log import DecisionLog
+from belated.evaluation.logs import LoggedDecision, family_of, import_log
+from belated.evaluation.requests import Offers
+from belated.evaluation.sources import JournalTable
+from belated.evaluation.table import DecisionTable, Mask, Times
+from belated.evaluation.targets import NEAR
+from belated.evaluation.values import cross_fitted
+from belated.exceptions import InvalidInput
+from belated.features import Features, PerArm
+from belated.fold.rules import State
+from belated.journals import Journal, MemoryJournal, open_store
+from belated.journals.addresses import split_address
+from belated.model.families import Family
+
+#: Lines by which features are fitted that the caller does not give.
+SAMPLE = 20_000
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Log(DecisionLog):
+    """What any system decided, and what came of it; :meth:`from_frame` reads it.
+
+    A :class:`~belated.Bandit` answers the same questions about its own decisions.
+
+    Attributes:
+        name: of the bandit that a journal of it is for.
+        family: of the rewards.
+        rewards: what a missing reward means.
+        features: that make rows of contexts.
+        actions: what was on offer, in every decision.
+        decisions: one line each.
+        known: the context of each.
+        chances: probability of each action, NaN if it is not known.
+        places: the line of the frame that each is from.
+    """
+
+    name: str
+    family: Family
+    rewards: Rewards
+    features: Features
+    actions: Sequence[int | str]
+    decisions: JournalTable
+    known: list[Any]
+    chances: Matrix
+    places: Times
+    retention: int | None = None
+    until: int | None = None
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        rewards: Rewards | None = None,
+        context: str | Sequence[str] = (),
+        action: str = "action",
+        propensity: str = "propensity",
+        reward: str = "reward",
+        decided_at: str = "decided_at",
+        rewarded_at: str = "rewarded_at",
+        id: str | None = None,
+        predicted: str | None = None,
+        actions: Sequence[int | str] | None = None,
+        features: Features | None = None,
+        family: Family | None = None,
+        as_of: Moment | None = None,
+        name: str = "log",
+    ) -> Log:
+        """Return the log in a frame with a line for each decision.
+
+        Times are datetimes with their time zone, or microseconds since 1970.
+
+        Args:
+            frame: of pandas, polars or Arrow, or a mapping of columns.
+            rewards: what a missing reward means.
+            context: columns with what was known before choosing; or one column that holds a
+                mapping, or a list of numbers, in each line.
+            action: column of the chosen actions.
+            propensity: column of the probability with which each was chosen; or of a list, with
+                that of every action in the order of ``actions``.
+            reward: column of rewards; null if none has come.
+            decided_at: column of when each decision was made.
+            rewarded_at: column of when its reward came; null if none has. It may be missing if no
+                reward is null: then rewards count as known at once.
+            id: column of decision ids; None: lines are numbered.
+            predicted: column of the mean reward that was predicted at the choice.
+            actions: what was on offer; None: what the features name, or what was ever chosen.
+            features: from contexts to rows, for the model of rewards and for a bandit that starts
+                from the log; None: :class:`~belated.PerArm`, fitted to the contexts.
+            family: of the rewards; None: :class:`~belated.Bernoulli` if all are from 0 to 1, else
+                :class:`~belated.Gaussian`.
+            as_of: leave out what happened later; None: nothing.
+            name: of the bandit that a journal of it is for.
+
+        >>> from belated import Explicit
+        >>> frame = {
+        ...     "action": ["mail", "call"],
+        ...     "propensity": [0.5, 0.5],
+        ...     "reward": [1.0, None],
+        ...     "decided_at": ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"],
+        ...     "rewarded_at": ["2026-01-03T00:00:00Z", None],
+        ... }
+        >>> Log.from_frame(frame, rewards=Explicit())
+        <Log 'log': 2 decisions, 1 rewarded>
+        """
+        check_semantics(rewards)
+        assert rewards is not None
+        check_id(name, "name")
+
+        def read(argument: str, column: str) -> Any:
+            return column_of(frame, column, argument)
+
+        made = times(read("decided_at", decided_at), decided_at)
+        value = numbers(read("reward", reward), reward)
+        _refuse(made == NEVER, decided_at, "is null: leave the line out, or say when it was made")
+        if not len(made):
+            raise InvalidInput("the frame has no lines: pass one for each decision", frame)
+        as_microseconds(int(made.min()), decided_at)  # not seconds, say
+        came = _times_of_rewards(frame, rewarded_at, made, value)
+        now = int(max(made.max(), came.max()))
+        now = now if as_of is None else as_microseconds(as_of, "as_of")
+        if now < made.min():
+            raise InvalidInput("as_of is before the first decision: give a later time", as_of)
+        chosen = values(read("action", action))
+        if actions is None:
+            occurring = sorted({one for one in chosen if one is not None}, key=str)
+            actions = getattr(features, "actions", None) or occurring
+        place = {one: n for n, one in enumerate(actions)}
+        index = np.array([place.get(one, -1) for one in chosen], dtype=np.int32)
+        _refuse(index < 0, action, f"is none of the actions {list(actions)!r}")
+        chances = _chances(read("propensity", propensity), propensity, index, len(place))
+        family = family or family_of(value)
+        check_default(rewards, family.support)
+        low, high = rewards.range(family.support)
+        _refuse((value < low) | (value > high), reward, f"is outside {low:g} to {high:g}")
+        lines = np.argsort(made, kind="stable")
+        lines = lines[made[lines] <= now]
+        index, chances = index[lines], chances[lines]
+        ids = [f"line-{n}" for n in range(len(made))]
+        if id is not None:
+            ids = [check_id(one) for one in values(read("id", id))]
+            if len({*ids}) < len(ids):
+                again = next(one for one, count in Counter(ids).items() if count > 1)
+                message = f"{id!r} has {again!r} twice: one line for each decision was expected"
+                raise InvalidInput(message, again)
+        mean = None
+        if predicted is not None:
+            mean = numbers(read("predicted", predicted), predicted)[lines]
+        table = DecisionTable.of(
+            made=made[lines],
+            rewarded=np.where(came > now, NEVER, came)[lines],
+            value=value[lines],
+            as_of=now,
+            rewards=rewards,
+            action=np.array(chosen, dtype=object)[lines],
+            propensity=chances[np.arange(len(lines)), index],
+            mean=mean,
+        )
+        contexts = _contexts(frame, context, len(made))
+        known = [contexts[line] for line in lines.tolist()]
+        if features is None:
+            features = _features_for(known, actions)
+        decisions = _as_in_a_journal(table, np.array(ids, dtype=object)[lines], index)
+        return cls(name, family, rewards, features, actions, decisions, known, chances, lines)
+
+    def table(self, watch: object = None) -> JournalTable:
+        """Return one line a decision."""
+        return self.decisions
+
+    def lines(self, table: JournalTable) -> NDArray[np.int64]:
+        """Return the line of the frame that each decision is from."""
+        return self.places
+
+    def offers(self, table: JournalTable) -> tuple[Mask, Offers]:
+        """Return what decisions were chosen from; all of them are known."""
+        lines, count = table.position - 1, len(self.actions)
+        starts = np.arange(len(lines)) * count
+        names = np.empty(count, dtype=object)
+        names[:] = self.actions
+        return np.ones(len(lines), dtype=np.bool_), Offers(
+            rows=self._rows(lines.tolist()),
+            starts=starts,
+            chosen=starts + table.index,
+            propensity=self.chances[lines].reshape(-1),
+            actions=np.tile(names, len(lines)),
+            kept=np.ones(len(lines)),
+            blocks=getattr(self.features, "blocks", None),
+        )
+
+    def contexts(self, table: JournalTable) -> Iterator[tuple[int, Any]]:
+        """Yield each decision with its context."""
+        return enumerate(self.known[line] for line in (table.position - 1).tolist())
+
+    def chosen_rows(self, table: JournalTable) -> Row:
+        """Return the row of the chosen action of each decision."""
+        _, offers = self.offers(table)
+        return offers.rows[offers.chosen]
+
+    def to_journal(self, journal: Journal | str) -> None:
+        """Write the log into a new journal, at the times of its decisions and rewards.
+
+        A bandit that opens the journal has learned from all of it.
+
+        Args:
+            journal: without a record, or the address of a bandit that is not there yet.
+
+        Raises:
+            InvalidInput: there is such a bandit already, or for SQLite such a file.
+        """
+        if isinstance(journal, str):
+            place, bandit = split_address(journal)
+            with open_store(place).new_journal(bandit, partitions=1) as new:
+                self.to_journal(new)
+            return
+        import_log(
+            journal,
+            self._decisions(),
+            self.features,
+            family=self.family,
+            rewards=self.rewards,
+            as_of=self.decisions.as_of,
+        )
+
+    @cached_property
+    def journal(self) -> Journal:  # type: ignore[override]
+        """A journal in memory."""
+        journal = MemoryJournal(self.name, clock=lambda: self.decisions.as_of)
+        self.to_journal(journal)
+        return journal
+
+    def predicted(self, table: JournalTable) -> JournalTable:
+        """Return decisions with predicted means: fitted, if the frame has none and they count."""
+        if table.mean.any() or not table.conversions:
+            return table
+        _, offers = self.offers(table)
+        omega = arrival_weights(table.delay, table.age)
+        outcome = np.where(table.arrived, omega * table.value, 0.0)
+        means = cross_fitted(offers, outcome, np.ones(len(table)), self.family)
+        return replace(table, mean=np.maximum(means[offers.chosen], 1e-9))
+
+    def _rows(self, lines: list[int]) -> Row:
+        contexts, features = [self.known[line] for line in lines], self.features
+        if isinstance(features, PerArm):
+            # Whatever fails is encoded again below, one by one, to name the line at fault.
+            with suppress(InvalidInput):
+                return features.tables(contexts, self.actions)
+        tables = []
+        for line, context in zip(lines, contexts, strict=True):
+            with named(f"line {self.places[line]} of the frame"):
+                tables.append(features.rows(context, self.actions))
+        return np.concatenate(tables)
+
+    def _decisions(self) -> Iterator[LoggedDecision]:
+        table = self.decisions
+        means = table.mean
+        if not means.any():  # a decision that is pending counts by its mean, and 0 would be nothing
+            seen = np.where(table.arrived, table.value, 0.0)
+            count = len(table) if table.conversions else table.arrived.sum()
+            means = np.full(len(table), seen.sum() / max(count, 1))
+        columns = (
+            table.ids, table.made, table.index, table.value, table.rewarded, means, self.chances,
+        )  # fmt: skip
+        plain = zip(*(column.tolist() for column in columns), self.known, strict=True)
+        for id, made, index, value, came, mean, shares, context in plain:
+            yield LoggedDecision(
+                id=id,
+                at=made,
+                actions=self.actions,
+                index=index,
+                propensities=shares,
+                reward=None if came == NEVER else value,
+                rewarded=None if came == NEVER else came,
+                context=context,
+                mean=mean,
+            )
+
+
+def _refuse(wrong: Mask, column: str, why: str) -> None:
+    """Refuse a column, naming its first line at fault."""
+    if wrong.any():
+        line, count = int(wrong.argmax()), int(wrong.sum())
+        message = f"line {line} of the frame: {column!r} {why}"
+        raise InvalidInput(f"{message} ({count:,} of {len(wrong):,} lines)", line)
+
+
+def _times_of_rewards(frame: Any, name: str, made: Times, value: Vector) -> Times:
+    missing = np.isnan(value)
+    if name not in names_of(frame) and not missing.any():
+        return made
+    came = times(column_of(frame, name, "rewarded_at"), name)
+    _refuse(missing & (came != NEVER), name, "is given for a reward that is null")
+    _refuse(~missing & (came == NEVER), name, "is null, and there is a reward: say when it came")
+    _refuse(~missing & (came < made), name, "is before its decision")
+    return came
+
+
+def _chances(given: Any, name: str, index: NDArray[np.int32], count: int) -> Matrix:
+    """The probability of each action in each line, NaN where it is not known."""
+    lines = np.arange(len(index))
+    first = values(given[:1])
+    if first and isinstance(first[0], list | tuple | np.ndarray):
+        listed = values(given)
+        _refuse(
+            np.array([one is None or len(one) != count for one in listed]), name,
+            f"is not a list of {count} probabilities, one for each action",
+        )  # fmt: skip
+        chances = np.array([list(one) for one in listed], dtype=np.float64)
+        wrong = (chances < 0.0).any(axis=1) | ~(np.abs(chances.sum(axis=1) - 1.0) <= NEAR)
+        _refuse(wrong, name, "does not add up to 1")
+    else:
+        chances = np.full((len(index), count), np.nan)
+        chances[lines, index] = numbers(given, name)
+    chosen = chances[lines, index]
+    _refuse(~((chosen > 0.0) & (chosen <= 1.0)), name, "is no probability above 0 and up to 1")
+    return chances
+
+
+def _contexts(frame: Any, context: str | Sequence[str], count: int) -> list[Any]:
+    """The context of each line."""
+    if isinstance(context, str):
+        listed = values(column_of(frame, context, "context"))
+        first = next((one for one in listed if one is not None), None)
+        if isinstance(first, Mapping | list | tuple | np.ndarray):
+            return listed
+        context = [context]
+    if not context:
+        return [None] * count
+    columns = [values(column_of(frame, name, "context")) for name in context]
+    return [dict(zip(context, line, strict=True)) for line in zip(*columns, strict=True)]
+
+
+def _features_for(known: list[Any], actions: Sequence[int | str]) -> Features:
+    """Each action its own coefficients, of fields that are scaled by a sample."""
+    sample = known[:: max(1, len(known) // SAMPLE)]
+    first = next((one for one in sample if one is not None), None)
+    if first is None:
+        return PerArm(actions)
+    if isinstance(first, Mapping):
+        return PerArm(actions, context=list(first)).fit(sample)
+    return PerArm(actions, context=len(first))
+
+
+def _as_in_a_journal(
+    table: DecisionTable, ids: NDArray[Any], index: NDArray[np.int32]
+) -> JournalTable:
+    """The same decisions as a journal of one partition would have them."""
+    count, rewards, arrived = len(table), table.rewards, table.arrived
+    window = math.inf if rewards.window_us is None else rewards.window_us
+    silent = State.DEFAULTED if rewards.on_timeout == "defaulted" else State.CENSORED
+    state = np.where(~arrived & (table.age >= window), silent, table.state).astype(np.uint8)
+    settled = {
+        "state": state,
+        "value": np.where(state == State.DEFAULTED, rewards.default, table.value),
+    }
+    return JournalTable(
+        **vars(table) | settled,
+        ids=ids,
+        recorded=table.made,
+        at=table.made,
+        late=arrived & (table.delay > window),
+        conflict=np.zeros(count, dtype=np.bool_),
+        index=index,
+        model=np.zeros(count, dtype=np.int64),
+        partition=np.zeros(count, dtype=np.int32),
+        position=np.arange(1, count + 1),
+    )

@@ -1,0 +1,446 @@
+"""A log in a frame says what the journal of the same decisions says, and can become a journal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from belated import (
+    Bandit,
+    Bernoulli,
+    ConversionsOnly,
+    DefaultAfter,
+    DelayedThompson,
+    DelayedUCB,
+    Explicit,
+    Greedy,
+    MemoryJournal,
+    PerArm,
+    SQLiteJournal,
+)
+from belated.core.times import as_microseconds
+from belated.evaluation import Log, columns
+from belated.evaluation.columns import NEVER
+from belated.evaluation.journal import JournalLog
+from belated.exceptions import InvalidInput, NotEvaluable
+from belated.features import Category, Number
+from belated.journals import open_journal
+from belated.testing import ManualClock
+
+pd = pytest.importorskip("pandas")
+
+HOUR = 3_600_000_000
+START = 1_700_000_000_000_000
+FEATURES = PerArm(
+    ["red", "green", "blue"], context={"age": Number(18, 90), "country": Category(["AT", "DE"])}
+)
+SEMANTICS = [Explicit("20d"), DefaultAfter("5d"), ConversionsOnly("5d")]
+#: Parts of a report that are of decisions, and not of the records beside them.
+PANELS = (
+    "from", "as_of", "actions", "headline", "earn", "per_action", "share", "delay", "forecast",
+    "cohorts", "pending", "calibration", "foregone", "explore",
+)  # fmt: skip
+#: Columns of :func:`_frame_of`.
+COLUMNS: dict[str, Any] = {
+    "context": ["age", "country"],
+    "decided_at": "effective",
+    "rewarded_at": "rewarded",
+    "reward": "value",
+    "predicted": "mean",
+    "id": "name",
+}
+
+
+def _policy() -> DelayedUCB:
+    return DelayedUCB(floor=0.5)
+
+
+def _played(rewards: Any, rounds: int = 400) -> tuple[Bandit, ManualClock]:
+    """A bandit of which about half of the rewards are pending."""
+    clock, rng = ManualClock(START), np.random.default_rng(3)
+    journal = MemoryJournal(clock=clock)
+    bandit = Bandit(
+        FEATURES, rewards, policy=_policy(), journal=journal, clock=clock, seed=3,
+        background_fits=False,
+    )  # fmt: skip
+    waiting: list[tuple[float, str, float]] = []
+    for n in range(rounds):
+        clock.now += HOUR
+        for due, id, value in [one for one in waiting if one[0] <= n]:
+            bandit.observe(id, value)
+            waiting.remove((due, id, value))
+        country = ["AT", "DE", "FR"][int(rng.integers(3))]
+        decision = bandit.decide(
+            {"age": float(rng.integers(18, 90)), "country": country}, id=f"d{n}"
+        )
+        good = rng.random() < {"red": 0.7, "green": 0.4, "blue": 0.2}[str(decision.action)]
+        if good or isinstance(rewards, Explicit):
+            wait = 60 if good else 400
+            waiting.append((n + 1 + rng.exponential(wait), decision.id, float(good)))
+    bandit.sync()
+    return bandit, clock
+
+
+def _frame_of(bandit: Bandit) -> Any:
+    """The decisions as another system would have logged them."""
+    frame = bandit.frame(requests=True).rename_axis("name").reset_index()
+    for name in ("age", "country"):
+        frame[name] = [request["context"][name] for request in frame["request"]]
+    frame["propensities"] = [request["propensities"] for request in frame["request"]]
+    frame["value"] = frame["value"].where(frame["rewarded"].notna())
+    return frame
+
+
+def _log_of(bandit: Bandit, clock: ManualClock, frame: Any = None, **settings: Any) -> Any:
+    usual = COLUMNS | {"propensity": "propensities", "features": FEATURES, "as_of": clock.now}
+    return Log.from_frame(
+        _frame_of(bandit) if frame is None else frame, rewards=bandit.rewards, **(usual | settings)
+    )
+
+
+def _same(one: Any, other: Any) -> None:
+    """All numbers of two answers differ by 1e-12 at most."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for name in one:
+            _same(one[name], other[name])
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other)
+        for pair in zip(one, other, strict=True):
+            _same(*pair)
+    elif isinstance(one, float) and not isinstance(other, str | None):
+        assert one == pytest.approx(other, rel=1e-12, abs=1e-12, nan_ok=True)
+    else:
+        assert one == other
+
+
+@pytest.mark.parametrize("rewards", SEMANTICS, ids=lambda one: type(one).__name__)
+def test_a_frame_says_what_the_journal_says(rewards: Any) -> None:
+    """Values, curve, forecast and report, to 1e-12."""
+    bandit, clock = _played(rewards)
+    log = _log_of(bandit, clock)
+    assert 1.0 - log.table().arrived.mean() > 0.3
+    matrix = np.random.default_rng(1).dirichlet(np.ones(3), len(log.table()))
+    for target in ("uniform", "red", "first", matrix, lambda context, names: names[0]):
+        _same(log.evaluate(target).to_dict(), bandit.evaluate(target).to_dict())
+    _same(log.evaluate("red", limit="3d").to_dict(), bandit.evaluate("red", limit="3d").to_dict())
+    _same(log.delay_curve().to_dict(), bandit.delay_curve().to_dict())
+    _same(log.forecast(["1d", "9d"]).to_dict(), bandit.forecast(["1d", "9d"]).to_dict())
+    _same(log.delay_depends().to_dict(), bandit.delay_depends().to_dict())
+    middle = START + 200 * HOUR
+    greedy = Greedy(FEATURES.dim, Bernoulli())
+    found, known = (one.evaluate(greedy, since=middle) for one in (log, bandit))
+    _same(found.to_dict(), known.to_dict())
+    theirs, ours = bandit.report().data, log.report().data
+    for name in PANELS:
+        _same(ours[name], theirs[name])
+    assert "<title>log: report of" in log.report().html()
+
+
+@pytest.mark.parametrize("rewards", SEMANTICS, ids=lambda one: type(one).__name__)
+def test_a_bandit_starts_from_a_log(rewards: Any, tmp_path: Path) -> None:
+    """Its estimate is that of a bandit that made these decisions itself."""
+    bandit, clock = _played(rewards)
+    _log_of(bandit, clock).to_journal(f"sqlite:///{tmp_path}/offers.db?bandit=offers")
+    journal = SQLiteJournal(tmp_path / "offers.db", bandit="offers", clock=clock)
+    with Bandit(
+        FEATURES, rewards, policy=_policy(), journal=journal, clock=clock, seed=1
+    ) as started:
+        assert started.decision_counts == bandit.decision_counts
+        assert started.pending.count == bandit.pending.count
+        again = Bandit(FEATURES, rewards, policy=_policy(), journal=bandit.journal, clock=clock)
+        for one in (bandit, again):
+            for name in ("mean", "covariance"):
+                ours, theirs = (getattr(made.estimate, name) for made in (started, one))
+                np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-8)
+        _same(started.evaluate("red").to_dict(), bandit.evaluate("red").to_dict())
+        assert started.entry("d7").recorded == bandit.entry("d7").recorded
+        started.observe(started.decide({"age": 30.0, "country": "AT"}), 1.0)
+
+
+def test_libraries_of_frames_agree() -> None:
+    """Those of pandas, polars and Arrow, and plain lists; in any order of lines."""
+    polars, arrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    bandit, clock = _played(DefaultAfter("5d"), rounds=300)
+    frame = (
+        _frame_of(bandit)
+        .drop(columns=["request", "action"])
+        .assign(action=_frame_of(bandit)["action"].astype(object))
+    )
+    names = [*COLUMNS["context"], "action", "propensities", *list(COLUMNS.values())[1:]]
+    frame = frame[names]
+    value = _log_of(bandit, clock, frame).evaluate("red").to_dict()
+    lists = frame.assign(
+        **{name: [None if when is pd.NaT else when for when in frame[name]]
+           for name in ("effective", "rewarded")}
+    ).to_dict("list")  # fmt: skip
+    for other in (
+        polars.from_pandas(frame), arrow.Table.from_pandas(frame), lists,
+        frame.sample(frac=1.0, random_state=1),
+    ):  # fmt: skip
+        _same(_log_of(bandit, clock, other).evaluate("red").to_dict(), value)
+
+
+def test_columns_with_a_time_zone_are_converted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a value at a time; and a null is never."""
+    polars, arrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    calls: list[Any] = []
+    monkeypatch.setattr(columns, "as_microseconds", lambda *given: calls.append(given))
+    column = pd.Series(pd.to_datetime([START, None, START + HOUR], unit="us", utc=True))
+    column = column.dt.tz_convert("Asia/Tokyo")
+    expected = [START, NEVER, START + HOUR]
+    for given in (
+        column, column.astype("datetime64[ns, Asia/Tokyo]"), pd.DatetimeIndex(column),
+        polars.from_pandas(column), arrow.array(column), arrow.chunked_array([arrow.array(column)]),
+    ):  # fmt: skip
+        assert columns.times(given, "made").tolist() == expected
+    assert not calls
+
+
+def test_times_without_a_zone_are_refused_with_the_remedy() -> None:
+    """In the words of the library; a column without any time is none."""
+    polars, arrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    column = pd.Series(pd.to_datetime(["2026-01-01", "2026-01-02"]))
+    for given, remedy in (
+        (column, r"frame\['when'\]\.dt\.tz_localize\('UTC'\)"),
+        (polars.from_pandas(column), r"\.dt\.replace_time_zone\('UTC'\)"),
+        (arrow.array(column), r"assume_timezone\(frame\['when'\], 'UTC'\)"),
+        (column.to_numpy(), r"astype\('datetime64\[us\]'\)\.astype\(int\)"),
+        (["2026-01-01"], "write '2026-01-01T00:00:00Z'"),
+        (column.dt.to_pydatetime().tolist() if False else list(column), "UTC"),
+    ):
+        with pytest.raises(InvalidInput, match="when.* time zone.*" + remedy):
+            columns.times(given, "when")
+    assert columns.times(np.array(["NaT"], "datetime64[ns]"), "when").tolist() == [NEVER]
+
+
+def _logged(count: int = 2_000, floor: float = 0.2, seed: int = 0) -> dict[str, Any]:
+    """Two actions worth .2 and .6, chosen by the context; only the chosen propensity is said."""
+    rng = np.random.default_rng(seed)
+    member = rng.random(count) < 0.5
+    share = np.where(member, 1.0 - floor / 2, floor / 2)  # of "b"
+    b = rng.random(count) < share
+    made = START + np.arange(count) * HOUR
+    wait = (rng.exponential(100, count) * HOUR).astype(np.int64)
+    told = made + wait <= made[-1]
+    reward = (rng.random(count) < np.where(b, 0.6, 0.2)).astype(float)
+    return {
+        "member": member.tolist(),
+        "action": np.where(b, "b", "a").tolist(),
+        "propensity": np.where(b, share, 1.0 - share),
+        "reward": np.where(told, reward, np.nan),
+        "decided_at": made,
+        "rewarded_at": np.where(told, made + wait, NEVER),
+    }
+
+
+def test_the_chosen_propensity_is_enough() -> None:
+    """Values are those that all propensities give; only what was tried is judged as drawn."""
+    frame = _logged()
+    log = Log.from_frame(frame, rewards=Explicit(), context=["member"])
+    p = np.array(frame["propensity"])
+    both = [
+        [p[n], 1 - p[n]] if a == "a" else [1 - p[n], p[n]] for n, a in enumerate(frame["action"])
+    ]
+    whole = Log.from_frame(frame | {"propensity": both}, rewards=Explicit(), context=["member"])
+    for target in ("b", "uniform", lambda context, names: "ab"[context["member"]]):
+        found, known = log.evaluate(target), whole.evaluate(target)
+        for name in ("value", "ips", "snips", "dr", "effective", "model_only"):
+            assert getattr(found, name) == pytest.approx(getattr(known, name), rel=1e-12)
+        assert found.design == pytest.approx(known.design, rel=0.2)
+        assert "as drawn" in found.notes[0]
+    value = log.evaluate("b")
+    assert value.low < 0.6 < value.high
+    with Bandit(
+        whole.features, Explicit(), policy=Greedy(), journal=whole.journal,
+        clock=lambda: START + 10_000 * HOUR,
+    ) as bandit:  # fmt: skip
+        _same(bandit.evaluate("b").ips, whole.evaluate("b").ips)
+    again = JournalLog.of_journal(log.journal).evaluate("b")
+    _same(again.to_dict(), value.to_dict())
+
+
+@pytest.mark.parametrize("floor", [0.0, 1e-9])
+def test_what_a_log_never_tried_is_refused_by_its_weights(floor: float) -> None:
+    """Nothing is said of what was tried: that is not known."""
+    frame = _logged(floor=floor)
+    log = Log.from_frame(frame, rewards=Explicit(), context=["member"])
+    with pytest.raises(NotEvaluable, match=r"average 0\.\d+, and 1 was expected.* hardly tried"):
+        log.evaluate("b")
+    wrong = Log.from_frame(_logged() | {"propensity": [0.1] * 2_000}, rewards=Explicit())
+    with pytest.raises(NotEvaluable, match=r"average \d\.\d+, and 1 was expected: the propensit"):
+        wrong.evaluate("b")
+
+
+def test_targets_are_given_contexts() -> None:
+    """And return probabilities, or the name of an action."""
+    log = Log.from_frame(_logged(), rewards=Explicit(), context=["member"])
+    seen: list[Any] = []
+
+    def rule(context: Any, names: Any) -> Any:
+        seen.append((context, names))
+        return [0.0, 1.0] if context["member"] else [1.0, 0.0]
+
+    value = log.evaluate(rule).to_dict()
+    assert seen[0][1] == ["a", "b"]
+    members = np.array([context["member"] for context, _ in seen])
+    named = log.evaluate(lambda context, names: "b" if context["member"] else "a")
+    matrix = np.column_stack([~members, members]).astype(float)
+    for other in (
+        named, log.evaluate(matrix), log.evaluate({"b": matrix[:, 1], "a": matrix[:, 0]}),
+        log.evaluate(pd.DataFrame(matrix, columns=["a", "b"])),
+    ):  # fmt: skip
+        _same(other.to_dict(), value)
+    for wrong, said in (
+        (lambda context, names: "c", "'c', which is not on offer"),
+        (lambda context, names: [0.5, 0.6], "one probability for each"),
+        (matrix[:5], r"shape \(5, 2\): 2,000 lines were expected"),
+        (matrix * 0.5, "line 0 of the probabilities .* add up to 1"),
+        ({"a": matrix[:, 0]}, r"no column for the actions \['b'\]"),
+        ("c", "does not offer the action 'c'"),
+    ):
+        with pytest.raises(InvalidInput, match=said):
+            log.evaluate(wrong)
+
+
+def test_a_bandit_without_features_gives_rows() -> None:
+    """There is no context there."""
+    bandit = Bandit(policy=DelayedThompson(2, Bernoulli(), floor=0.5), rewards=Explicit(), seed=1)
+    for n in range(100):
+        bandit.observe(bandit.decide(None, ["a", "b"], rows=np.eye(2)), float(n % 2))
+    found = bandit.evaluate(lambda rows, names: rows[:, 1])
+    _same(found.to_dict(), bandit.evaluate("b").to_dict())
+
+
+def test_as_of_leaves_out_what_came_later() -> None:
+    """Decisions after it, and rewards, which are pending then."""
+    frame = _logged()
+    then = START + 500 * HOUR
+    log = Log.from_frame(frame, rewards=Explicit(), as_of=then)
+    assert len(log.table()) == 501
+    table = log.table()
+    assert table.as_of == then
+    came = np.array(frame["rewarded_at"])[:501]
+    assert table.arrived.sum() == ((came != NEVER) & (came <= then)).sum()
+    with pytest.raises(InvalidInput, match="before the first decision"):
+        Log.from_frame(frame, rewards=Explicit(), as_of=START - 1)
+    with pytest.raises(NotEvaluable, match="none since then"):
+        log.evaluate("b", since=then + 1)
+
+
+def test_contexts_of_one_column() -> None:
+    """A mapping or a list of numbers in each line, or a field."""
+    frame = _logged(count=200)
+    for column, dim in (
+        ([{"x": 1.0 * one} for one in frame["member"]], 4),
+        ([[1.0 * one, 0.5] for one in frame["member"]], 6),
+        (frame["member"], 4),
+    ):
+        log = Log.from_frame(frame | {"known": column}, rewards=Explicit(), context="known")
+        assert log.features.dim == dim
+        assert log.evaluate("uniform").decisions == 200
+    assert Log.from_frame(frame, rewards=Explicit()).features.dim == 2
+
+
+def test_forecasts_of_a_frame_follow_a_fit() -> None:
+    """Of conversions, where the frame does not say what was predicted."""
+    frame = _logged()
+    frame["rewarded_at"] = np.where(np.array(frame["reward"]) == 1.0, frame["rewarded_at"], NEVER)
+    frame["reward"] = np.where(np.array(frame["reward"]) == 1.0, 1.0, np.nan)
+    log = Log.from_frame(frame, rewards=ConversionsOnly("60d"), context=["member"])
+    means = log.predicted(log.table()).mean
+    b = np.array(frame["action"]) == "b"
+    assert means[b].mean() > 2 * means[~b].mean()
+    assert log.forecast().expected[0].mean > 0
+    assert log.report().data["calibration"] is None
+    told = log.report().data["forecast"]["total"]["n"]
+    assert told == pytest.approx(log.forecast().expected[0].mean, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"rewards": None}, r"rewards is missing: pass ConversionsOnly\('7d'\)"),
+        ({"action": "arm"}, "action is 'arm', and the frame has no such column: it has 'member'"),
+        ({"decided_at": [1.7e9] * 3}, "looks like seconds"),
+        ({"decided_at": [None] * 3}, "line 0 of the frame: 'decided_at' is null"),
+        ({"propensity": [0.5, 0.0, 0.5]}, r"line 1 .* 'propensity' is no probability above 0"),
+        ({"propensity": [0.5, None, 0.5]}, r"line 1 .* 'propensity' is no probability above 0"),
+        ({"propensity": [[0.5, 0.5], [1.0], [0.5, 0.5]]}, "line 1 .* not a list of 2 prob"),
+        ({"action": ["a", "c", "b"], "actions": ["a", "b"]}, r"line 1 .* none of the actions"),
+        ({"reward": [1.0, None, None]}, r"line 1 .* 'rewarded_at' is given for a reward that is n"),
+        ({"rewarded_at": [START, None, START + HOUR]}, "line 1 .* null, and there is a reward"),
+        ({"rewarded_at": [START, START, START + HOUR]}, "line 1 .* is before its decision"),
+        ({"reward": [1.0, 7.0, 0.0], "family": Bernoulli()}, "line 1 .* is outside 0 to 1"),
+        ({"propensity": [[0.5, 0.5], [0.5, 0.6], [0.5, 0.5]]}, "line 1 .* does not add up to 1"),
+        ({"id": "action"}, "'action' has 'b' twice"),
+        ({"reward": ["x", 1.0, 0.0]}, "'reward' is no column of numbers"),
+        (
+            {"member": ["x", True, True], "features": PerArm(["a", "b"], context=["member"])},
+            "line 0 of",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_named(change: dict[str, Any], said: str) -> None:
+    """By its line, its column and the remedy."""
+    given: dict[str, Any] = {
+        "member": [True, False, True],
+        "action": ["a", "b", "b"],
+        "propensity": [0.5, 0.5, 0.5],
+        "reward": [1.0, 0.0, 1.0],
+        "decided_at": [START, START + 1, START + 2],
+        "rewarded_at": [START, START + 1, START + HOUR],
+    }
+    settings: dict[str, Any] = {"rewards": Explicit(), "context": ["member"]}
+    for name, value in change.items():
+        (given if isinstance(value, list) and name in given else settings)[name] = value
+    with pytest.raises(InvalidInput, match=said):
+        Log.from_frame(given, **settings).evaluate("uniform")
+
+
+def test_rewards_that_are_known_need_no_times() -> None:
+    """If none is null; an empty frame is refused."""
+    frame = {"action": ["a", "b"], "propensity": [0.5, 0.5], "reward": [1.0, 0.0],
+             "decided_at": [START, START + HOUR]}  # fmt: skip
+    assert Log.from_frame(frame, rewards=Explicit()).table().delay.tolist() == [0.0, 0.0]
+    with pytest.raises(InvalidInput, match="rewarded_at is 'rewarded_at', and the frame has no"):
+        Log.from_frame(frame | {"reward": [1.0, None]}, rewards=Explicit())
+    with pytest.raises(InvalidInput, match="no lines"):
+        Log.from_frame({name: [] for name in (*frame, "rewarded_at")}, rewards=Explicit())
+
+
+def test_a_journal_of_a_log_has_its_times(tmp_path: Path) -> None:
+    """Also of what was settled; and it exists already only once."""
+    log = Log.from_frame(_logged(count=300), rewards=Explicit("9d"), context=["member"], name="ads")
+    address = f"sqlite:///{tmp_path}/ads.db?bandit=ads"
+    log.to_journal(address)
+    with open_journal(address) as journal:
+        found = JournalLog.of_journal(journal)
+        assert repr(found) == repr(log)
+        ours, theirs = log.table(), found.table()
+        assert theirs.as_of == ours.as_of == as_microseconds(START + 299 * HOUR)
+        for name in ("made", "rewarded", "state", "propensity", "late", "index"):
+            np.testing.assert_array_equal(getattr(theirs, name), getattr(ours, name))
+    with pytest.raises(InvalidInput, match="already"):
+        log.to_journal(address)
+
+
+def test_contexts_are_encoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To evaluate and to report a large log: no line is encoded, fitted or converted by itself."""
+    encoded: list[int] = []
+    together = PerArm.tables
+
+    def tables(features: PerArm, contexts: Any, actions: Any) -> Any:
+        encoded.append(len(contexts))
+        return together(features, contexts, actions)
+
+    monkeypatch.setattr(PerArm, "tables", tables)
+    monkeypatch.setattr(PerArm, "rows", lambda *given: pytest.fail("a line by itself"))
+    log = Log.from_frame(_logged(count=20_000), rewards=Explicit(), context=["member"])
+    log.evaluate("b")
+    assert encoded == [20_000]
+    log.report()
+    assert encoded == [20_000, 20_000, 12_000]
