@@ -15,6 +15,7 @@ from belated.core.events import (
     Decision,
     Event,
     ModeChanged,
+    ModelChosen,
     Reward,
     Settled,
     Void,
@@ -58,6 +59,7 @@ events: st.SearchStrategy[Event] = (
         start=integers,
         until=st.none() | integers,
     )
+    | st.builds(ModelChosen, at_us=integers, version=integers, model=st.binary())
     | st.builds(Configured, at_us=integers, settings=st.dictionaries(st.text(), st.text()))
 )
 

@@ -27,6 +27,7 @@ from belated.core.events import (
     KeyChanged,
     Mark,
     ModeChanged,
+    ModelChosen,
     Opaque,
     Overwritten,
     Record,
@@ -135,6 +136,7 @@ ROLE = (NOTHING, AWAITED, OBSERVED, OBSERVED, NOTHING, NOTHING)
 _OTHERS = {
     ModeChanged: "switched",
     ActionChanged: "switched",
+    ModelChosen: "switched",
     Configured: "configured",
     Trimmed: "operated",
     KeyChanged: "operated",

@@ -15,6 +15,7 @@ from belated.core.events import (
     Event,
     KeyChanged,
     ModeChanged,
+    ModelChosen,
     Opaque,
     Overwritten,
     Record,
@@ -59,7 +60,7 @@ def _route_other(event: Any, partitions: int) -> int:
             message = f"{event!r} is of no partition here: there are {partitions}, from 0 on"
             raise InvalidInput(message, event)
         return event.partition
-    if isinstance(event, ModeChanged | ActionChanged | Configured | KeyChanged):
+    if isinstance(event, ModeChanged | ActionChanged | ModelChosen | Configured | KeyChanged):
         return 0
     if isinstance(event, Opaque):
         message = (
@@ -192,11 +193,12 @@ LAST_SETTLEMENTS = 50
 
 
 #: What events without an id are found by.
-Subject = Literal["settled", "mode", "action", "configured", "undone", "other"]
+Subject = Literal["settled", "mode", "action", "chosen", "configured", "undone", "other"]
 _SUBJECTS: dict[type, Subject] = {
     Settled: "settled",
     ModeChanged: "mode",
     ActionChanged: "action",
+    ModelChosen: "chosen",
     Configured: "configured",
     Erased: "undone",
     Retracted: "undone",

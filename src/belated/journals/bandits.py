@@ -18,7 +18,7 @@ _NOTHING: Mapping[str, bytes] = {}
 #: What the name of a bandit begins with while it is imported.
 _UNFINISHED = "unfinished import "
 #: The cells of the acts of operators, which are imported with their records.
-_IMPORTED = ("mode", "action", "actions", "configured", "undone")
+_IMPORTED = ("mode", "action", "actions", "chosen", "configured", "undone")
 
 
 class Registration(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,9 +1,9 @@
 """What is stored beside the log of a bandit, in the cells of its store.
 
 Acts of operators are in cells, too: found at once, whatever was dropped. A decider asks for the
-mode and for paused actions four times per second, and a fold must know what was undone before it
-begins. So the last record of each kind that says what holds from now on, the last one of each
-action, and all records that undo others, are in cells as they are in the log.
+mode, for paused actions and for the chosen model four times per second, and a fold must know what
+was undone before it begins. So the last record of each kind that says what holds from now on, the
+last one of each action, and all records that undo others, are in cells as they are in the log.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from belated.core.events import (
     Configured,
     Event,
     ModeChanged,
+    ModelChosen,
     Record,
     Trimmed,
     digest_of,
@@ -44,11 +45,13 @@ from belated.journals.log import EMPTY, Tail
 from belated.journals.snapshots import Pieces, Snapshot, check_base, checksums_of, damage
 
 #: Of these the last record counts.
-_LAST: frozenset[Subject] = frozenset({"mode", "configured"})
+_LAST: frozenset[Subject] = frozenset({"mode", "chosen", "configured"})
 #: What is in cells.
 ACTS: frozenset[Subject | None] = _LAST | {"action", "undone"}
 #: By bandit, a version, and the last change of each action by its name.
 ActionChanges = dict[str, tuple[int, dict[str, ActionChanged]]]
+#: By bandit, a version, and the last event that chose a model.
+ChosenModels = dict[str, tuple[int, ModelChosen]]
 
 
 class _Stored(NamedTuple):
@@ -367,6 +370,18 @@ def actions(cells: Cells, after: Mapping[str, int]) -> ActionChanges:
         events = [_read(name, cell).event for name, cell in acts.items()]
         changes = {one.action: one for one in events if isinstance(one, ActionChanged)}
         found[bandit] = version, changes
+    return found
+
+
+def chosen_models(cells: Cells, after: Mapping[str, int]) -> ChosenModels:
+    """Return the last event that chose a model, by bandit; arguments as of :func:`actions`."""
+    names = {cell_name("chosen", bandit): bandit for bandit in after}
+    changed = cells.get(names, {name: after[bandit] for name, bandit in names.items()})
+    found: ChosenModels = {}
+    for name, cell in changed.items():
+        event = _read(name, cell).event
+        if isinstance(event, ModelChosen):
+            found[names[name]] = cell.version, event
     return found
 
 

@@ -16,6 +16,7 @@ from belated.core.events import (
     ActionChanged,
     Decision,
     ModeChanged,
+    ModelChosen,
     Record,
     Reward,
     SubjectReward,
@@ -73,6 +74,7 @@ class Watched:
     care: dict[str, list[int]] = field(default_factory=dict)
     modes: list[dict[str, Any]] = field(default_factory=list)
     actions: dict[str, ActionChanged] = field(default_factory=dict)
+    chosen: ModelChosen | None = None
     records: int = 0
     _every: int = 1
     _seen: int = 0
@@ -102,6 +104,8 @@ class Watched:
             self.modes.append(said)
         elif isinstance(event, ActionChanged):
             self.actions[event.action] = event
+        elif isinstance(event, ModelChosen):
+            self.chosen = event if event.model else None
 
     def _keep(self, record: Record, decision: Decision) -> None:
         row = self.encoder.row(decision)
