@@ -62,6 +62,7 @@ def served() -> Any:
         age=0.25,
         version=9,
         has_other_features=False,
+        chosen=None,
         definition=SimpleNamespace(actions={"gift", "mail"}, features=features),
         duplicates=6,
         decider=SimpleNamespace(unapplied=range(2), mode="freeze", fallbacks=Counter(error=3)),

@@ -36,6 +36,7 @@ from belated.exceptions import InvalidInput
 from belated.features import action_names
 from belated.features.records import MAPPINGS
 from belated.fold.contexts import pack_context
+from belated.journals.steady_clock import system_clock
 from belated.service.access.tokens import RewardTokens
 from belated.service.http.problems import ProblemError
 from belated.service.serving.definition import Definition
@@ -55,14 +56,17 @@ from belated.wire.messages import (
     DecisionDetails,
     DecisionRequest,
     DecisionRequests,
+    Erasure,
     EventTime,
     ManyAccepted,
     ManyDecided,
     ModeBody,
+    ModelBody,
+    Models,
+    ModelSwitch,
     ReportPage,
     RewardBody,
     RewardsBody,
-    SubjectErased,
     SubjectRewardBody,
     SubjectRewardsBody,
     Switch,
@@ -86,7 +90,7 @@ class Route:
         method: of HTTP.
         path: a part in braces is a parameter.
         handler: handles an exchange and its body, and finishes the exchange with the result. For a
-            route of the service: takes the service, and returns status and content.
+            route of the service: takes the service and an exchange, and returns status and content.
         summary: in a few words.
         answer: type of the response; None unless it is JSON.
         status: of the response.
@@ -224,11 +228,27 @@ def parse_request(request: DecisionRequest, definition: Definition) -> tuple[Par
     subject = request.subject
     if subject is None and definition.subject is not None:
         subject = in_context(request.context, definition.subject)
+    chosen = None if request.fallback is None else parse_fallback(request, names, count)
     parsed = ParsedRequest(
         count, names, request.id, request.first_attempt, request.activated, context, unit,
-        subject=subject,
+        subject=subject, fallback=chosen,
     )  # fmt: skip
     return parsed, rows
+
+
+def parse_fallback(
+    request: DecisionRequest, names: Sequence[int | str] | None, count: int
+) -> tuple[int, int]:
+    """Return the index of the action that the caller chose, and when."""
+    fallback = request.fallback
+    assert fallback is not None
+    if request.id is None:
+        raise InvalidInput("fallback needs an id: that of the decision that the caller made", None)
+    offered = list(range(count) if names is None else names)
+    if fallback.action not in offered:
+        message = f"fallback.action is {fallback.action!r}: one of the actions was expected"
+        raise InvalidInput(message, fallback.action)
+    return offered.index(fallback.action), event_time(fallback.at, system_clock())
 
 
 def _check_sizes(context: Any, actions: Any, dim: int) -> None:
@@ -437,6 +457,10 @@ def _void(call: Exchange, _: None) -> None:
     call.bandit.append_event(Void(check_id(call.id), _at(call)), call.finish)
 
 
+def _erase(call: Exchange, _: None) -> None:
+    call.bandit.erase(check_id(call.id), call.key_name, call.finish)
+
+
 def _story(call: Exchange, _: None) -> None:
     call.bandit.details(call.id, call.finish)
 
@@ -461,6 +485,7 @@ def state_of(bandit: ServedBandit) -> BanditState:
         model_age_seconds=bandit.age,
         mode=bandit.decider.mode,
         actions=bandit.actions,
+        chosen_version=None if bandit.chosen is None else bandit.chosen.version,
     )
 
 
@@ -474,6 +499,14 @@ def _report(call: Exchange, _: None) -> None:
 
 def _switch(call: Exchange, body: ModeBody) -> None:
     call.bandit.change_mode(body.mode, body.reason, call.key_name, call.finish)
+
+
+def _models(call: Exchange, _: None) -> None:
+    call.bandit.models(call.finish)
+
+
+def _choose_model(call: Exchange, body: ModelBody) -> None:
+    call.bandit.choose_model(body.version, body.reason, call.key_name, call.finish)
 
 
 def _change_action(call: Exchange, body: ActionBody) -> None:
@@ -545,9 +578,14 @@ BANDIT_ROUTES = (
         scope="decide", render=_accepted,
     ),
     Route(
-        "DELETE", f"{_DECISIONS}/{{id}}", _void,
+        "POST", f"{_DECISIONS}/{{id}}/void", _void,
         "Say that a decision was never carried out: nothing is learned from it", Accepted, 202,
         query=_AT, scope="decide", render=_accepted,
+    ),
+    Route(
+        "DELETE", f"{_DECISIONS}/{{id}}", _erase,
+        "Erase a decision: it counts as if it had never been made", Erasure, scope="admin",
+        render=lambda call, count: Erasure(count),
     ),
     Route(
         "GET", f"{_DECISIONS}/{{id}}", _story, "Return all records of a decision", DecisionDetails,
@@ -567,13 +605,25 @@ BANDIT_ROUTES = (
         scope="admin", render=lambda call, event: Switch(event.mode, event.reason, event.at),
     ),
     Route(
+        "GET", "/v1/{bandit}/models", _models, "List the models that an operator can choose",
+        Models, scope="read", render=lambda call, models: Models(models),
+    ),
+    Route(
+        "PUT", "/v1/{bandit}/model", _choose_model,
+        "Decide with an earlier model, or with the newest again; learning goes on",
+        ModelSwitch, 200, ModelBody, scope="admin",
+        render=lambda call, event: ModelSwitch(
+            event.version if event.model else "latest", event.reason, event.at
+        ),
+    ),
+    Route(
         "PUT", "/v1/{bandit}/actions", _change_action, "Pause, resume or retire an action",
         ActionState, 200, ActionBody, scope="admin",
     ),
     Route(
         "DELETE", "/v1/{bandit}/subjects/{subject}", _erase_subject,
         "Erase a subject: all its decisions and rewards count as if they had never been",
-        SubjectErased, scope="admin", render=lambda call, count: SubjectErased(count),
+        Erasure, scope="admin", render=lambda call, count: Erasure(count),
     ),
 )  # fmt: skip
 
