@@ -23,6 +23,7 @@ from belated.core.events import (
     Decision,
     Mark,
     ModeChanged,
+    ModelChosen,
     Reward,
     SubjectReward,
     Void,
@@ -472,7 +473,7 @@ class Bandit:
         decider = self._decider
         if decider.mode == "off":  # it may have been switched on elsewhere
             self._read_new()
-        if self._fold.mode != decider.mode:
+        if self._fold.mode != decider.mode or self._fold.chosen is not decider.chosen:
             self._obey()
         decider.actions = self._fold.actions
         made = decider.choose(requests, table, now=now, rng=self._rng, hold=False)
@@ -487,6 +488,7 @@ class Bandit:
         for mode in MODES:
             if mode == self._fold.mode:
                 self._decider.change_mode(mode)
+        self._decider.use_model(self._fold.chosen)
 
     def _known(self, id: str) -> Decision | None:
         """The decision that was made under an id, here or elsewhere."""
@@ -709,6 +711,32 @@ class Bandit:
         with self._lock, self._follower:
             self._check_open()
             self._follower.append([ModeChanged(self._clock(), mode, reason)])
+
+    def use_model(self, when: Moment | None, *, reason: str = "") -> None:
+        """Decide with the model as it was at a moment, in every process that holds this bandit.
+
+        Learning goes on. The model is stored in the journal, and decides until the next call.
+
+        Args:
+            when: a datetime with its zone, or ISO 8601; None: the newest model decides again.
+            reason: why, recorded in the journal.
+
+        >>> from belated import ConversionsOnly
+        >>> bandit = Bandit.of(["blue", "red"], rewards=ConversionsOnly("7d"))
+        >>> before = bandit.decide()
+        >>> bandit.use_model(before.at, reason="prices were wrong since")
+        >>> bandit.decide().model == bandit.decide().model
+        True
+        """
+        with self._lock, self._follower:
+            self._check_open()
+            event = ModelChosen(self._clock(), 0, b"", reason)
+            if when is not None:
+                fold = self.as_of(when)._fold
+                fold.learner.refresh()
+                model = fold.export_model(as_microseconds(when, "when"))
+                event = msgspec.structs.replace(event, version=model.version, model=model.write())
+            self._follower.append([event])
 
     def pause(
         self,

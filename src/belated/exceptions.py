@@ -479,7 +479,7 @@ class FitWarning(BelatedWarning):
 
 
 class FallbackWarning(BelatedWarning):
-    """The policy could not choose, and the baseline decided instead."""
+    """The baseline decided, because the policy failed; or a client took its fallback."""
 
 
 class HistoryWarning(BelatedWarning):

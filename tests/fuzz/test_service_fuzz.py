@@ -96,6 +96,7 @@ SAID = {
     "this learner leads",
     "mode changed",
     "actions changed",
+    "an operator chose the model that decides",
     "records were erased or retracted: folding again",
     "Invalid HTTP request received.",
 } | {f"advice: {name}" for name in WARNINGS}
@@ -180,8 +181,8 @@ class Both:
         self.keyed.ask_for_keys(self.store)
         eventually(lambda: all(one.get("/readyz").is_success for one in self.each))
         self.metrics_before = [one.metrics() for one in self.each]
-        for one in self.each:  # it takes a key for all bandits, as the metrics do
-            assert one.get("/console/bandits").is_success
+        for one in self.each:
+            assert one.get("/v1").is_success
         self.lines.clear()  # what is said at the start says where they are
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -63,13 +64,24 @@ class Page:
 
     def __init__(self, browser: Chromium, url: str) -> None:
         self.browser = browser
-        browser.open(f"{url}/console")
+        browser.open(f"{url}/")
         eventually(lambda: browser.run("document.body.dataset.console") == "ready")
 
-    def sign_in(self, key: str, bandit: str = "offers") -> None:
-        """Type a key and the name of a bandit."""
-        self.fill(key=key, name=bandit)
+    def sign_in(self, key: str) -> None:
+        """Type a key."""
+        self.browser.run("sessionStorage.clear()")
+        self.reload()
+        self.fill(key=key)
         self.submit("who")
+
+    def reload(self) -> None:
+        """Load the page once more."""
+        self.browser.open(str(self.browser.run("location.href")))
+        eventually(lambda: self.browser.run("document.body.dataset.console") == "ready")
+
+    def is_hidden(self, id: str) -> bool:
+        """Whether an element takes no place."""
+        return bool(self.browser.run(f"document.getElementById({id!r}).offsetParent === null"))
 
     def fill(self, **values: str) -> None:
         """Type into fields."""
@@ -101,9 +113,8 @@ def test_all_pages(browser: Chromium, serving: Serving, store: Store) -> None:
     key = make(store, "read")
     eventually(lambda: _status(serving, key.header) == 200)
     page = Page(browser, serving.url)
-    page.sign_in(key.key, "")
+    page.sign_in(key.key)
     page.says("list", "offers")
-    browser.run("document.querySelector('#list button').click()")
     page.says("title", "offers")
     page.says("report", "Does it earn?")
     eventually(
@@ -119,7 +130,13 @@ def test_all_pages(browser: Chromium, serving: Serving, store: Store) -> None:
     assert HOSTILE in page.text("report")
     assert browser.run("document.title") == "belated"
     assert browser.run("document.querySelectorAll('img').length") == 0
-    assert browser.run("document.cookie + localStorage.length + sessionStorage.length") == "00"
+    assert browser.run("document.cookie + localStorage.length") == "0"
+    page.reload()  # the key and the bandit are kept
+    page.says("title", "offers")
+    browser.run("document.getElementById('leave').click()")
+    page.says("said", "needs an API key")
+    assert browser.run("sessionStorage.length") == 0
+    assert page.is_hidden("bandit")
 
 
 def test_a_mode_is_changed_with_a_reason(browser: Chromium, serving: Serving, store: Store) -> None:
@@ -132,13 +149,13 @@ def test_a_mode_is_changed_with_a_reason(browser: Chromium, serving: Serving, st
     page.fill(to="freeze", reason="not allowed")
     page.submit("mode")
     page.says("said", 'does not grant scope "admin"')
-    browser.run(SLOW_TO_READ)
     page.sign_in(key.key)
     page.says("title", "offers")
+    browser.run(SLOW_TO_READ)
     page.fill(to="freeze", reason="prices are wrong")
     page.submit("mode")
     page.says("state", "freeze")
-    page.says("said", "offers is to freeze from now on: prices are wrong")
+    page.says("said", "The mode of offers is now freeze: prices are wrong")
     with store.journal("offers") as journal:
         mode = journal.mode()
     assert isinstance(mode, ModeChanged)
@@ -161,7 +178,7 @@ def test_an_action_is_paused_with_a_reason(
     page.says("title", "offers")
     page.fill(change="pause", which="blue", because=HOSTILE)
     page.submit("action")
-    page.says("said", "blue is paused from now on")
+    page.says("said", "blue is now paused")
     page.says("actions", "blue: paused since 20")
     assert HOSTILE in page.text("actions")
     with store.journal("offers") as journal:
@@ -170,6 +187,41 @@ def test_an_action_is_paused_with_a_reason(
     page.fill(change="resume", which="blue", because="over")
     page.submit("action")
     page.says("actions", "blue: open since 20")
+
+
+def test_an_earlier_model_is_chosen(browser: Chromium, serving: Serving, store: Store) -> None:
+    """The list and the state show it; the journal has who and why; and the newest again."""
+    key = make(store, "read", "admin")
+    eventually(lambda: _status(serving, key.header) == 200)
+    page = Page(browser, serving.url)
+    page.sign_in(key.key)
+    page.says("title", "offers")
+    options = "[...document.getElementById('version').options].map((one) => one.value)"
+    newest = browser.run(options)[1]
+    page.fill(version=newest, since="prices are wrong")
+    page.submit("model")
+    page.says("said", f"offers now decides with model {newest}: prices are wrong")
+    page.says("state", f"an operator chose model {newest}")
+    page.says("list", f"version {newest}")
+    with closing(store.session()) as session:
+        event = session.chosen_models({"offers": 0})["offers"][1]
+    assert (event.version, event.actor) == (int(newest), key.name)
+    page.fill(version="latest", since="over")
+    page.submit("model")
+    page.says("list", "latest")
+    eventually(lambda: "chose" not in page.text("state"))
+
+
+def test_without_keys_everything_is_shown(browser: Chromium, tmp_path: Path) -> None:
+    """At once, and from the root; what cannot be changed from here has no form."""
+    with served(Service([OFFERS], open_store(f"sqlite:///{tmp_path / 'open.db'}"))) as serving:
+        page = Page(browser, serving.url)
+        page.says("title", "offers")
+        page.says("said", "needs no key")
+        assert [page.is_hidden(form) for form in ("mode", "model", "action", "find")] == [
+            True, True, True, False,
+        ]  # fmt: skip
+        assert page.is_hidden("key")
 
 
 def test_a_wrong_key_shows_nothing(browser: Chromium, serving: Serving) -> None:
@@ -202,9 +254,7 @@ def test_a_store_in_memory_has_no_report() -> None:
         found = httpx.get(f"{serving.url}/v1/offers/report").json()
         assert found["status"] == "unavailable"
         assert "in memory" in found["why"]
-        assert (
-            httpx.get(f"{serving.url}/console/bandits").json()["bandits"][0]["bandit"] == "offers"
-        )
+        assert httpx.get(f"{serving.url}/v1").json()["bandits"][0]["bandit"] == "offers"
 
 
 def test_the_page_asks_only_its_service() -> None:

@@ -34,6 +34,7 @@ BODIES: dict[str, Any] = {
     "DecisionRequests": {"requests": [{"rows": ROWS}]},
     "RewardBody": {"value": 1.0},
     "ModeBody": {"mode": "learn"},
+    "ModelBody": {"version": "latest"},
     "ActionBody": {"action": "a", "change": "pause"},
     "RewardsBody": {"rewards": [{"id": "someone", "value": 0.0}]},
     "SubjectRewardsBody": {"rewards": [{"subject": "someone", "value": 0.0, "event_id": "e1"}]},
@@ -92,7 +93,7 @@ def test_every_route_for_every_scope(
             assert journal.end(0) == before  # it has done nothing to the other
             with_wide = ask(http, route, bandit, wide.header)
             if bandit in ("guarded", "") and may and not route.everywhere:
-                assert with_narrow.status_code in (200, 201, 202, 503), with_narrow.text
+                assert with_narrow.status_code in (200, 201, 202, 307, 503), with_narrow.text
             else:
                 assert with_narrow.status_code == 403
                 assert ("--bandit '*'" in with_narrow.text) == route.everywhere
@@ -101,10 +102,34 @@ def test_every_route_for_every_scope(
             elif bandit == "nowhere":
                 assert with_wide.status_code == 404
             else:
-                assert with_wide.status_code in (200, 201, 202, 503), with_wide.text
+                assert with_wide.status_code in (200, 201, 202, 307, 503), with_wide.text
             asked += 1
     assert asked == 3 * len(BANDIT_ROUTES) + len(SERVICE_ROUTES)
     journal.close()
+
+
+def test_a_key_lists_the_bandits_that_it_may_read(serving: Serving, store: Store) -> None:
+    """With the address of their routes; one for another scope lists none."""
+    narrow, wide = make(store, "read", bandits=("guarded",)), make(store, "read")
+    decide = make(store, "decide")
+    eventually(lambda: answers(serving.url, decide, "/v1") == 403)
+    with Client(serving.url, bandit="guarded", key=wide.key) as client:
+        assert [one.bandit for one in client.bandits()] == ["guarded", "other"]
+    with Client(serving.url, bandit="guarded", key=narrow.key) as client:
+        (found,) = client.bandits()
+    assert (found.bandit, found.mode, found.url) == ("guarded", "learn", "/v1/guarded")
+
+
+def test_readiness_counts_bandits_that_it_does_not_name(serving: Serving) -> None:
+    """Names need a key. Before the first model there is none, rather than an old one."""
+    found = httpx.get(f"{serving.url}/readyz")
+    assert found.status_code == 503
+    assert found.json() == {
+        "status": "no model",
+        "stale_bandits": [],
+        "other_features": [],
+        "stale": 2,
+    }
 
 
 def test_whether_a_bandit_exists_is_not_told(
@@ -123,9 +148,9 @@ def test_whether_a_bandit_exists_is_not_told(
 def test_without_a_key_only_the_probes_answer(http: httpx.Client, route: Route) -> None:
     """And the console's page, which asks for a key. Others say 401, and how to send a key."""
     answer = ask(http, route, "guarded")
-    if route.path in ("/livez", "/readyz", "/console"):
+    if route.path in ("/livez", "/readyz", "/console", "/"):
         assert route.scope is None
-        assert answer.status_code in (200, 503)
+        assert answer.status_code in (200, 307, 503)
         assert "guarded" not in answer.text
         return
     assert route.scope in SCOPES

@@ -20,6 +20,7 @@ from belated.core.events import (
     Erased,
     Event,
     ModeChanged,
+    ModelChosen,
     Retracted,
     Reward,
     Settled,
@@ -109,6 +110,8 @@ def history(rng: random.Random, count: int) -> list[Event]:
         if rng.random() < 0.01:
             action, change = rng.choice("ab"), rng.choice(["pause", "resume", "retire"])
             later.append((t, ActionChanged(at, action, change)))
+        if rng.random() < 0.01:
+            later.append((t, ModelChosen(at, 0, reason="the newest again")))
         if rng.random() < 0.01:
             later.append((t, Configured(at, {"window": "7d"})))
     later.sort(key=lambda one: one[0])

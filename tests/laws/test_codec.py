@@ -14,6 +14,7 @@ from belated.core.events import (
     Decision,
     Event,
     ModeChanged,
+    ModelChosen,
     Reward,
     Settled,
     Void,
@@ -57,6 +58,7 @@ events: st.SearchStrategy[Event] = (
         start=integers,
         until=st.none() | integers,
     )
+    | st.builds(ModelChosen, at_us=integers, version=integers, model=st.binary())
     | st.builds(Configured, at_us=integers, settings=st.dictionaries(st.text(), st.text()))
 )
 

@@ -83,7 +83,7 @@ def check_replay(world: World, who: str, fold: Fold) -> None:
 
 def check_same(law: str, who: str, fold: Fold, other: Fold) -> None:
     """Compare two folds of the same records: ledgers exactly, sums to rounding."""
-    for what in ("positions", "version", "counts", "counters", "digest", "actions"):
+    for what in ("positions", "version", "counts", "counters", "digest", "actions", "chosen"):
         _same(law, who, what, getattr(fold, what), getattr(other, what))
     if not same_sums(fold, other, 1e-9):
         raise Disagreement(f"{law}: {who} has other sums")

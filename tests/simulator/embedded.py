@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from belated.bandit import Bandit
 from belated.core.events import Reward, SubjectReward, Void
+from belated.core.times import as_datetime
 from belated.decider import MODES
 from belated.exceptions import (
     BanditOff,
@@ -444,6 +445,15 @@ class Cluster:
             if bandit.decide(**_offered(bandit, "")).action == paused:
                 raise Disagreement(f"L: {process.name} chooses a paused action")
         self._processes[0].bandit.resume(paused)
+        self._processes[0].bandit.use_model(as_datetime(self.world.store.now()))
+        chosen = self._processes[0].bandit._fold.chosen
+        for process in self._processes:
+            bandit = process.bandit
+            bandit.sync()
+            decision = bandit.decide(**_offered(bandit, ""))
+            if chosen is None or decision.model != chosen.version:
+                raise Disagreement(f"L: {process.name} decides with the model {decision.model}")
+        self._processes[0].bandit.use_model(None)
 
 
 def _offered(bandit: Bandit, key: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from belated.core.events import (
     Erased,
     KeyChanged,
     ModeChanged,
+    ModelChosen,
     Opaque,
     Overwritten,
     Record,
@@ -43,6 +44,7 @@ _Stamped = tuple[int, Activation | Reward | Void]
 _NOT_LEARNED = (
     ModeChanged
     | ActionChanged
+    | ModelChosen
     | Configured
     | Erased
     | Retracted

@@ -28,7 +28,7 @@ from belated.core.events import (
 )
 from belated.core.inputs import Row, Vector
 from belated.core.rewards import Rewards
-from belated.decider import Decider, decider
+from belated.decider import Decider, LoadedModel, decider
 from belated.decider.decider import UnappliedDecisions
 from belated.exceptions import JournalError
 from belated.fold import decision_history, ledger, rules, subjects, trimming, unmatched
@@ -39,6 +39,7 @@ from belated.fold.fold import Fold, Page
 from belated.fold.learner import Learner
 from belated.fold.ledger import Ledger
 from belated.fold.partitioned import Merging, PartitionFold, PartitionSums
+from belated.fold.published import PublishedModel
 from belated.fold.rules import Facts, Verdict
 from belated.fold.subjects import Credit, SubjectHistory, SubjectIndex
 from belated.fold.table import handle_at
@@ -458,6 +459,17 @@ def pauses_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(decider, "only_open", lambda requests, table, changes, now: (requests, table))
 
 
+def chosen_model_replaced(patch: pytest.MonkeyPatch) -> None:
+    """A model that is published replaces the one that an operator chose."""
+    load = LoadedModel.load
+
+    def eager(self: LoadedModel, published: PublishedModel, unapplied: UnappliedDecisions) -> None:
+        self._chosen = None
+        load(self, published, unapplied)
+
+    patch.setattr(LoadedModel, "load", eager)
+
+
 def frozen_models_go_on(patch: pytest.MonkeyPatch) -> None:
     """The learner does not look at the mode."""
     publish = LearningService._publish
@@ -688,6 +700,7 @@ PLANTS: list[Plant] = [
     models_of_anyone,
     mode_ignored,
     pauses_ignored,
+    chosen_model_replaced,
     frozen_models_go_on,
     wrong_decision_credited,
     credited_again_after_a_restart,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast, get_args
 
+import msgspec
 import numpy as np
 
 from belated.core.events import (
@@ -15,6 +16,7 @@ from belated.core.events import (
     Decision,
     Event,
     ModeChanged,
+    ModelChosen,
     Reward,
     SubjectReward,
     encode,
@@ -35,6 +37,7 @@ from belated.exceptions import (
 )
 from belated.fold.fold import Fold
 from belated.fold.partitioned import PartitionSums
+from belated.fold.published import PublishedModel
 from belated.journals import Journal, SpoolJournal, Store as BaseStore
 from belated.journals.cells import Cell, Outcome, cell_name
 from belated.journals.coordination import CoordinationStore
@@ -525,7 +528,7 @@ class DeciderServer(Server):
                 del self._made[id]
             elif id not in unapplied and not few:
                 raise Disagreement(f"C: {self.name} forgot {id}, which no model has read")
-        if decider.mode == "learn":
+        if decider.mode == "learn" and decider.chosen is None:
             counted = sum(one.counted for one in decider.unapplied)
             counted += len(decider.unapplied) - len(unapplied)
             wanted = counted + (0 if published is None else published.pending)
@@ -651,6 +654,10 @@ class ServiceCluster(Cluster):
         ]
         self._operator = world.stream("operator")
         world.schedule.after(0, self._operate)
+        self._models = world.stream("models")
+        self._chooses_models = self._models.random() < 0.3
+        if self._chooses_models:
+            world.schedule.after(0, self._choose_models)
 
     def _start_learners(self) -> None:
         numbers = range(self.world.settings.learners)
@@ -682,6 +689,28 @@ class ServiceCluster(Cluster):
             wait = self._operator.expovariate(5 / self.world.settings.span)
             self.world.schedule.after(wait, self._operate)
 
+    def _choose_models(self) -> None:
+        """Choose a model, or the newest again, repeatedly."""
+        if self.world.active:
+            self._choose_model(self._models.choice([*self._kept(), None]))
+            wait = self._models.expovariate(5 / self.world.settings.span)
+            self.world.schedule.after(wait, self._choose_models)
+
+    def _kept(self) -> list[PublishedModel]:
+        """Return the models that an operator can choose."""
+        coordination = CoordinationStore(self.world.store.cells, BANDIT)
+        kept = [coordination.kept_model(one.version) for one in coordination.kept_models()]
+        kept.append(self.store.lead.data)
+        return [PublishedModel.read(data) for data in kept if data]
+
+    def _choose_model(self, model: PublishedModel | None) -> None:
+        now = self.world.schedule.now
+        if model is None:
+            self._act(ModelChosen(now, 0), "use the newest model")
+        else:
+            event = ModelChosen(now, model.version, model.write())
+            self._act(event, f"use the model {model.version}")
+
     def _change_mode(self, mode: str) -> None:
         self._act(ModeChanged(self.world.schedule.now, mode, ""), mode)
 
@@ -702,6 +731,8 @@ class ServiceCluster(Cluster):
 
     def _start_all(self) -> None:
         self._change_mode("learn")
+        if self._chooses_models:
+            self._choose_model(None)
         for action in "01":
             self._change_action(action, "resume")
         for server in self._servers:
@@ -805,6 +836,28 @@ class ServiceCluster(Cluster):
                 if not obeyed[mode]:
                     raise Disagreement(f"L: {decider.name} in mode {mode}: {propensities}, {same}")
         self._check_actions()
+        self._check_chosen_models()
+
+    def _check_chosen_models(self) -> None:
+        """L: every decider uses the model that was chosen, though newer ones are published."""
+        for model in (*self._kept()[-2:], None):
+            self._choose_model(model)
+            self._poll()
+            newest = PublishedModel.read(self.store.lead.data)
+            newest = msgspec.structs.replace(newest, version=newest.version + 1)
+            name = cell_name("model", BANDIT)
+            self.world.store.cells.transact({}, {name: newest.write()})
+            self._poll()
+            chosen = newest if model is None else model
+            for decider in self.deciders:
+                made: list[Decision] = []
+                decider.receive(DecisionRequest(None, count=2), partial(_note_made, made))
+                self.world.schedule.run()
+                found = {decision.model for decision in made}
+                theta = decider.bandit.decider.model.theta.astype("<f8")
+                if found != {chosen.version} or theta.tobytes() != chosen.theta:
+                    message = f"L: {decider.name} decides with the models {found}"
+                    raise Disagreement(f"{message}, and should with {chosen.version}")
 
     @property
     def _actions(self) -> Sequence[int | str]:

@@ -131,7 +131,7 @@ def test_an_unknown_version_is_told_by_its_number(version: int) -> None:
     assert (caught.value.version, caught.value.kind) == (version, None)
 
 
-@pytest.mark.parametrize("kind", [0, 16, 77, -1, 2**40])
+@pytest.mark.parametrize("kind", [0, 17, 77, -1, 2**40])
 def test_an_unknown_kind_is_told_by_its_number(kind: int) -> None:
     """A kind of a newer release is reported with this version and its number, not as damage."""
     with pytest.raises(UnknownEvent) as caught:

@@ -63,6 +63,7 @@ def served() -> Any:
         age=0.25,
         version=9,
         has_other_features=False,
+        chosen=None,
         definition=SimpleNamespace(actions={"gift", "mail"}, features=features),
         noticed=of_fields(features) | {"invalid": Noticed(2)},
         duplicates=6,

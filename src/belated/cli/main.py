@@ -23,6 +23,7 @@ from belated.cli import (
     init,
     learn,
     mode,
+    model,
     plan,
     report,
     schema,
@@ -88,7 +89,7 @@ def command_line() -> argparse.ArgumentParser:
     for command in (demo, simulate, compare, bounds, evaluate, report):
         _add(commands, command)
     _add_group(commands, "journal", JOURNAL, "look into a journal, verify it, move it")
-    for command in (init, serve, learn, mode, action, doctor, plan, schema, warm):
+    for command in (init, serve, learn, mode, action, model, doctor, plan, schema, warm):
         _add(commands, command)
     _add_group(commands, "features", (diff,), "see what a change of features does")
     _add_group(commands, "keys", KEYS, "make, list and revoke the API keys of a service")

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import math
+import warnings
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
@@ -16,6 +20,7 @@ from belated.client.requests import (
     encode,
     event_time,
     named_rewards,
+    place_of,
     quoted,
     reward_body,
     sent_again,
@@ -26,22 +31,35 @@ from belated.core.inputs import as_reward
 from belated.core.rewards import check_alone
 from belated.core.times import Duration, Moment
 from belated.decider.actions import ActionState, Change
-from belated.exceptions import ServiceError
+from belated.decider.models import ModelState, Version
+from belated.exceptions import FallbackWarning, InvalidInput, ServiceError, ServiceUnavailable
 from belated.features import Actions
 from belated.fold.receipts import Receipt
 from belated.wire.keys import check_key
 from belated.wire.messages import (
+    MAX_BATCH,
     Accepted,
     ActionBody,
+    BanditHealth,
+    Bandits,
     BanditState,
     Decided,
     DecisionDetails,
+    DecisionRequest,
     DecisionRequests,
+    Erasure,
+    Fallback,
     ManyAccepted,
     ManyDecided,
+    ModelBody,
+    Models,
+    ModelSwitch,
     RewardsBody,
     SubjectRewardsBody,
 )
+
+#: Decisions made without the service that a client remembers until it has reported them.
+MAX_UNREPORTED = 10_000
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -64,6 +82,7 @@ class _Calls:
         retries: int = 3,
         headers: dict[str, str] | None = None,
         key: str | None = None,
+        fallback: int | str | None = None,
     ) -> None:
         from belated.client.transport import Transport  # needs httpx
 
@@ -77,6 +96,9 @@ class _Calls:
         )
         # Of new ids: from the last response, so that they share a partition with those of others.
         self._slot: int | None = None
+        self._fallback = fallback
+        # Decisions that were made here, and that the service does not know yet.
+        self._unreported: deque[DecisionRequest] = deque(maxlen=MAX_UNREPORTED)
 
     async def _report(
         self, method: str, place: str, body: Any = None, query: dict[str, str] | None = None
@@ -94,7 +116,7 @@ class _Calls:
     async def _call(
         self,
         method: str,
-        place: str,
+        place: str | None,
         body: Any,
         kind: type[T],
         *,
@@ -103,7 +125,7 @@ class _Calls:
     ) -> T:
         answer = await self._transport.call(
             method,
-            f"{self._base}/{place}".rstrip("/"),
+            "v1" if place is None else f"{self._base}/{place}".rstrip("/"),
             None if body is None else encode(body),
             again=None if again is None else encode(again),
             query=query,
@@ -114,6 +136,61 @@ class _Calls:
             message = f"what answered is no service of this release: {error}"
             raise ServiceError(message) from None
         return found
+
+    def _fallback_of(
+        self, action: int | str | None, requests: list[DecisionRequest]
+    ) -> int | str | None:
+        """Return the fallback of a call, checked also while none is needed."""
+        action = self._fallback if action is None else action
+        if action is not None:
+            for request in requests:
+                place_of(action, request)
+        return action
+
+    def _fall_back(
+        self, request: DecisionRequest, action: int | str, error: ServiceUnavailable
+    ) -> Decided:
+        """Decide without the service; the decision is reported later."""
+        warnings.warn(f"{error}: took the fallback {action!r}", FallbackWarning, stacklevel=2)
+        at, again = event_time(None), sent_again(request)
+        self._unreported.append(
+            msgspec.structs.replace(again, sticky=None, fallback=Fallback(action, at))
+        )
+        place = place_of(action, request)
+        return Decided(request.id or "", action, place, 1.0, math.nan, 0, at, fallback=True)
+
+    async def _report_fallbacks(self, limit: int = MAX_BATCH) -> None:
+        """Report decisions that were made here while the service was unavailable."""
+        made: list[DecisionRequest] = []
+        with suppress(IndexError):  # other threads take from it, too
+            while len(made) < limit:
+                made.append(self._unreported.popleft())
+        reported = 0
+        try:
+            with suppress(ServiceUnavailable):
+                for some in batches(made):
+                    await self._report_made(some)
+                    reported += len(some)
+        finally:
+            self._unreported.extendleft(reversed(made[reported:]))
+
+    async def _report_made(self, made: list[DecisionRequest]) -> None:
+        body = DecisionRequests(made)
+        try:
+            answer = await self._call("POST", "decisions/batch", body, ManyDecided)
+            for request, decision in zip(made, answer.decisions, strict=True):
+                assert request.fallback is not None
+                if decision.action != request.fallback.action:  # an answer of the service was lost
+                    await self._report("POST", f"{_place(decision.id)}/void", query=_query(None))
+        except ServiceUnavailable:
+            raise
+        except (InvalidInput, ServiceError) as error:
+            if len(made) == 1:
+                message = f"a fallback decision could not be recorded: {error}"
+                warnings.warn(message, FallbackWarning, stacklevel=2)
+                return
+            for one in made:  # one of them is refused, and the others are not
+                await self._report_made([one])
 
 
 class AsyncClient(_Calls):
@@ -138,6 +215,7 @@ class AsyncClient(_Calls):
         activated: bool = True,
         subject: str | None = None,
         sticky: Duration | None = None,
+        fallback: int | str | None = None,
     ) -> Decided:
         """Choose an action; the decision is durable before this returns.
 
@@ -151,19 +229,26 @@ class AsyncClient(_Calls):
                 of subjects. It is stored as given: treat it as personal data, or send a hash.
             sticky: return the latest decision for the subject, as it was made, until this time has
                 passed since, its action is paused or not on offer, or it was voided.
+            fallback: the action to take if the service is unavailable; that of the client if None.
 
         Raises:
             InvalidInput: the service, or this method, refused what was given.
-            ServiceUnavailable: no attempt was answered; fall back to a default of your own.
+            ServiceUnavailable: no attempt was answered, and there is no fallback.
             ServiceError: the service answered with another problem.
         """
         request = decision_request(
             context, actions, rows, id, activated, self._slot, subject, sticky
         )
-        again = sent_again(request)
-        answer = await self._call("POST", "decisions", request, Decided, again=again)
+        again, action = sent_again(request), self._fallback_of(fallback, [request])
+        try:
+            answer = await self._call("POST", "decisions", request, Decided, again=again)
+        except ServiceUnavailable as error:
+            if action is None:
+                raise
+            return self._fall_back(request, action, error)
         # It is for the next id: the same decision always gives the same answer.
         self._slot = answer.slot
+        await self._report_fallbacks()
         return msgspec.structs.replace(answer, slot=None)
 
     async def decide_many(
@@ -175,6 +260,7 @@ class AsyncClient(_Calls):
         ids: Any = None,
         subjects: Any = None,
         activated: bool = True,
+        fallback: int | str | None = None,
     ) -> list[Decided]:
         """Choose many actions, each as if the ones before it were pending.
 
@@ -190,15 +276,24 @@ class AsyncClient(_Calls):
             subjects: whom each decision is for, None for nobody; or the name of a column of the
                 frame.
             activated: False if the window starts only with :meth:`activate`.
+            fallback: as in :meth:`decide`.
         """
         found: list[Decided] = []
         requests = decision_requests(contexts, actions, rows, ids, subjects, activated, self._slot)
+        action = self._fallback_of(fallback, requests)
         for some in batches(requests):
             again = DecisionRequests(list(map(sent_again, some)))
             body = DecisionRequests(some)
-            answer = await self._call("POST", "decisions/batch", body, ManyDecided, again=again)
+            try:
+                answer = await self._call("POST", "decisions/batch", body, ManyDecided, again=again)
+            except ServiceUnavailable as error:
+                if action is None:
+                    raise
+                found += [self._fall_back(request, action, error) for request in some]
+                continue
             found += answer.decisions
             self._slot = answer.slot
+            await self._report_fallbacks()
         return found
 
     # --- rewards -------------------------------------------------------------------------------
@@ -273,7 +368,24 @@ class AsyncClient(_Calls):
 
     async def void(self, id: str | Decided, *, at: Moment | None = None) -> Receipt:
         """Report that a decision was never carried out: nothing is learned from it."""
-        return await self._report("DELETE", _place(id), query=_query(at))
+        return await self._report("POST", f"{_place(id)}/void", query=_query(at))
+
+    async def erase(self, id: str) -> int:
+        """Erase a decision: it counts as if it had never been made.
+
+        Returns:
+            How many decisions were erased: 0 if the service has no record of it.
+        """
+        return (await self._call("DELETE", _place(id), None, Erasure)).decisions
+
+    async def erase_subject(self, subject: str) -> int:
+        """Erase a subject: all its decisions and rewards count as if they had never been.
+
+        Returns:
+            How many decisions were erased.
+        """
+        place = f"subjects/{quoted(check_id(subject, 'the subject'))}"
+        return (await self._call("DELETE", place, None, Erasure)).decisions
 
     # --- actions -------------------------------------------------------------------------------
 
@@ -305,7 +417,26 @@ class AsyncClient(_Calls):
         """Pause an action for good: only :meth:`resume` brings it back."""
         return await self._change_action("retire", action, reason, start)
 
+    # --- models --------------------------------------------------------------------------------
+
+    async def models(self) -> list[ModelState]:
+        """Return the models that can be chosen, the newest first."""
+        return (await self._call("GET", "models", None, Models)).models
+
+    async def use_model(self, version: Version, *, reason: str = "") -> None:
+        """Decide with an earlier model; all deciders obey within a second, and learning goes on.
+
+        Args:
+            version: of a model, as :meth:`models` has it; ``"latest"``: the newest again.
+            reason: why, recorded in the journal.
+        """
+        await self._call("PUT", "model", ModelBody(version, reason), ModelSwitch)
+
     # --- what is known -------------------------------------------------------------------------
+
+    async def bandits(self) -> list[BanditHealth]:
+        """Return all bandits of the service that the key may read."""
+        return (await self._call("GET", None, None, Bandits)).bandits
 
     async def entry(self, id: str | Decided) -> DecisionDetails:
         """Return all that is known of one decision."""
@@ -316,7 +447,11 @@ class AsyncClient(_Calls):
         return await self._call("GET", "", None, BanditState)
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Report what was not reported yet, and close all connections."""
+        await self._report_fallbacks(MAX_UNREPORTED)
+        if self._unreported:
+            message = f"the service is unavailable: {len(self._unreported)} fallback decisions"
+            warnings.warn(f"{message} were not reported", FallbackWarning, stacklevel=2)
         await self._transport.close()
 
     async def __aenter__(self) -> Self:
@@ -334,10 +469,14 @@ _READERS: dict[type, Callable[[bytes], Any]] = {
         Accepted,
         ActionState,
         BanditState,
+        Bandits,
         Decided,
         DecisionDetails,
+        Erasure,
         ManyAccepted,
         ManyDecided,
+        Models,
+        ModelSwitch,
     )
 }
 
@@ -403,6 +542,7 @@ class Client(_Calls):
         retries: how many times a call that was not answered is tried again.
         headers: to be sent with every request.
         key: API key, if the service needs one; it is never shown.
+        fallback: the action to take if the service is unavailable: see ``docs/howto/client.md``.
     """
 
     _blocks = True
@@ -414,9 +554,14 @@ class Client(_Calls):
     observe_subjects = _blocking(AsyncClient.observe_subjects)
     activate = _blocking(AsyncClient.activate)
     void = _blocking(AsyncClient.void)
+    erase = _blocking(AsyncClient.erase)
+    erase_subject = _blocking(AsyncClient.erase_subject)
     pause = _blocking(AsyncClient.pause)
     resume = _blocking(AsyncClient.resume)
     retire = _blocking(AsyncClient.retire)
+    models = _blocking(AsyncClient.models)
+    use_model = _blocking(AsyncClient.use_model)
+    bandits = _blocking(AsyncClient.bandits)
     entry = _blocking(AsyncClient.entry)
     state = _blocking(AsyncClient.state)
     close = _blocking(AsyncClient.close)

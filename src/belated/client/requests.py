@@ -116,6 +116,24 @@ def sent_again(request: DecisionRequest) -> DecisionRequest:
     return msgspec.structs.replace(request, first_attempt=False)
 
 
+def place_of(action: int | str, request: DecisionRequest) -> int:
+    """Return the place of an action in a request; -1 if only the service knows the actions.
+
+    Raises:
+        InvalidInput: the action is not offered.
+    """
+    if request.actions is not None:
+        names = list(request.actions)
+        if action in names:
+            return names.index(action)
+    elif request.rows is None:
+        return -1
+    elif isinstance(action, int):
+        return action
+    message = f"fallback is {action!r}: one of the actions that are offered was expected"
+    raise InvalidInput(message, action)
+
+
 def reward_body(
     value: float, at: Moment | None, part: str, revision: int, token: str | None
 ) -> RewardBody:

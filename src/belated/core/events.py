@@ -85,8 +85,9 @@ class Decision(TimedEvent, Result, tag=1, frozen=True):
             this is then biased.
         model: the version of the model that chose.
         activated: False if the outcome clock starts only with an :class:`Activation`.
-        source: who chose: the ``policy``; a ``holdout``; the ``baseline``, as the mode said; or the
-            baseline as a ``fallback``, because the policy failed.
+        source: who chose: the ``policy``; a ``holdout``; the ``baseline``, as the mode said; or a
+            ``fallback``: the baseline because the policy failed, or the caller because the service
+            was unavailable.
         group: of a holdout to which the decision belongs; empty without one.
         overall: the probability of the action over all groups of a holdout; None: ``propensity``.
         means: its predicted mean by models of other half-lives, where there are any.
@@ -334,6 +335,26 @@ class ActionChanged(TimedEvent, tag=13, frozen=True):
     actor: str = ""
 
 
+class ModelChosen(TimedEvent, tag=16, frozen=True):
+    """An operator chose the model that decides; learning goes on, and nothing is learned from it.
+
+    The last event counts.
+
+    Attributes:
+        at_us: when, in microseconds since 1970.
+        version: of the model; 0: the newest one decides again.
+        model: as it was published (:mod:`belated.fold.published`); empty for the newest.
+        reason: why, as the operator put it.
+        actor: who did it.
+    """
+
+    at_us: int
+    version: int
+    model: bytes = b""
+    reason: str = ""
+    actor: str = ""
+
+
 class SubjectDecision(TimedEvent, tag=14, frozen=True):
     """A decision was made for a subject; appended with the decision, behind it.
 
@@ -397,6 +418,7 @@ Event = (
     | KeyChanged
     | Overwritten
     | ActionChanged
+    | ModelChosen
 )
 
 

@@ -27,6 +27,7 @@ from belated.decider.requests import ParsedRequest
 from belated.decider.scores import Scores, scores_of
 from belated.exceptions import BanditOff, PolicyFailure
 from belated.fold.contexts import NAME, name_of
+from belated.fold.published import PublishedModel
 from belated.fold.requests import Keep, keep_request
 from belated.model.blocks import Shape, width_of
 from belated.model.model import Model
@@ -195,6 +196,9 @@ class ModelSource(Protocol):
     def change_mode(self, mode: Mode, unapplied: UnappliedDecisions) -> None:
         """Choose as the mode says from now on."""
 
+    def use_model(self, chosen: PublishedModel | None, unapplied: UnappliedDecisions) -> None:
+        """Choose with this model from now on; None: with the newest."""
+
     def repair(self, unapplied: UnappliedDecisions) -> None:
         """The model could not choose: make it anew."""
 
@@ -285,6 +289,8 @@ class Decider:
         self.holdout: Holdout | None = None
         self.keep_requests = keep_requests
         self.mode: Mode = "learn"
+        #: The model that an operator chose; None: the newest one decides.
+        self.chosen: PublishedModel | None = None
         #: Changes of actions by operators: paused and retired ones are never chosen.
         self.actions: Changes = {}
         self.unapplied = UnappliedDecisions(policy.shape, policy.share, tuning)
@@ -334,8 +340,9 @@ class Decider:
             raise BanditOff()
         if self.actions:
             requests, table = only_open(requests, table, self.actions, now)
-        # A frozen model is not changed by what is decided with it.
-        counts = self.mode == "learn" and (hold or len(requests) > 1)
+        # A model that is frozen or chosen is not changed by what is decided with it.
+        learns = self.mode == "learn" and self.chosen is None
+        counts = learns and (hold or len(requests) > 1)
         source: Source = "policy"
         if self.mode == "baseline":  # what it decides is counted once a model is used again
             source = "baseline"
@@ -355,6 +362,23 @@ class Decider:
                 counts = counts and requests[0].activated and self._count(choices[0], table)
         made = self._decide(requests, table, choices, source, now, counts and hold, hold)
         return Made(made, self._keep(requests, table, choices, made))
+
+    def record(self, request: ParsedRequest, table: Row) -> Made:
+        """Return a decision that its caller made because the service was unavailable.
+
+        It counts as pending, as others do.
+
+        Args:
+            request: says what was chosen, and when.
+            table: its checked rows.
+        """
+        assert request.fallback is not None
+        index, at = request.fallback
+        choices = [Choice(index, 1.0, *self._predict(table[index].astype(np.float64)))]
+        counts = self.mode == "learn" and self.chosen is None and request.activated
+        counts = counts and self._count(choices[0], table)
+        made = self._decide([request], table, choices, "fallback", at, counts, hold=True)
+        return Made(made, self._keep([request], table, choices, made))
 
     def score(
         self, request: ParsedRequest, table: Row, *, now: int, rng: np.random.Generator
@@ -385,7 +409,7 @@ class Decider:
     def hold(self, decision: Decision) -> None:
         """Count a decision that waits in a spool as pending until a model has read it."""
         weight = self.model.weight_at(decision.mean)
-        counted = decision.activated and self.mode != "freeze"
+        counted = decision.activated and self.mode != "freeze" and self.chosen is None
         if counted:
             self._source.add_pending(decision.x.astype(np.float64), weight)
         self._hold(decision, weight, counted, SPOOLED)
@@ -430,6 +454,16 @@ class Decider:
         if mode != self.mode:
             self._source.change_mode(mode, self.unapplied)
             self.mode = mode
+
+    def use_model(self, chosen: PublishedModel | None) -> None:
+        """Decide with a model that an operator chose; None: with the newest.
+
+        Raises:
+            JournalMismatch: it was made for another policy, or for other features.
+        """
+        if chosen is not self.chosen:
+            self._source.use_model(chosen, self.unapplied)
+            self.chosen = chosen
 
     # --- the parts -------------------------------------------------------------------------------
 
@@ -667,7 +701,7 @@ class HoldoutDecider(Decider):
         hold: bool,
     ) -> Made:
         choices = self._choose_baseline(self.holdout.baseline, requests, table, rng)
-        counts, start = self.mode == "learn" and hold, 0
+        counts, start = self.mode == "learn" and self.chosen is None and hold, 0
         for request, choice in zip(requests, choices, strict=True):
             rows = table[start : start + request.n_rows]
             self._by_policy[request.id] = self._policy_share(rows, choice.index, rng)
@@ -695,7 +729,7 @@ class HoldoutDecider(Decider):
         return 0.0 if choice.propensity == 1.0 else None
 
     def _marks(self, request: ParsedRequest, choice: Choice, source: Source) -> Marks:
-        if source == "baseline":
+        if source == "baseline" or request.fallback is not None:
             return "", None
         held = source == "holdout"
         by_policy = self._by_policy.get(request.id) if held else choice.propensity

@@ -16,7 +16,9 @@ from belated.policies import Policy
 
 
 class LoadedModel:
-    """The newest published model; it counts decisions that its learner had not read.
+    """The newest published model, or the one that an operator chose.
+
+    The newest counts decisions that its learner had not read; a chosen one does not change.
 
     Args:
         policy: what chooses; the learner must have the same one.
@@ -31,22 +33,37 @@ class LoadedModel:
         self._policy = policy
         self._kernels = kernels
         self._published: PublishedModel | None = None
+        self._chosen: PublishedModel | None = None
         self._frozen = False
         #: What chooses: the prior before the first model is loaded.
-        self.model = self._as_published()
+        self.model = self._model_of(None)
         #: Records that the learner had folded when it made the model.
         self.version = 0
 
     def load(self, published: PublishedModel, unapplied: UnappliedDecisions) -> None:
-        """Replace the model.
+        """Replace the newest model.
 
         Raises:
             JournalMismatch: it was made for another policy, or for other features.
             CorruptJournal: it holds numbers that are not finite.
         """
         model = published.model(self._policy, kernels=self._kernels)
-        self.model, self._published, self.version = model, published, published.version
+        self._published = published
         unapplied.forget_read(published.positions)
+        if self._chosen is None:
+            self.model, self.version = model, published.version
+            self._count(unapplied)
+
+    def use_model(self, chosen: PublishedModel | None, unapplied: UnappliedDecisions) -> None:
+        """Choose with this model, whatever is published; None: with the newest again.
+
+        Raises:
+            JournalMismatch: it was made for another policy, or for other features.
+            CorruptJournal: it holds numbers that are not finite.
+        """
+        published = chosen or self._published
+        self.model, self._chosen = self._model_of(published), chosen
+        self.version = 0 if published is None else published.version
         self._count(unapplied)
 
     def change_mode(self, mode: Mode, unapplied: UnappliedDecisions) -> None:
@@ -56,7 +73,7 @@ class LoadedModel:
 
     def repair(self, unapplied: UnappliedDecisions) -> None:
         """Start again from the model as it was published."""
-        self.model = self._as_published()
+        self.model = self._model_of(self._chosen or self._published)
         self._count(unapplied)
 
     def add_pending(self, x: Vector, weight: float) -> None:
@@ -71,16 +88,17 @@ class LoadedModel:
         else:
             self.model.remove_pending(x, self._policy.share(weight))
 
-    def _as_published(self) -> Model:
-        if self._published is None:
+    def _model_of(self, published: PublishedModel | None) -> Model:
+        if published is None:
             return Model(self._policy.start, self._policy.family, kernels=self._kernels)
-        return self._published.model(self._policy, kernels=self._kernels)
+        return published.model(self._policy, kernels=self._kernels)
 
     def _count(self, unapplied: UnappliedDecisions) -> None:
         """Count in a new model what it has not read."""
+        is_fixed = self._frozen or self._chosen is not None
         for one in unapplied:
-            one.counted = one.decision.activated and not self._frozen
-        if self._frozen:
+            one.counted = one.decision.activated and not is_fixed
+        if is_fixed:
             return
         model, policy = self.model, self._policy
         rows, shares, summed = unapplied.pending()

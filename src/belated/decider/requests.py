@@ -32,6 +32,8 @@ class ParsedRequest(msgspec.Struct, frozen=True, gc=False):
         unit: by which a holdout is drawn; None: by the id.
         places: of the rows in the request, if some of its actions are paused; None: all are there.
         subject: that the decision is made for; None if there is none.
+        fallback: the index of the action that the caller chose without the service, and when, in
+            microseconds since 1970; None: the decider chooses.
     """
 
     n_rows: int
@@ -43,6 +45,7 @@ class ParsedRequest(msgspec.Struct, frozen=True, gc=False):
     unit: str | None = None
     places: Sequence[int] | None = None
     subject: str | None = None
+    fallback: tuple[int, int] | None = None
 
 
 def parse_request(

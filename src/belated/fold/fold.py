@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from belated.advice.issues import Noticed, of_counters, total_of
-from belated.core.events import ActionChanged, Erased, ModeChanged, Record
+from belated.core.events import ActionChanged, Erased, ModeChanged, ModelChosen, Record
 from belated.core.ids import key_of, partition_of
 from belated.core.rewards import ConversionsOnly, Rewards
 from belated.core.times import as_datetime
@@ -35,7 +35,7 @@ from belated.fold.contexts import RowEncoder, name_of
 from belated.fold.learner import Learner
 from belated.fold.ledger import Ledger
 from belated.fold.packing import VERSION, pack_head, unpack
-from belated.fold.published import PublishedModel
+from belated.fold.published import PublishedModel, readable_model
 from belated.fold.rules import DecisionStatus, State
 from belated.fold.saving import PartitionSaving, Saving, kept_at_load
 from belated.fold.undone import Undone
@@ -56,8 +56,9 @@ Page = list[Record] | ColumnPage
 Take = Callable[[Record], str]
 #: This share of all observations, and at least ``Tuning.bulk``, are folded in bulk.
 SHARE = 0.05
-#: Pieces of a snapshot, beside the chain: the mode, the model it froze, and changes of actions.
-_MODE, _FROZEN, _ACTIONS = "mode", "frozen model", "actions"
+#: Pieces of a snapshot, beside the chain: the mode, the model it froze, the model that was chosen,
+#: and changes of actions.
+_MODE, _FROZEN, _CHOSEN, _ACTIONS = "mode", "frozen model", "chosen model", "actions"
 _read_actions = msgspec.msgpack.Decoder(list[ActionChanged]).decode
 #: Bytes of a line, and about those of an event but for its row.
 LINE, EVENT = 88, 100
@@ -85,6 +86,7 @@ class Fold:
         mode: how the bandit decides, by the last event that said so.
         actions: the last change of each action that was paused, resumed or retired.
         frozen: the model of the moment the mode became ``freeze``; None in any other mode.
+        chosen: the model that an operator chose to decide; None: the newest.
         positions: of the last record that was folded, for each partition.
         version: records folded so far, over all partitions: the version of the model.
         chains: of the records, for each partition.
@@ -93,6 +95,7 @@ class Fold:
     mode: str
     actions: dict[str, ActionChanged]
     frozen: PublishedModel | None
+    chosen: PublishedModel | None
     positions: list[int]
     version: int
     chains: list[Chain]
@@ -154,7 +157,7 @@ class Fold:
         self.version = 0
         self.mode = "learn"
         self.actions = {}
-        self.frozen = None
+        self.frozen = self.chosen = None
         self._early: dict[str, Noticed] = {}
         self._was_bulk = True  # at the start all is new
         # What the last snapshot of each partition holds: see PartitionSaving.before.
@@ -383,6 +386,8 @@ class Fold:
         event = record.event
         if isinstance(event, ActionChanged):
             self.actions[event.action] = event
+        elif isinstance(event, ModelChosen):
+            self.chosen = readable_model(event.model)
         elif isinstance(event, ModeChanged):
             self.mode = event.mode
             if self.mode != "freeze":
@@ -612,6 +617,8 @@ class Fold:
             pieces[_ACTIONS] = msgspec.msgpack.encode([*self.actions.values()])
             if self.frozen is not None:
                 pieces[_FROZEN] = self.frozen.write()
+            if self.chosen is not None:
+                pieces[_CHOSEN] = self.chosen.write()
         return pieces
 
     def load(self, journal: Journal) -> list[HistoryChanged]:
@@ -709,6 +716,8 @@ class Fold:
             self.actions = {change.action: change for change in changes}
         if _FROZEN in snapshot.pieces:
             self.frozen = PublishedModel.read(snapshot.pieces[_FROZEN])
+        if _CHOSEN in snapshot.pieces:
+            self.chosen = PublishedModel.read(snapshot.pieces[_CHOSEN])
         self.positions[partition] = snapshot.position
         self.chains[partition] = chain
         self.version += sum(ledger.counters.values())

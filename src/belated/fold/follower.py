@@ -16,6 +16,7 @@ from belated.core.ids import erased_key_of
 from belated.core.inputs import Vector
 from belated.exceptions import (
     BelatedError,
+    CorruptJournal,
     HistoryChanged,
     HistoryTrimmed,
     HistoryUndone,
@@ -28,6 +29,7 @@ from belated.exceptions import (
 )
 from belated.fold.evidence import evidence_of
 from belated.fold.fold import Fold
+from belated.fold.published import PublishedModel
 from belated.journals import Journal
 from belated.journals.arrivals import route
 from belated.journals.log import FollowedLog, Requests
@@ -36,7 +38,7 @@ from belated.model.model import Model
 
 
 class LiveModel:
-    """Chooses with whatever is folded; with the model of the moment while the mode is ``freeze``.
+    """Chooses with whatever is folded, unless an operator chose a model or froze the bandit.
 
     Args:
         fold: the state.
@@ -46,17 +48,19 @@ class LiveModel:
     def __init__(self, fold: Fold, *, kernels: Kernels | None = None) -> None:
         self._fold = fold
         self._kernels = kernels
-        self._frozen: tuple[Model, int] | None = None
+        self._frozen: PublishedModel | None = None
+        self._chosen: PublishedModel | None = None
+        self._fixed: tuple[Model, int] | None = None
 
     @property
     def model(self) -> Model:
-        """The live model, or the frozen one."""
-        return self._fold.learner.model if self._frozen is None else self._frozen[0]
+        """The live model, or the one that is fixed."""
+        return self._fold.learner.model if self._fixed is None else self._fixed[0]
 
     @property
     def version(self) -> int:
         """Records that were folded into it."""
-        return self._fold.version if self._frozen is None else self._frozen[1]
+        return self._fold.version if self._fixed is None else self._fixed[1]
 
     def add_pending(self, x: Vector, weight: float) -> None:
         """Count a decision that is not folded yet."""
@@ -68,16 +72,23 @@ class LiveModel:
 
     def change_mode(self, mode: str, unapplied: object = None) -> None:
         """Use the model of the moment the bandit was frozen, or the live one."""
-        frozen = self._fold.frozen
-        if mode != "freeze" or frozen is None:
-            self._frozen = None
-            return
-        policy = self._fold.learner.policy
-        try:
-            self._frozen = frozen.model(policy, kernels=self._kernels), frozen.version
-        except JournalMismatch:  # frozen under another policy: this one freezes what it finds
-            now = self._fold.export_model(frozen.at)
-            self._frozen = now.model(policy, kernels=self._kernels), now.version
+        self._frozen = self._fold.frozen if mode == "freeze" else None
+        self._fix()
+
+    def use_model(self, chosen: PublishedModel | None, unapplied: object = None) -> None:
+        """Use the model that an operator chose; None: the newest."""
+        self._chosen = chosen
+        self._fix()
+
+    def _fix(self) -> None:
+        policy, self._fixed = self._fold.learner.policy, None
+        for published in (self._chosen, self._frozen):
+            if self._fixed is None and published is not None:
+                with suppress(JournalMismatch, CorruptJournal, ValueError):  # of another policy
+                    self._fixed = published.model(policy, kernels=self._kernels), published.version
+        if self._fixed is None and self._frozen is not None:  # this policy freezes what it finds
+            now = self._fold.export_model(self._frozen.at)
+            self._fixed = now.model(policy, kernels=self._kernels), now.version
 
     def repair(self, unapplied: object = None) -> None:
         """Make the live model anew from all that has arrived."""

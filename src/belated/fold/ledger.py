@@ -29,6 +29,7 @@ from belated.core.events import (
     KeyChanged,
     Mark,
     ModeChanged,
+    ModelChosen,
     Opaque,
     Overwritten,
     Record,
@@ -139,6 +140,7 @@ ROLE = (NOTHING, AWAITED, OBSERVED, OBSERVED, NOTHING, NOTHING)
 _OTHERS = {
     ModeChanged: "switched",
     ActionChanged: "switched",
+    ModelChosen: "switched",
     Configured: "configured",
     Trimmed: "operated",
     KeyChanged: "operated",

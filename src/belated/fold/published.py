@@ -7,6 +7,7 @@ to a policy: its fingerprint says which, and one of another policy is refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Self
 
@@ -166,6 +167,13 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
             CorruptJournal: it was changed on its way.
         """
         return _read(unseal(VERSION, data, "a published model"))
+
+
+def readable_model(data: bytes) -> PublishedModel | None:
+    """Return a published model; None if there is none, or this release cannot read it."""
+    with suppress(CorruptJournal, UnsupportedFormat, msgspec.DecodeError):
+        return PublishedModel.read(data) if data else None
+    return None
 
 
 def seal(version: int, body: bytes) -> bytes:

@@ -15,6 +15,7 @@ from belated.core.events import (
     Event,
     KeyChanged,
     ModeChanged,
+    ModelChosen,
     Opaque,
     Overwritten,
     Record,
@@ -58,7 +59,7 @@ def _route_other(event: Any, partitions: int) -> int:
             message = f"{event!r} has no partition here: partitions are 0 to {partitions - 1}"
             raise InvalidInput(message, event)
         return event.partition
-    if isinstance(event, ModeChanged | ActionChanged | Configured | KeyChanged):
+    if isinstance(event, ModeChanged | ActionChanged | ModelChosen | Configured | KeyChanged):
         return 0
     if isinstance(event, Opaque):
         message = (
@@ -185,11 +186,12 @@ LAST_SETTLEMENTS = 50
 
 
 #: Kinds of events without an id, as look-ups distinguish them.
-Subject = Literal["settled", "mode", "action", "configured", "undone", "other"]
+Subject = Literal["settled", "mode", "action", "chosen", "configured", "undone", "other"]
 _SUBJECTS: dict[type, Subject] = {
     Settled: "settled",
     ModeChanged: "mode",
     ActionChanged: "action",
+    ModelChosen: "chosen",
     Configured: "configured",
     Erased: "undone",
     Retracted: "undone",

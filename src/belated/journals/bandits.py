@@ -18,7 +18,7 @@ _NOTHING: Mapping[str, bytes] = {}
 #: Prefix of the temporary name of a bandit during an import.
 _UNFINISHED = "unfinished import "
 #: Kinds of cells with operator actions, which are renamed with an imported bandit.
-_IMPORTED = ("mode", "action", "actions", "configured", "undone")
+_IMPORTED = ("mode", "action", "actions", "chosen", "configured", "undone")
 
 
 class Registration(msgspec.Struct, frozen=True, omit_defaults=True):

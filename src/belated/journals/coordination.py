@@ -16,6 +16,8 @@ import msgspec
 from belated.exceptions import InvalidInput, OwnerFenced
 from belated.journals.cells import NO_CELL, Cell, Cells, cell_name
 
+#: In microseconds.
+HOUR, DAY = 3_600_000_000, 86_400_000_000
 #: Error message if a store does not assign partitions.
 ONLY_KAFKA = (
     'learners = "many" is for Kafka, whose brokers assign partitions to learners. On other stores '
@@ -47,6 +49,22 @@ class Held(NamedTuple):
 
     holder: str
     epoch: int
+
+
+class KeptModel(msgspec.Struct, frozen=True, array_like=True):
+    """An earlier model that is kept, so that an operator can choose it.
+
+    Attributes:
+        version: Records it has learned from.
+        at: When it was made, in microseconds since 1970.
+        observations: Rewards it has learned from.
+        size: In bytes.
+    """
+
+    version: int
+    at: int
+    observations: int
+    size: int
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -93,6 +111,7 @@ class CoordinationStore:
         self.cells = cells
         self._bandit = bandit
         self._lease, self._model = cell_name("lease", bandit), cell_name("model", bandit)
+        self._kept = cell_name("models", bandit)
         #: By partition, version of the sums last sent by this object.
         self._sent: dict[int, int] = {}
 
@@ -151,6 +170,35 @@ class CoordinationStore:
         """Return the version of the published model and the model, or None if it is not newer."""
         return published(self.cells, {self._bandit: after}).get(self._bandit)
 
+    def kept_models(self) -> list[KeptModel]:
+        """Return the earlier models that are kept, the oldest first."""
+        return _read_kept(self.cells.get([self._kept]).get(self._kept, _NONE_KEPT).value)
+
+    def kept_model(self, version: int) -> bytes | None:
+        """Return an earlier model; None if it is not kept."""
+        name = self._kept_cell(version)
+        return self.cells.get([name]).get(name, NO_CELL).value or None
+
+    def keep(self, model: KeptModel, data: bytes, epoch: int) -> None:
+        """Keep a model, unless another of its hour is, and drop those that are too old.
+
+        Raises:
+            OwnerFenced: another holder has had the lease since that epoch.
+        """
+        cell = self.cells.get([self._kept]).get(self._kept, _NONE_KEPT)
+        before = _read_kept(cell.value)
+        kept = first_of_each_time([one for one in before if one.version != model.version], model)
+        if model not in kept:
+            return
+        dropped = {one.version for one in before} - {one.version for one in kept}
+        expected = {self._lease: epoch or -1, self._kept: cell.version}
+        puts = {self._kept: _encode(kept), self._kept_cell(model.version): data}
+        if not self.cells.transact(expected, puts, list(map(self._kept_cell, dropped))).ok:
+            raise OwnerFenced(None)
+
+    def _kept_cell(self, version: int) -> str:
+        return cell_name("kept", self._bandit, version)
+
     def join_group(self, seconds: float) -> Assignment:
         """Join the workers that share the partitions.
 
@@ -208,6 +256,26 @@ class CoordinationStore:
         return cell_name("sums", self._bandit, partition)
 
 
+def first_of_each_time(earlier: Iterable[KeptModel], newest: KeptModel) -> list[KeptModel]:
+    """Return the first model of each of the last 24 hours, and of each of the last 7 days.
+
+    Args:
+        earlier: Models, the oldest first.
+        newest: Of which the time is now.
+
+    >>> hourly = [KeptModel(n, n * HOUR, n, 0) for n in range(200)]
+    >>> versions = [model.version for model in first_of_each_time(hourly[:-1], hourly[-1])]
+    >>> versions[:8], len(versions)
+    ([32, 48, 72, 96, 120, 144, 168, 176], 31)
+    """
+    found: dict[tuple[int, int], KeptModel] = {}
+    for model in (*earlier, newest):
+        span = HOUR if newest.at - model.at < DAY else DAY
+        if newest.at - model.at < 7 * DAY:
+            found.setdefault((span, model.at // span), model)
+    return list(found.values())
+
+
 def renew_leases(cells: Cells, held: Mapping[str, Held], seconds: float) -> set[str]:
     """Renew leases, given by bandit, in one transaction.
 
@@ -255,6 +323,11 @@ def published(cells: Cells, after: Mapping[str, int]) -> dict[str, tuple[int, by
 def owner_cell(bandit: str, partition: int) -> str:
     """Return the name of the cell whose version is the epoch of the owner of a partition."""
     return cell_name("owner", bandit, partition)
+
+
+_encode = msgspec.msgpack.encode
+_read_kept = msgspec.msgpack.Decoder(list[KeptModel]).decode
+_NONE_KEPT = Cell(0, 0, _encode([]))
 
 
 def _time_left(beat: Cell, now: int) -> int:

@@ -1,9 +1,10 @@
 """The state of a bandit outside its log, in the cells of its store.
 
 Operator actions are copied to cells, where they are found quickly and survive trimming: deciders
-poll the mode and paused actions four times per second, and a fold needs all erasures before it
-reads the first record. The cells hold the last mode change, the last configuration, the last change
-of each action, and all records that erase or retract others.
+poll the mode, paused actions and the chosen model four times per second, and a fold needs all
+erasures before it reads the first record. The cells hold the last mode change, the last chosen
+model, the last configuration, the last change of each action, and all records that erase or retract
+others.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from belated.core.events import (
     Configured,
     Event,
     ModeChanged,
+    ModelChosen,
     Record,
     Trimmed,
     digest_of,
@@ -44,11 +46,13 @@ from belated.journals.log import EMPTY, Tail
 from belated.journals.snapshots import Pieces, Snapshot, check_base, checksums_of, damage
 
 #: Kinds of operator actions of which only the last one counts.
-_LAST: frozenset[Subject] = frozenset({"mode", "configured"})
+_LAST: frozenset[Subject] = frozenset({"mode", "chosen", "configured"})
 #: Kinds of events that are copied to cells.
 ACTS: frozenset[Subject | None] = _LAST | {"action", "undone"}
 #: By bandit, a version and the last change of each action, by action.
 ActionChanges = dict[str, tuple[int, dict[str, ActionChanged]]]
+#: By bandit, a version, and the last event that chose a model.
+ChosenModels = dict[str, tuple[int, ModelChosen]]
 
 
 class _Stored(NamedTuple):
@@ -366,6 +370,18 @@ def actions(cells: Cells, after: Mapping[str, int]) -> ActionChanges:
         changes = {event.action: event for event in events if isinstance(event, ActionChanged)}
         result[bandit] = version, changes
     return result
+
+
+def chosen_models(cells: Cells, after: Mapping[str, int]) -> ChosenModels:
+    """Return the last event that chose a model, by bandit; arguments as of :func:`actions`."""
+    names = {cell_name("chosen", bandit): bandit for bandit in after}
+    changed = cells.get(names, {name: after[bandit] for name, bandit in names.items()})
+    found: ChosenModels = {}
+    for name, cell in changed.items():
+        event = _read(name, cell).event
+        if isinstance(event, ModelChosen):
+            found[names[name]] = cell.version, event
+    return found
 
 
 def has_acts(events: Iterable[Event]) -> bool:

@@ -14,7 +14,7 @@ from belated.journals.coordination import CoordinationStore, published
 from belated.journals.journal import Journal
 from belated.journals.keys import KeyStore
 from belated.journals.log import Appended, Requests, UniqueLog
-from belated.journals.shelf import ActionChanges, actions, modes
+from belated.journals.shelf import ActionChanges, ChosenModels, actions, chosen_models, modes
 from belated.journals.snapshots import read_contents
 
 
@@ -243,6 +243,10 @@ class StoreSession:
     def actions(self, after: Mapping[str, int]) -> ActionChanges:
         """Return action changes since versions; see :func:`belated.journals.shelf.actions`."""
         return actions(self.cells, after)
+
+    def chosen_models(self, after: Mapping[str, int]) -> ChosenModels:
+        """Return the models that operators chose; see :func:`belated.journals.shelf.actions`."""
+        return chosen_models(self.cells, after)
 
     def ends(self, bandits: Iterable[str]) -> dict[str, tuple[int, ...]]:
         """Return the end of each partition, by bandit; bandits without a journal are left out."""

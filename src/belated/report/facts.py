@@ -18,6 +18,7 @@ from belated.core.events import (
     ActionChanged,
     Decision,
     ModeChanged,
+    ModelChosen,
     Record,
     Reward,
     SubjectReward,
@@ -76,6 +77,7 @@ class Watched:
     care: dict[str, list[int]] = field(default_factory=dict)
     modes: list[dict[str, Any]] = field(default_factory=list)
     actions: dict[str, ActionChanged] = field(default_factory=dict)
+    chosen: ModelChosen | None = None
     records: int = 0
     latest: deque[Decision] = field(default_factory=lambda: deque(maxlen=LATEST))
     backdated: list[tuple[str, int, int]] = field(default_factory=list)
@@ -109,6 +111,8 @@ class Watched:
             self.modes.append(said)
         elif isinstance(event, ActionChanged):
             self.actions[event.action] = event
+        elif isinstance(event, ModelChosen):
+            self.chosen = event if event.model else None
 
     def _check_time(self, record: Record, event: Reward | SubjectReward) -> None:
         if event.at_us > record.recorded + CLOCK_SKEW:

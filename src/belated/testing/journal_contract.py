@@ -21,6 +21,7 @@ from belated.core.events import (
     Erased,
     Event,
     ModeChanged,
+    ModelChosen,
     Opaque,
     Overwritten,
     Record,
@@ -56,6 +57,7 @@ _EVERY_KIND: list[Event] = [
     ModeChanged(9, "freeze", "a sale begins"),
     Configured(10, {"window": "7d", "größe": ""}),
     ActionChanged(11, "größe/1", "pause", 12, 13, "sold out", "me"),
+    ModelChosen(12, 13, bytes(range(256)), "it was better", "me"),
 ]
 _FROM_THE_FUTURE = Opaque(b"\xc8written by a release to come")
 

@@ -7,7 +7,14 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from belated.core.events import ActionChanged, Decision, ModeChanged, Reward, Void
+from belated.core.events import (
+    ActionChanged,
+    Decision,
+    ModeChanged,
+    ModelChosen,
+    Reward,
+    Void,
+)
 from belated.exceptions import InvalidInput, JournalClosed, JournalError, JournalMismatch
 from belated.journals import Store
 from belated.journals.coordination import Held, leaders, renew_leases
@@ -118,11 +125,14 @@ class StoreContract:
             assert session.actions({"a": 1, "b": 0}) == {}
             journal.append([resumed])
             assert session.actions({"a": 1, "b": 0}) == {"a": (2, {"x": resumed})}
+            assert session.chosen_models({"a": 0, "b": 0}) == {}
+            journal.append([ModelChosen(8, 7, b"model"), ModelChosen(9, 0)])
+            assert session.chosen_models({"a": 0, "b": 0})["a"][1] == ModelChosen(9, 0)
             self._check_models(session)
 
     def _check_models(self, session: StoreSession) -> None:
         ends = {name: sum(positions) for name, positions in session.ends(["a", "b"]).items()}
-        assert ends == {"a": 6, "b": 3}
+        assert ends == {"a": 8, "b": 3}
         assert leaders(session.cells, ["a", "b"]) == {}
         lead = session.coordination("b")
         epoch = lead.acquire_lease("me", 100.0)

@@ -14,6 +14,7 @@ from belated.core.inputs import MAX_ENTRY, MAX_REWARD
 from belated.core.results import Result
 from belated.core.times import MAX_MICROSECONDS, MIN_MICROSECONDS, as_datetime
 from belated.decider.actions import ActionState, Change
+from belated.decider.models import ModelState, Version
 from belated.features.records import MAX_ID
 from belated.fold.decision_history import DecisionHistory
 from belated.fold.requests import KeptRequest
@@ -84,6 +85,18 @@ EventTime = (
 TIME_HINT = "send RFC 3339 with its offset, such as 2026-11-16T12:00:00Z"
 
 
+class Fallback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a caller chose by itself, because the service was unavailable.
+
+    Attributes:
+        action: one of those offered.
+        at: when it was chosen.
+    """
+
+    action: Action | Name
+    at: EventTime
+
+
 class DecisionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Actions to choose from.
 
@@ -103,6 +116,8 @@ class DecisionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
         subject: whom the decision is for, such as a user; stored as given.
         sticky: a duration such as 1d: within it, the subject gets its latest decision again. Not
             in a batch.
+        fallback: what was chosen without the service: it is recorded as it is, with the propensity
+            1 and the source fallback, unless there is a decision under the id. Needs an id.
     """
 
     rows: Rows | Packed | None = None
@@ -114,6 +129,7 @@ class DecisionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
     activated: bool = True
     subject: Subject | None = None
     sticky: Annotated[str, msgspec.Meta(min_length=2, max_length=32)] | None = None
+    fallback: Fallback | None = None
 
 
 class DecisionRequests(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -190,6 +206,18 @@ class ModeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: Annotated[str, msgspec.Meta(max_length=1000)] = ""
 
 
+class ModelBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which model is to decide from now on.
+
+    Attributes:
+        version: of a model that is listed; latest: always the newest.
+        reason: why; recorded in the journal.
+    """
+
+    version: Version
+    reason: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+
+
 class ActionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What is done to an action.
 
@@ -233,6 +261,7 @@ class Decided(Answer, frozen=True):
         slot: that the next id should have if the client makes it, so that decisions that are
             committed together fill one partition; only where there are several.
         repeated: true if it was made earlier, and is returned again because it is sticky.
+        fallback: true if the policy did not choose: it failed, or the service was unavailable.
     """
 
     id: str
@@ -245,6 +274,7 @@ class Decided(Answer, frozen=True):
     token: str | None = None
     slot: int | None = None
     repeated: bool = False
+    fallback: bool = False
 
     @classmethod
     def of(
@@ -266,6 +296,7 @@ class Decided(Answer, frozen=True):
             token,
             slot,
             repeated,
+            event.source == "fallback",
         )
 
 
@@ -448,16 +479,20 @@ class Ready(msgspec.Struct, frozen=True):
     """Whether requests should come here.
 
     Attributes:
-        status: ready, stale, draining (it will stop soon), or journal replaced: the file of SQLite
-            was removed or replaced, and nothing is accepted until the service is restarted.
-        stale_bandits: the bandits whose model is too old; empty if the service needs keys.
+        status: ready; no model: none was published yet; stale: a model is too old; draining: it
+            will stop soon; journal replaced: the file of SQLite was removed or replaced, and
+            nothing is accepted until the service is restarted.
+        stale_bandits: the bandits without a model, or whose model is too old; empty if the service
+            needs keys.
         other_features: the bandits whose newest model is for other features, so that they decide
             with their last one; empty if the service needs keys.
+        stale: the number of stale bandits.
     """
 
     status: str
     stale_bandits: list[str] = []
     other_features: list[str] = []
+    stale: int = 0
 
 
 class BanditState(Answer, frozen=True):
@@ -469,11 +504,12 @@ class BanditState(Answer, frozen=True):
         version: records that the model has learned from.
         observations: rewards it knows.
         pending: decisions whose reward is outstanding, those of this decider included.
-        model_age_seconds: age of the model; null before the first one.
+        model_age_seconds: age of the newest model; null before the first one.
         mode: how it decides: learn, freeze, baseline or off.
         actions: the state of each action that the features declare, or that was ever changed.
         issues: what was wrong with rewards and values of fields, the most frequent first. Those of
             the journal are as of the last model; refused rewards and fields are of this process.
+        chosen_version: the version of the model that an operator chose; null: the newest decides.
     """
 
     bandit: str
@@ -485,6 +521,7 @@ class BanditState(Answer, frozen=True):
     mode: str
     actions: list[ActionState]
     issues: list[Issue] = []
+    chosen_version: int | None = None
 
 
 class BanditHealth(BanditState, frozen=True, kw_only=True):
@@ -494,15 +531,17 @@ class BanditHealth(BanditState, frozen=True, kw_only=True):
         stale: whether its model is too old.
         decisions: made by this process.
         rewards: accepted by this process.
+        url: of its routes.
     """
 
     stale: bool
     decisions: int
     rewards: int
+    url: str
 
 
 class Bandits(msgspec.Struct, frozen=True):
-    """All bandits of this service.
+    """The bandits of this service that a key may read.
 
     Attributes:
         bandits: by name.
@@ -539,13 +578,37 @@ class Switch(msgspec.Struct, frozen=True):
     at: datetime
 
 
-class SubjectErased(msgspec.Struct, frozen=True):
-    """The subject counts as if it had never been.
+class Models(msgspec.Struct, frozen=True):
+    """The models that an operator can choose.
+
+    Attributes:
+        models: the newest first.
+    """
+
+    models: list[ModelState]
+
+
+class ModelSwitch(msgspec.Struct, frozen=True):
+    """Which model decides within a second.
+
+    Attributes:
+        version: as asked for.
+        reason: likewise.
+        at: when it was chosen.
+    """
+
+    version: Version
+    reason: str
+    at: datetime
+
+
+class Erasure(msgspec.Struct, frozen=True):
+    """What was erased counts as if it had never been.
 
     ``belated journal erase --overwrite`` then destroys the bytes.
 
     Attributes:
-        decisions: how many were made for it.
+        decisions: how many decisions were erased.
     """
 
     decisions: int

@@ -146,14 +146,14 @@ def test_bad_input_03_rewards_and_times_of_many_digits(asking: Asking) -> None:
     for field in (b'"value":1,"at":%b', b'"value":1,"revision":%b', b'"value":0.%be999'):
         asking.refused(lambda: asking.reward(b"{" + field % LONG + b"}"), 422)  # noqa: B023
     digits = "9" * 5_000
-    asking.refused(lambda: asking.send("DELETE", f"/decisions/x?at={digits}"), 422)
+    asking.refused(lambda: asking.send("POST", f"/decisions/x/void?at={digits}"), 422)
 
 
 def test_bad_input_03_a_long_address(asking: Asking) -> None:
     """An id and a time as long as clients send, and a query of 15,000 parameters."""
     long = "9" * 60_000
-    for path in (long, f"x?at={long}", "x?" + "a=1&" * 15_000):
-        asking.refused(lambda: asking.send("DELETE", f"/decisions/{path}"), 422)  # noqa: B023
+    for path in (f"{long}/void", f"x/void?at={long}", "x/void?" + "a=1&" * 15_000):
+        asking.refused(lambda: asking.send("POST", f"/decisions/{path}"), 422)  # noqa: B023
 
 
 # --- 4. text that is none, keys that stand twice -------------------------------------------------

@@ -51,7 +51,7 @@ CASES: dict[str, tuple[bytes, list[int]]] = {
         [202],
     ),
     "a void with a time": (
-        request(b"", start=f"DELETE {PATH}/order-1?at=2026-01-31T12:00:00%2B01:00 HTTP/1.1"),
+        request(b"", start=f"POST {PATH}/order-1/void?at=2026-01-31T12:00:00%2B01:00 HTTP/1.1"),
         [202],
     ),
     "what goes around": (get("/livez") + get("/openapi.json") + get("/nothing"), [200, 200, 404]),

@@ -104,15 +104,24 @@ WRONG: list[tuple[str, str, bytes | dict[str, Any], int]] = [
     ("PUT", "/v1/rows/decisions/x/activation?at=", b"", 422),
     ("PUT", "/v1/rows/decisions/x/activation?at=5&at=6", b"", 422),
     ("PUT", "/v1/rows/decisions/x/activation?when=5", b"", 422),
-    ("DELETE", "/v1/rows/decisions/x?at=-5", b"", 422),
+    ("POST", "/v1/rows/decisions/x/void?at=-5", b"", 422),
+    ("PUT", "/v1/rows/model", {"version": 999_999_999}, 422),
+    ("PUT", "/v1/rows/model", {"version": "newest"}, 422),
+    (
+        "POST", "/v1/rows/decisions",
+        {"rows": ROWS.tolist(), "fallback": {"action": 0, "at": "2026-11-16T12:00:00Z"}}, 422,
+    ),
+    (
+        "POST", "/v1/rows/decisions",
+        {"rows": ROWS.tolist(), "id": "x", "fallback": {"action": 3, "at": "2026-11-16T12:00:00Z"}},
+        422,
+    ),
     ("DELETE", "/v1/rows/decisions/%00", b"", 422),
     ("GET", "/v1/rows/decisions/%00", b"", 422),
     ("GET", "/v1/rows/decisions/%C3", b"", 400),
     ("GET", "/v1/nobody", b"", 404),
     ("GET", "/v1/%FF", b"", 400),
     ("GET", "/v1/", b"", 404),
-    ("GET", "/v1", b"", 404),
-    ("GET", "/", b"", 404),
     ("GET", "/v2/rows", b"", 404),
     ("GET", "/v1/rows/decisions", b"", 405),
     ("GET", "/v1/rows/", b"", 404),
@@ -121,7 +130,7 @@ WRONG: list[tuple[str, str, bytes | dict[str, Any], int]] = [
     ("PATCH", "/v1/rows/decisions/x/reward", {"value": 1}, 405),
     ("PATCH", "/v1/rows", b"", 405),
     ("POST", "/livez", b"", 405),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

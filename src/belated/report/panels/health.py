@@ -36,6 +36,9 @@ def collect(facts: Facts) -> dict[str, Any]:
         "decisions_last_day": int((table.made > as_of - DAY).sum()),
         "rewards_last_day": int((np.array(watched.rewards, dtype=np.int64) > as_of - DAY).sum()),
     }
+    if (chosen := watched.chosen) is not None:
+        who, why, t = chosen.actor, chosen.reason, chosen.at_us // 1000
+        found["chosen"] = {"version": chosen.version, "t": t, "actor": who, "reason": why}
     if len(table):
         found["last_decision"] = short((as_of - int(table.made.max())) / MINUTE, 3)
     if watched.rewards:
@@ -65,6 +68,10 @@ def card(data: Data) -> str:
         names = ", ".join(f"{one['action']} ({one['state']})" for one in closed)
         notes = [f"{one['action']} {_switched(data, one)}" for one in closed]
         items.append((False, "Actions", f"never chosen: {names}", "; ".join(notes)))
+    if "chosen" in found:
+        chosen = found["chosen"]
+        value = f"version {chosen['version']}, not the latest"
+        items.append((False, "Decides with", value, _switched(data, chosen)))
     for what in ("decision", "reward"):
         if f"last_{what}" in found:
             note = f"{whole(found[f'{what}s_last_day'])} in 24 hours"

@@ -1,7 +1,10 @@
-// The console. The key is held in a variable: no cookie, no storage; a reload forgets it.
+// The console. The tab remembers the key and the bandit (sessionStorage), so that a reload keeps
+// them; closing the tab, or signing out, forgets them. There are no cookies.
 // All that comes from the service is set as text, but the report, whose text was escaped there.
 const byId = (id) => document.getElementById(id);
-let key = "", bandit = "", modeOf = "", reportOf = 0, timer = 0, shown = 0;
+const remember = (name, value) => value ? sessionStorage.setItem(name, value) : sessionStorage.removeItem(name);
+let key = sessionStorage.getItem("key") || "", bandit = sessionStorage.getItem("bandit") || "";
+let modeOf = "", reportOf = 0, timer = 0, shown = 0;
 
 async function ask(path, options = {}) {
   const headers = {...options.headers};
@@ -15,6 +18,8 @@ async function ask(path, options = {}) {
 const path = (...parts) => "/v1/" + [bandit, ...parts].map(encodeURIComponent).join("/");
 const say = (text, bad) => { byId("said").textContent = text; byId("said").className = bad ? "meta warning" : "meta"; };
 
+const minute = (time) => time.slice(0, 16).replace("T", " ") + " UTC";
+
 function element(tag, text, name) {
   const made = document.createElement(tag);
   made.textContent = text;
@@ -23,33 +28,38 @@ function element(tag, text, name) {
 }
 
 async function list() {
-  const found = await ask("/console/bandits");
-  const rows = found.bandits.map((one) => {
+  const at = shown, {bandits} = await ask("/v1");
+  if (at !== shown) return [];
+  const rows = bandits.map((one) => {
     const row = document.createElement("tr"), open = element("button", one.bandit);
     open.type = "button";
     open.onclick = () => show(one.bandit);
     const head = document.createElement("th");
     head.append(open);
     const age = one.model_age_seconds === null ? "no model" : Math.round(one.model_age_seconds) + " s";
-    row.append(head, ...[one.mode, one.stale ? "stale" : "fine", age, one.observations, one.pending, one.decisions, one.rewards].map((value) => element("td", String(value))));
+    const model = one.chosen_version === undefined ? "latest" : "version " + one.chosen_version;
+    row.append(head, ...[one.mode, one.stale ? "stale" : "ok", model, age, one.observations, one.pending, one.decisions, one.rewards].map((value) => element("td", value.toLocaleString("en"))));
     return row;
   });
   const table = document.createElement("table"), top = document.createElement("tr");
   table.className = "q bandits";
-  top.append(...["bandit", "mode", "health", "age of the model", "outcomes", "pending", "decided here", "rewards here"].map((name) => element("th", name)));
+  top.append(...["bandit", "mode", "health", "decides with", "newest model", "rewards", "pending", "decisions here", "rewards here"].map((name) => element("th", name)));
   table.append(top, ...rows);
   const card = element("div", "", "card full");
   card.append(table);
   byId("list").replaceChildren(card);
+  return bandits.map((one) => one.bandit);
 }
 
 async function state() {
   const at = shown, found = await ask(path());
   if (at !== shown) return;
   byId("title").textContent = found.bandit;
-  byId("state").textContent = `${found.mode} · ${found.observations} outcomes · ${found.pending} pending`;
+  const model = found.chosen_version === undefined ? "" : ` · an operator chose model ${found.chosen_version}`;
+  byId("state").textContent = `${found.mode}${model} · ${found.observations.toLocaleString("en")} rewards · ${found.pending.toLocaleString("en")} pending`;
+  byId("names").replaceChildren(...found.actions.map((one) => element("option", one.action)));
   byId("actions").textContent = found.actions.filter((one) => one.since).map((one) =>
-    `${one.action}: ${one.state} since ${one.since}${one.until ? " until " + one.until : ""}${one.reason ? ": " + one.reason : ""}`).join("\n");
+    `${one.action}: ${one.state} since ${minute(one.since)}${one.until ? " until " + minute(one.until) : ""}${one.reason ? ": " + one.reason : ""}`).join("\n");
   const issues = found.issues || [];
   byId("issues").hidden = !issues.length;
   byId("issues").querySelector("table").replaceChildren(...issues.map((one) => {
@@ -63,11 +73,24 @@ async function state() {
   if (modeOf !== bandit) [modeOf, byId("to").value] = [bandit, found.mode];
 }
 
+async function models() {
+  const at = shown, found = await ask(path("models"));
+  if (at !== shown) return;
+  byId("version").replaceChildren(element("option", "latest"), ...found.models.map((one) => {
+    const made = element("option", `${one.version}: ${minute(one.made_at)}, ${one.observations.toLocaleString("en")} rewards`);
+    made.value = one.version;
+    made.selected = one.state === "chosen";
+    return made;
+  }));
+}
+
 async function report() {
   const at = shown, found = await ask(path("report"));
   if (at !== shown) return;
   if (found.status !== "ready") {
-    byId("report").replaceChildren(element("p", found.status === "computing" ? "The report is being made…" : "There is no report: " + found.why, "wrap none"));
+    const place = element("div", "", "wrap");
+    place.append(element("p", found.status === "computing" ? "The report is being made…" : "There is no report: " + found.why, "none"));
+    byId("report").replaceChildren(place);
     return;
   }
   if (found.page.as_of === reportOf) return;
@@ -78,8 +101,12 @@ async function report() {
 
 async function refresh() {
   clearTimeout(timer);
-  try { await state(); await report(); } catch (error) { say(error.message, true); }
-  timer = setTimeout(refresh, document.hidden || reportOf ? 15000 : 3000);
+  const at = shown;
+  try {
+    await list();
+    if (!byId("bandit").hidden) { await state(); await report(); }
+  } catch (error) { if (at === shown) say(error.message, true); }
+  if (at === shown) timer = setTimeout(refresh, document.hidden || reportOf ? 15000 : 3000);
 }
 
 // Before anything is asked for: an answer that clears the page could clear what was said since.
@@ -95,46 +122,71 @@ function clear() {
 async function show(name) {
   clear();
   [bandit, reportOf] = [name, 0];
-  byId("name").value = name;
-  try { await state(); } catch (error) { return say(error.message, true); }
+  remember("bandit", name);
+  try { await state(); await models(); } catch (error) { return say(error.message, true); }
   byId("bandit").hidden = false;
   refresh();
 }
 
-byId("who").onsubmit = async (event) => {
-  event.preventDefault();
-  key = byId("key").value.trim();
-  const name = byId("name").value.trim();
+const signIn = (needed) => {
+  byId("key").hidden = byId("open").hidden = !needed;
+  byId("leave").hidden = needed || !key;
+};
+
+async function start() {
   clear();
-  try { await list(); } catch (error) {
+  let names;
+  try { names = await list(); } catch (error) {
     byId("list").replaceChildren();
-    if (!name || error.status === 401) return say(error.message, true);
+    signIn(true);
+    if (error.status === 401) remember("key", "");
+    const missing = error.status === 401 && !key;
+    return say(missing ? "This service needs an API key. One with the scope read shows everything." : error.message, !missing);
   }
-  if (name) show(name);
-};
-byId("mode").onsubmit = async (event) => {
+  remember("key", key);
+  signIn(false);
+  document.body.classList.toggle("unkeyed", !key);
+  const name = names.includes(bandit) ? bandit : names.length === 1 ? names[0] : "";
+  if (name) await show(name); else refresh();
+  if (!key) say("This service needs no key: the console shows everything and changes nothing. Use belated mode, belated action and belated model to change something.");
+}
+
+// Changes something by a form, and says what holds then.
+const changes = (form, send) => byId(form).onsubmit = async (event) => {
   event.preventDefault();
-  const body = JSON.stringify({mode: byId("to").value, reason: byId("reason").value});
   try {
-    const found = await ask(path("mode"), {method: "PUT", body});
-    say(`${bandit} is to ${found.mode} from now on: ${found.reason}`);
-    byId("reason").value = "";
+    say(await send((place, body) => ask(path(place), {method: "PUT", body: JSON.stringify(body)})));
+    for (const one of byId(form).querySelectorAll("[aria-label=Reason]")) one.value = "";
     setTimeout(refresh, 700);
   } catch (error) { say(error.message, true); }
 };
-byId("action").onsubmit = async (event) => {
-  event.preventDefault();
-  const body = JSON.stringify({action: byId("which").value.trim(), change: byId("change").value, reason: byId("because").value});
-  try {
-    const found = await ask(path("actions"), {method: "PUT", body});
-    say(`${found.action} is ${found.state} from now on: ${found.reason}`);
-    byId("because").value = "";
-    setTimeout(refresh, 700);
-  } catch (error) { say(error.message, true); }
-};
+changes("mode", async (put) => {
+  const found = await put("mode", {mode: byId("to").value, reason: byId("reason").value});
+  return `The mode of ${bandit} is now ${found.mode}: ${found.reason}`;
+});
+changes("model", async (put) => {
+  const version = byId("version").value;
+  const found = await put("model", {version: version === "latest" ? version : Number(version), reason: byId("since").value});
+  return `${bandit} now decides with model ${found.version}: ${found.reason}`;
+});
+changes("action", async (put) => {
+  const found = await put("actions", {action: byId("which").value.trim(), change: byId("change").value, reason: byId("because").value});
+  return `${found.action} is now ${found.state}: ${found.reason}`;
+});
 byId("find").onsubmit = async (event) => {
   event.preventDefault();
   try { byId("story").textContent = JSON.stringify(await ask(path("decisions", byId("id").value.trim())), null, 2); }
   catch (error) { byId("story").textContent = error.message; }
 };
-document.body.dataset.console = "ready";
+byId("who").onsubmit = (event) => {
+  event.preventDefault();
+  key = byId("key").value.trim();
+  byId("key").value = "";
+  start();
+};
+byId("leave").onclick = () => {
+  sessionStorage.clear();
+  key = bandit = "";
+  start();
+};
+start().finally(() => { document.body.dataset.console = "ready"; });

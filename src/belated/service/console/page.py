@@ -13,10 +13,13 @@ from belated.report.page import asset, style
 #: Styles of the console, besides those of reports.
 _STYLE = (
     ".top{padding-top:18px}.top form{display:flex;flex-wrap:wrap;gap:8px;align-items:center}"
-    "#theme{margin-left:auto}pre{overflow:auto;max-height:320px;font-size:12px;margin:8px 0}"
+    "#theme{margin-left:auto}"
+    "pre{overflow:auto;max-height:320px;font-size:12px;margin:8px 0;white-space:pre-wrap}"
     ".warning{color:var(--warn)}.bandits th,.bandits td{text-align:left;font-size:13px}"
-    "#list .card{overflow-x:auto}#reason,#because,#id{min-width:min(22em,100%)}"
-    "#report nav #theme{display:none}"
+    "#list .card{overflow-x:auto}#bandit .grid{align-items:start}#report>.wrap>.none{margin:24px 0}"
+    ".fields{display:flex;flex-wrap:wrap;gap:8px;margin:0 0 10px}"
+    ".fields input{flex:1 1 12em;min-width:0}.fields select{max-width:100%}"
+    "[hidden],.unkeyed .change,#report nav #theme{display:none!important}"
 )
 
 

@@ -199,7 +199,7 @@ class Service:
         route = exchange.route
         assert route is not None
         if route.of_service:
-            status, content = route.handler(self)
+            status, content = route.handler(self, exchange)
             exchange.connection.respond(exchange, status, route.content.encode(), content)
             return
         try:
@@ -259,7 +259,7 @@ class Service:
         for one, reward in rewards_in(exchange.id, body):
             tokens.check(one, reward, keyed)
 
-    def readyz(self) -> tuple[int, bytes]:
+    def readyz(self, _: object = None) -> tuple[int, bytes]:
         """Return whether requests should come here."""
         if self.draining:
             return 503, encode(Ready("draining"))
@@ -268,10 +268,12 @@ class Service:
         # Anyone may ask this: where keys are needed, names of bandits are not for all.
         shown = self.bandits if self.authorizer is None else {}
         others = [name for name, one in shown.items() if one.has_other_features]
-        stale = [name for name, one in self.bandits.items() if one.is_stale(MAX_MODEL_AGE)]
+        stale = {name: one for name, one in self.bandits.items() if one.is_stale(MAX_MODEL_AGE)}
         if not stale:
             return 200, encode(Ready("ready", other_features=others))
-        return 503, encode(Ready("stale", [name for name in stale if name in shown], others))
+        status = "no model" if all(one.age is None for one in stale.values()) else "stale"
+        names = [name for name in stale if name in shown]
+        return 503, encode(Ready(status, names, others, len(stale)))
 
     @cached_property
     def document(self) -> bytes:
@@ -316,25 +318,31 @@ class Service:
 # --- routes of the service -----------------------------------------------------------------------
 
 
-def _livez(service: Service) -> tuple[int, bytes]:
+def _livez(service: Service, _: Exchange) -> tuple[int, bytes]:
     if dead := dead_workers():  # anyone may ask this: why they fail is in the log
         return 503, encode(Dead(dead))
     return 200, encode(Alive())
 
 
-def _metrics(service: Service) -> tuple[int, bytes]:
+def _metrics(service: Service, _: Exchange) -> tuple[int, bytes]:
     return 200, service.metrics.text()
 
 
-def _openapi(service: Service) -> tuple[int, bytes]:
+def _openapi(service: Service, _: Exchange) -> tuple[int, bytes]:
     return 200, service.document
 
 
-def _page(service: Service) -> tuple[int, bytes]:
+def _page(service: Service, _: Exchange) -> tuple[int, bytes]:
     return 200, console_page()
 
 
-def _bandits(service: Service) -> tuple[int, bytes]:
+def _to_console(service: Service, exchange: Exchange) -> tuple[int, bytes]:
+    exchange.more = {"location": "/console"}
+    return 307, b""
+
+
+def _bandits(service: Service, exchange: Exchange) -> tuple[int, bytes]:
+    key = exchange.key
     return 200, encode(
         Bandits(
             [
@@ -343,14 +351,16 @@ def _bandits(service: Service) -> tuple[int, bytes]:
                     stale=bandit.is_stale(MAX_MODEL_AGE),
                     decisions=bandit.stats.decisions,
                     rewards=bandit.stats.rewards,
+                    url=f"/v1/{quote(name, safe='')}",
                 )
-                for _, bandit in sorted(service.bandits.items())
+                for name, bandit in sorted(service.bandits.items())
+                if key is None or key.may("read", name)
             ]
         )
     )
 
 
-def _nothing(service: Service) -> tuple[int, bytes]:
+def _nothing(service: Service, _: Exchange) -> tuple[int, bytes]:
     return 204, b""
 
 
@@ -376,8 +386,12 @@ SERVICE_ROUTES = (
         content="text/html; charset=utf-8", scope=None, of_service=True,
     ),
     Route(
-        "GET", "/console/bandits", _bandits, "How all bandits stand", Bandits, scope="read",
-        everywhere=True, of_service=True,
+        "GET", "/", _to_console, "Redirect to the console", None, 307, scope=None,
+        content="text/html; charset=utf-8", of_service=True,
+    ),
+    Route(
+        "GET", "/v1", _bandits, "List the bandits that the key may read", Bandits, scope="read",
+        of_service=True,
     ),
 )  # fmt: skip
 _BY_PATH = {route.path.encode(): route for route in SERVICE_ROUTES}

@@ -36,6 +36,7 @@ from belated.decider.requests import in_context, offered
 from belated.exceptions import InvalidInput
 from belated.features.records import MAPPINGS, action_names
 from belated.fold.contexts import pack_context
+from belated.journals.steady_clock import system_clock
 from belated.service.access.tokens import RewardTokens
 from belated.service.http.problems import ProblemError
 from belated.service.serving.definition import Definition
@@ -55,14 +56,17 @@ from belated.wire.messages import (
     DecisionDetails,
     DecisionRequest,
     DecisionRequests,
+    Erasure,
     EventTime,
     ManyAccepted,
     ManyDecided,
     ModeBody,
+    ModelBody,
+    Models,
+    ModelSwitch,
     ReportPage,
     RewardBody,
     RewardsBody,
-    SubjectErased,
     SubjectRewardBody,
     SubjectRewardsBody,
     Switch,
@@ -84,7 +88,7 @@ class Route:
         method: of HTTP.
         path: a part in braces is a parameter.
         handler: handles an exchange and its body, and finishes the exchange with the result. For a
-            route of the service: takes the service, and returns status and content.
+            route of the service: takes the service and an exchange, and returns status and content.
         summary: in a few words.
         answer: type of the response; None unless it is JSON.
         status: of the response.
@@ -219,9 +223,10 @@ def parse_request(request: DecisionRequest, definition: Definition) -> tuple[Par
     names = None if actions is None else action_names(actions, count)
     holdout = definition.holdout
     unit = None if holdout is None else holdout.unit_of(request.context)
+    chosen = None if request.fallback is None else parse_fallback(request, names, count, definition)
     parsed = ParsedRequest(
         count, names, request.id, request.first_attempt, request.activated, context, unit,
-        subject=_subject_of(request, definition),
+        subject=_subject_of(request, definition), fallback=chosen,
     )  # fmt: skip
     return parsed, rows
 
@@ -231,6 +236,25 @@ def _subject_of(request: DecisionRequest, definition: Definition) -> str | None:
     if request.subject is None and definition.subject is not None:
         return in_context(request.context, definition.subject)
     return request.subject
+
+
+def parse_fallback(
+    request: DecisionRequest,
+    names: Sequence[int | str] | None,
+    count: int,
+    definition: Definition,
+) -> tuple[int, int]:
+    """Return the index of the action that the caller chose, and when."""
+    fallback = request.fallback
+    assert fallback is not None
+    if request.id is None:
+        raise InvalidInput("fallback needs an id: that of the decision that the caller made", None)
+    offered = list(range(count) if names is None else names)
+    if fallback.action not in offered:
+        message = f"fallback.action is {fallback.action!r}: one of the actions was expected"
+        raise InvalidInput(message, fallback.action)
+    at = checked_time(fallback.at, system_clock(), definition.clock_skew)
+    return offered.index(fallback.action), at
 
 
 def _check_sizes(context: Any, actions: Any, dim: int) -> None:
@@ -313,12 +337,17 @@ def event_time(at: datetime | int, bandit: ServedBandit, id: str = "") -> int:
     Raises:
         InvalidInput: it was before the year 2000 or before its decision, or is in the future.
     """
+    decided = bandit.decided_at(id) if id else None
+    return checked_time(at, bandit.now(), bandit.definition.clock_skew, decided)
+
+
+def checked_time(at: datetime | int, now: int, skew: int, decided: int | None = None) -> int:
+    """Return a time in microseconds since 1970; refuse one that cannot be, as of `event_time`."""
     moment = as_microseconds(at)
     if moment < MIN_MICROSECONDS:
         message = f"at is {as_datetime(moment).isoformat()}, which is before the year 2000"
         raise InvalidInput(f"{message}: leave at out for now", at)
-    decided = bandit.decided_at(id) if id else None
-    check_reported(moment, bandit.now(), decided, bandit.definition.clock_skew)
+    check_reported(moment, now, decided, skew)
     return moment
 
 
@@ -445,6 +474,10 @@ def _void(call: Exchange, _: None) -> None:
     call.bandit.append_event(Void(check_id(call.id), _at(call)), call.finish)
 
 
+def _erase(call: Exchange, _: None) -> None:
+    call.bandit.erase(check_id(call.id), call.key_name, call.finish)
+
+
 def _story(call: Exchange, _: None) -> None:
     call.bandit.details(call.id, call.finish)
 
@@ -470,6 +503,7 @@ def state_of(bandit: ServedBandit) -> BanditState:
         mode=bandit.decider.mode,
         actions=bandit.actions,
         issues=bandit.issues,
+        chosen_version=None if bandit.chosen is None else bandit.chosen.version,
     )
 
 
@@ -483,6 +517,14 @@ def _report(call: Exchange, _: None) -> None:
 
 def _switch(call: Exchange, body: ModeBody) -> None:
     call.bandit.change_mode(body.mode, body.reason, call.key_name, call.finish)
+
+
+def _models(call: Exchange, _: None) -> None:
+    call.bandit.models(call.finish)
+
+
+def _choose_model(call: Exchange, body: ModelBody) -> None:
+    call.bandit.choose_model(body.version, body.reason, call.key_name, call.finish)
 
 
 def _change_action(call: Exchange, body: ActionBody) -> None:
@@ -554,9 +596,14 @@ BANDIT_ROUTES = (
         scope="decide", render=_accepted,
     ),
     Route(
-        "DELETE", f"{_DECISIONS}/{{id}}", _void,
+        "POST", f"{_DECISIONS}/{{id}}/void", _void,
         "Say that a decision was never carried out: nothing is learned from it", Accepted, 202,
         query=_AT, scope="decide", render=_accepted,
+    ),
+    Route(
+        "DELETE", f"{_DECISIONS}/{{id}}", _erase,
+        "Erase a decision: it counts as if it had never been made", Erasure, scope="admin",
+        render=lambda call, count: Erasure(count),
     ),
     Route(
         "GET", f"{_DECISIONS}/{{id}}", _story, "Return all records of a decision", DecisionDetails,
@@ -576,13 +623,25 @@ BANDIT_ROUTES = (
         scope="admin", render=lambda call, event: Switch(event.mode, event.reason, event.at),
     ),
     Route(
+        "GET", "/v1/{bandit}/models", _models, "List the models that an operator can choose",
+        Models, scope="read", render=lambda call, models: Models(models),
+    ),
+    Route(
+        "PUT", "/v1/{bandit}/model", _choose_model,
+        "Decide with an earlier model, or with the newest again; learning goes on",
+        ModelSwitch, 200, ModelBody, scope="admin",
+        render=lambda call, event: ModelSwitch(
+            event.version if event.model else "latest", event.reason, event.at
+        ),
+    ),
+    Route(
         "PUT", "/v1/{bandit}/actions", _change_action, "Pause, resume or retire an action",
         ActionState, 200, ActionBody, scope="admin",
     ),
     Route(
         "DELETE", "/v1/{bandit}/subjects/{subject}", _erase_subject,
         "Erase a subject: all its decisions and rewards count as if they had never been",
-        SubjectErased, scope="admin", render=lambda call, count: SubjectErased(count),
+        Erasure, scope="admin", render=lambda call, count: Erasure(count),
     ),
 )  # fmt: skip
 

@@ -11,20 +11,13 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from belated.core.events import Settled
-from belated.exceptions import (
-    CorruptJournal,
-    HistoryChanged,
-    HistoryTrimmed,
-    HistoryUndone,
-    SnapshotConflict,
-    UnsupportedFormat,
-)
+from belated.exceptions import HistoryChanged, HistoryTrimmed, HistoryUndone, SnapshotConflict
 from belated.features import Features
 from belated.fold.fold import Fold
-from belated.fold.published import PublishedModel
+from belated.fold.published import PublishedModel, readable_model
 from belated.fold.saving import Saving
 from belated.journals import Journal
-from belated.journals.coordination import CoordinationStore
+from belated.journals.coordination import HOUR, CoordinationStore, KeptModel
 from belated.journals.identity import configure, settings_of
 from belated.service.learning.lease import SECONDS, Lease, LeaseRenewal, new_holder
 from belated.service.runtime import Runtime, ThreadRuntime
@@ -89,6 +82,7 @@ class Leader(Generic[MakeFold]):
         self.epoch = 0
         self.head = ""
         self._head_at = -math.inf
+        self._kept_hour = -1
         self._make_fold = fold
         self._features, self._holdout = features, holdout
         self._monotonic = runtime.monotonic
@@ -124,7 +118,12 @@ class Leader(Generic[MakeFold]):
         return mode is not None and mode.mode == "freeze"
 
     def _publish_model(self, model: PublishedModel) -> None:
-        self.coordination.publish(model.write(), self.epoch)
+        data, hour = model.write(), model.at // HOUR
+        self.coordination.publish(data, self.epoch)
+        if model.n and hour != self._kept_hour:
+            kept = KeptModel(model.version, model.at, model.n, len(data))
+            self.coordination.keep(kept, data, self.epoch)
+            self._kept_hour = hour
         now = self._monotonic()
         if model.head and now >= self._head_at + HEAD:
             self.head, self._head_at = model.head, now
@@ -134,9 +133,7 @@ class Leader(Generic[MakeFold]):
 
 def read_model(published: tuple[int, bytes] | None) -> PublishedModel | None:
     """Decode a published model; None if there is none, or it is unreadable for deciders, too."""
-    with suppress(CorruptJournal, UnsupportedFormat):
-        return None if published is None else PublishedModel.read(published[1])
-    return None
+    return None if published is None else readable_model(published[1])
 
 
 def append_settled(journal: Journal, fold: Fold, now: int) -> int:

@@ -93,8 +93,9 @@ FAMILIES: dict[str, Family] = {
         "Sum of -log p of the choices; divided by the decisions, how much is explored."
     ),
     "belated_decide_seconds": _histogram("From the request to the answer, the commit included."),
-    "belated_model_age_seconds": _gauge("Since the model that chooses here was made."),
-    "belated_model_version": _gauge("Records that this model has learned from."),
+    "belated_model_age_seconds": _gauge("Since the newest model that was loaded here was made."),
+    "belated_model_version": _gauge("Records that the model that decides here has learned from."),
+    "belated_model_chosen": _gauge("1 if an operator chose the model that decides here, else 0."),
     "belated_model_other_features": _gauge(
         "1 if the newest model is for other features and the last one still decides, else 0."
     ),
@@ -223,6 +224,7 @@ def of_bandit(bandit: ServedBandit) -> dict[str, Value]:
         "belated_decide_seconds": stats.seconds,
         "belated_model_age_seconds": bandit.age,
         "belated_model_version": bandit.version,
+        "belated_model_chosen": bandit.chosen is not None,
         "belated_model_other_features": bandit.has_other_features,
         "belated_models_loaded": stats.models,
         "belated_unapplied_decisions": len(bandit.decider.unapplied),

@@ -89,6 +89,21 @@ class RequestBatcher:
         if len(self._waiting) == ENOUGH:  # they are committed while others are still read
             self._choose()
 
+    def record(
+        self,
+        requests: Sequence[ParsedRequest],
+        rows: Sequence[Rows],
+        counted: Callable[[Sequence[Decision]], None],
+        done: Done[list[Decision]],
+    ) -> None:
+        """Commit decisions that one caller made itself; arguments as of :meth:`decide`."""
+        named = [request.id for request in requests if request.id is not None and self.finds_by_id]
+        batch = _Batch(self.journal, [], counted, done, {}, named, requests, rows, self.decider)
+        for n, request in enumerate(requests):
+            table = table_of(rows[n : n + 1], self.decider.policy.row_width)
+            batch.add(self.decider.record(request, table), 0, n + 1)
+        self.commits.append_all([batch])
+
     def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True

@@ -22,14 +22,16 @@ import numpy as np
 from belated.advice.issues import Issue, IssueCounter, Noticed, issues_of, of_fields, total_of
 from belated.core.events import (
     Decision,
+    Erased,
     Event,
     Mark,
     ModeChanged,
+    ModelChosen,
     Reward,
     SubjectDecision,
     SubjectReward,
 )
-from belated.core.ids import check_id, subject_id, time_of
+from belated.core.ids import check_id, erased_key_of, subject_id, time_of
 from belated.core.tuning import USUAL, Tuning
 from belated.decider import (
     MODES,
@@ -47,6 +49,7 @@ from belated.decider.actions import (
     is_offered,
     states_at,
 )
+from belated.decider.models import ModelState, Version, model_choice, models_in
 from belated.decider.requests import check_subject, declared
 from belated.exceptions import (
     BanditOff,
@@ -63,6 +66,7 @@ from belated.fold.decision_history import DecisionHistory, read_current, read_hi
 from belated.fold.published import PublishedModel
 from belated.journals import Journal, SpoolJournal, Store, UniqueLog
 from belated.journals.arrivals import erasure_of_subject
+from belated.journals.coordination import CoordinationStore
 from belated.journals.log import CountsDuplicates, finds_by_id
 from belated.journals.spool.journal import SpooledLog, SpoolStatus
 from belated.journals.store import BatchLog, StoreSession
@@ -190,6 +194,7 @@ class ServedBandit:
             finds_by_id=finds_by_id(journal),
         )
         self._reader = shared.reading.journal(name)
+        self._models = CoordinationStore(shared.reading.share_cells(), name)
         self._threads = shared.threads
         self._room = UnmatchedRoom()
         self._fallback_log_due = -math.inf
@@ -203,11 +208,13 @@ class ServedBandit:
         #: By subject, since when a decision is current, and what awaits the one that is found.
         self._wanted: dict[str, tuple[int, Future[Decision | None]]] = {}
         self._looking_up = False
-        #: When the model was made, in microseconds since 1970; None before the first one.
+        #: When the newest model was made, in microseconds since 1970; None before the first one.
         self.model_at: int | None = None
         #: Whether the newest model is for other features, as in the course of a rolling deployment.
         self.has_other_features = False
         self._switched: ModeChanged | None = None
+        #: The act of the operator who chose the model; None if the newest decides.
+        self.chosen: ModelChosen | None = None
 
     # --- deciding --------------------------------------------------------------------------------
 
@@ -363,17 +370,27 @@ class ServedBandit:
     ) -> list[Decision]:
         if len(set(ids)) < len(ids):
             raise InvalidInput("an id occurs twice in this request: ids name one decision each")
+        are_made = requests[0].fallback is not None
+        if any((request.fallback is None) is are_made for request in requests):
+            message = "requests with and without fallback: send them in batches of their own"
+            raise InvalidInput(message, None)
         # Under an id that is sent for the first time there is no decision yet; and if the client
         # retries before the first attempt is answered, it no longer waits for that answer.
         retried = [one.id for one in requests if one.id is not None and not one.first_attempt]
-        known = await self._known_decisions(retried) if retried else {}
+        try:
+            known = await self._known_decisions(retried) if retried else {}
+        except NotIndexed:
+            if not are_made:
+                raise
+            known = {}  # of two decisions under one id, the first committed counts
         await self._check_same(requests, rows, known)
         new = [n for n, one in enumerate(requests) if one.id not in known]
         made: list[Decision] = []
         if new:
             deciding: Future[list[Decision]] = self._loop.create_future()
             asked, data = [requests[n] for n in new], [rows[n] for n in new]
-            self._batcher.decide(asked, data, self._count, partial(resolve, deciding))
+            make = self._batcher.record if are_made else self._batcher.decide
+            make(asked, data, self._count, partial(resolve, deciding))
             made = await deciding
             # Another decider may have been asked the same meanwhile: the first committed stands.
             await self._check_same(requests, rows, {event.id: event for event in made})
@@ -580,6 +597,35 @@ class ServedBandit:
 
         self._run(self._read(append), done)
 
+    def models(self, done: Done[list[ModelState]]) -> None:
+        """Read which models an operator can choose; `done` is called with them."""
+        self._run(self._read(lambda _: models_in(self._models, self.chosen)), done)
+
+    def choose_model(
+        self, version: Version, reason: str, actor: str, done: Done[ModelChosen]
+    ) -> None:
+        """Have all deciders use this model within a second; the journal records who and why."""
+
+        def append(journal: Journal) -> ModelChosen:
+            now = self._runtime.clock()
+            event = model_choice(self._models, version, now, reason, actor)
+            journal.append([event])
+            return event
+
+        self._run(self._read(append), done)
+
+    def erase(self, id: str, actor: str, done: Done[int]) -> None:
+        """Erase a decision; `done` is called with 1, or with 0 if its id has no record."""
+
+        def append(journal: Journal) -> int:
+            known = bool(journal.records_of([id], 1))
+            if known:
+                reason, now = "DELETE of the decision", self._runtime.clock()
+                journal.append([Erased(erased_key_of(id), now, reason, actor)])
+            return int(known)
+
+        self._run(self._read(append), done)
+
     def erase_subject(self, subject: str, actor: str, done: Done[int]) -> None:
         """Erase a subject; `done` is called with the number of its decisions.
 
@@ -640,8 +686,10 @@ class ServedBandit:
 
     def is_stale(self, seconds: float) -> bool:
         """Whether the model is older than that, and a newer one could be had elsewhere."""
-        if self.decider.mode in ("baseline", "off") or self.has_other_features:
-            return False  # it needs none, or there is none for its features
+        if self.decider.mode in ("baseline", "off") or self.decider.chosen is not None:
+            return False  # it needs none, or an operator chose one
+        if self.has_other_features:
+            return False  # there is none for its features
         if self.age is None:
             return True
         if self.decider.mode == "freeze":
@@ -671,7 +719,7 @@ class ServedBandit:
 
     @property
     def age(self) -> float | None:
-        """The age of the model in seconds; None before the first one."""
+        """The age of the newest model in seconds; None before the first one."""
         return None if self.model_at is None else (self._runtime.clock() - self.model_at) / 1e6
 
     def close(self) -> None:
@@ -680,6 +728,7 @@ class ServedBandit:
         if self._reward_log is not self._log:
             self._reward_log.close()
         self._reader.close()
+        self._models.close()
 
     # --- models, modes and actions ---------------------------------------------------------------
 
@@ -735,6 +784,17 @@ class ServedBandit:
         """Choose only actions that are open from now on."""
         self.decider.actions = changes
         log.info("actions changed", extra={"bandit": self.definition.name})
+
+    def take_chosen(self, event: ModelChosen) -> None:
+        """Decide with the model that an operator chose, or with the newest again."""
+        self.chosen = event if event.model else None
+        try:
+            self.decider.use_model(PublishedModel.read(event.model) if event.model else None)
+        except Exception as error:  # of another policy, or damaged: keep the last one
+            self.note("model", error)
+            return
+        extra = {"bandit": self.definition.name, "version": event.version}
+        log.info("an operator chose the model that decides", extra=extra)
 
     def note(self, what: str, error: Exception) -> None:
         """Count a failure to load a model, and log its reason once."""
@@ -909,6 +969,7 @@ class ModelPoll:
         self._monotonic = self.runtime.monotonic
         self._numbers: dict[str, int] = {}
         self._versions: dict[str, int] = {}  # of the changes of actions
+        self._choices: dict[str, int] = {}  # of the choices of models
         self._model_due = self._mode_due = 0.0
         self._pause = POLL_SECONDS
         self._worker: Worker | None = None
@@ -923,6 +984,7 @@ class ModelPoll:
         """
         self._numbers = dict.fromkeys(self.bandits, 0)
         self._versions = dict.fromkeys(self.bandits, 0)
+        self._choices = dict.fromkeys(self.bandits, 0)
         for call in (*self._look_for_modes(), *self._look_for_models()):
             call()
         self._mode_due = self._monotonic() + MODE_SECONDS
@@ -968,6 +1030,9 @@ class ModelPoll:
         for name, (version, changes) in self.session.actions(self._versions).items():
             self._versions[name] = version
             calls.append(partial(self.bandits[name].take_actions, changes))
+        for name, (version, event) in self.session.chosen_models(self._choices).items():
+            self._choices[name] = version
+            calls.append(partial(self.bandits[name].take_chosen, event))
         return calls
 
     def _look_for_models(self) -> list[Callable[[], None]]:

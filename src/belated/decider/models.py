@@ -1,0 +1,90 @@
+"""Which model decides: operators choose an earlier one, and the newest again."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from belated.core.events import ModelChosen
+from belated.core.results import Result
+from belated.core.times import as_datetime
+from belated.exceptions import InvalidInput
+from belated.fold.published import PublishedModel, readable_model
+from belated.journals.coordination import CoordinationStore
+
+#: Names a model: how many records it has learned from, as decisions have it; or the newest.
+Version = int | Literal["latest"]
+
+
+class ModelState(msgspec.Struct, Result, frozen=True):
+    """A model that an operator can choose.
+
+    Attributes:
+        version: the number of records it has learned from; decisions have it as ``model``.
+        made_at: when it was published.
+        observations: the number of rewards it has learned from.
+        state: ``chosen`` if an operator chose it; ``latest`` if it is the newest; else ``kept``.
+    """
+
+    version: int
+    made_at: datetime
+    observations: int
+    state: str = "kept"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the state as plain data, its time as ISO 8601."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
+
+
+def models_in(coordination: CoordinationStore, chosen: ModelChosen | None) -> list[ModelState]:
+    """Return the models that an operator can choose, the newest first.
+
+    Args:
+        coordination: of the bandit.
+        chosen: the last event that chose a model; None if there is none.
+    """
+    found = {
+        model.version: ModelState(model.version, as_datetime(model.at), model.observations)
+        for model in coordination.kept_models()
+    }
+    in_use = None if chosen is None else readable_model(chosen.model)
+    for model, state in ((_latest(coordination), "latest"), (in_use, "chosen")):
+        if model is not None:
+            found[model.version] = ModelState(model.version, as_datetime(model.at), model.n, state)
+    return sorted(found.values(), key=lambda model: -model.version)
+
+
+def model_choice(
+    coordination: CoordinationStore, version: Version, now: int, reason: str, actor: str
+) -> ModelChosen:
+    """Return the event that has all deciders use a model.
+
+    Args:
+        coordination: of the bandit.
+        version: of the model.
+        now: the time, in microseconds since 1970.
+        reason: why.
+        actor: who does it.
+
+    Raises:
+        InvalidInput: there is no such model any more.
+    """
+    if version == "latest":
+        return ModelChosen(now, 0, b"", reason, actor)
+    latest = _latest(coordination)
+    if latest is not None and latest.version == version:
+        return ModelChosen(now, version, latest.write(), reason, actor)
+    data = coordination.kept_model(version)
+    if data is None:
+        known = ", ".join(str(model.version) for model in models_in(coordination, None))
+        message = f"there is no model of version {version}"
+        raise InvalidInput(f"{message}; known versions: {known or 'none'}, latest", version)
+    return ModelChosen(now, version, data, reason, actor)
+
+
+def _latest(coordination: CoordinationStore) -> PublishedModel | None:
+    published = coordination.published()
+    return None if published is None else readable_model(published[1])

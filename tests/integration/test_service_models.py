@@ -1,0 +1,147 @@
+"""Going back to an earlier model: obeyed by all deciders, over HTTP and by the command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit, PerArm
+from belated.cli.main import main
+from belated.client import Client
+from belated.exceptions import InvalidInput
+from belated.fold.published import PublishedModel
+from belated.journals import Store
+from belated.service import Definition, Service
+from tests.integration.serving import served
+from tests.waiting import eventually
+
+NAMES = ["gift", "mail"]
+FEATURES = PerArm(NAMES)
+POLICY = DelayedUCB(FEATURES.dim, Bernoulli(), floor=0.2)
+
+
+@pytest.fixture
+def name(bandit: str) -> str:
+    """A bandit of its own."""
+    return bandit.replace(" ", "-")
+
+
+@pytest.fixture
+def clients(name: str, store: Store) -> Iterator[list[Client]]:
+    """Two deciders, of which the first learns."""
+    with ExitStack() as stack:
+        definition = Definition(name, POLICY, Explicit(), FEATURES)
+        apps = [Service([definition], store, learn=learn, seed=1) for learn in (True, False)]
+        servings = [stack.enter_context(served(app)) for app in apps]
+        yield [stack.enter_context(Client(one.url, bandit=name)) for one in servings]
+
+
+def learn(client: Client, count: int, value: float) -> int:
+    """Have this many decisions rewarded; returns the version of the model that knows them."""
+    before = max((one.observations for one in client.models()), default=0)
+    decisions = client.decide_many([{}] * count)
+    client.observe_many([(one.id, value) for one in decisions])
+
+    def knows() -> bool:
+        return any(one.observations == before + count for one in client.models()[:1])
+
+    eventually(knows, seconds=60)
+    return client.models()[0].version
+
+
+def decide_with(clients: list[Client]) -> set[int]:
+    """The models of some decisions."""
+    return {client.decide({}).model for client in clients}
+
+
+def test_all_deciders_use_the_chosen_model(clients: list[Client], name: str, store: Store) -> None:
+    """While newer ones are published, and until told otherwise; the journal says who and why."""
+    kept = learn(clients[0], 20, 1.0)
+    client = clients[0]
+    client.use_model(kept, reason="prices are wrong")
+    eventually(lambda: decide_with(clients) == {kept})
+    for _ in range(2):  # learning goes on
+        newest = learn(client, 20, 0.0)
+        assert newest > kept
+        assert decide_with(clients) == {kept}
+    states = [(one.version, one.state) for one in client.models()]
+    assert (kept, "chosen") in states
+    assert states[0][1] == "latest"
+    assert [one.state().chosen_version for one in clients] == [kept] * 2
+    assert [one.state().version for one in clients] == [kept] * 2
+    with closing(store.session()) as session:
+        event = session.chosen_models({name: 0})[name][1]
+    assert (event.version, event.reason, event.actor) == (kept, "prices are wrong", "")
+    client.use_model("latest", reason="prices are repaired")
+    eventually(lambda: min(decide_with(clients)) >= newest)
+    assert client.state().chosen_version is None
+    with pytest.raises(InvalidInput, match=r"no model of version 7; known versions: \d+"):
+        client.use_model(7)
+
+
+def test_a_decider_that_starts_uses_the_chosen_model(
+    clients: list[Client], name: str, store: Store
+) -> None:
+    """From its first decision; a program with the same journal does, and a view of the past."""
+    kept = learn(clients[0], 20, 1.0)
+    clients[0].use_model(kept)
+    eventually(lambda: decide_with(clients) == {kept})
+    learn(clients[0], 20, 0.0)
+    with (
+        served(Service([Definition(name, POLICY, Explicit(), FEATURES)], store)) as another,
+        Client(another.url, bandit=name) as client,
+    ):
+        assert client.decide({}).model == kept
+    with Bandit(
+        policy=POLICY, rewards=Explicit(), features=FEATURES, journal=store.journal(name)
+    ) as bandit:
+        assert bandit.decide({}).model == kept
+        decided = bandit.decide({}).at
+        with closing(store.session()) as session:
+            event = session.chosen_models({name: 0})[name][1]
+        clients[0].use_model("latest")
+        bandit.sync()
+        assert bandit.decide({}).model > kept
+        past = bandit.as_of(decided)
+        assert past._decider.model.theta.tobytes() == PublishedModel.read(event.model).theta
+
+
+def test_the_command(
+    clients: list[Client],
+    name: str,
+    store: Store,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Lists the models, chooses one and the newest again; what is wrong is said."""
+    address = getattr(store, "address", None)
+    if address is None:
+        pytest.skip("a command cannot open this store")
+    file = tmp_path / "belated.toml"
+    file.write_text(
+        f"""
+        [store]
+        address = "{address}"
+        [bandits.{name}]
+        policy = "DelayedUCB(dim=2, family=Bernoulli(), floor=0.2)"
+        rewards = "Explicit()"
+        features = "PerArm(['gift', 'mail'])"
+        """,
+        encoding="utf-8",
+    )
+    kept, config = learn(clients[0], 20, 1.0), ["--config", str(file)]
+    assert main(["model", "list", name, *config]) == 0
+    listed = capsys.readouterr().out
+    assert "decides with the latest model" in listed
+    assert str(kept) in listed
+    assert main(["model", "use", name, str(kept), "--reason", "prices", *config]) == 0
+    assert "reason: prices" in capsys.readouterr().out
+    eventually(lambda: decide_with(clients) == {kept})
+    learn(clients[0], 5, 0.0)
+    assert main(["model", "use", name, "latest", *config]) == 0
+    eventually(lambda: min(decide_with(clients)) > kept)
+    for wrong in (["use", name], ["list", name, "5"], ["use", name, "old"], ["use", name, "7"]):
+        assert main(["model", *wrong, *config]) == 2

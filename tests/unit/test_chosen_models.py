@@ -1,0 +1,119 @@
+"""Earlier models: which are kept, and how a bandit goes back to one."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit
+from belated.core.events import ModelChosen
+from belated.core.times import as_datetime
+from belated.exceptions import OwnerFenced
+from belated.fold.published import VERSION, seal
+from belated.journals import MemoryJournal, MemoryStore
+from belated.journals.coordination import DAY, HOUR, CoordinationStore, KeptModel
+from belated.testing import ManualClock
+
+ROWS = [[1.0, 0.0], [0.0, 1.0]]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Moved by the tests."""
+    return ManualClock()
+
+
+def make(journal: MemoryJournal, clock: ManualClock) -> Bandit:
+    """A bandit with this journal."""
+    policy = DelayedUCB(2, Bernoulli())
+    return Bandit(policy=policy, rewards=Explicit(), journal=journal, clock=clock, seed=7)
+
+
+def reward(bandit: Bandit, clock: ManualClock, value: float) -> None:
+    """Decide and reward ten times, a minute apart."""
+    for _ in range(10):
+        clock.now += 60_000_000
+        bandit.observe(bandit.decide(ROWS).id, value)
+
+
+@pytest.fixture
+def coordination() -> CoordinationStore:
+    """A lease and models."""
+    store = MemoryStore()
+    store.journal("offers").close()
+    found = store.coordination("offers")
+    assert found.acquire_lease("me", 1e6) == 1
+    return found
+
+
+def test_a_model_of_each_hour_and_day_is_kept(coordination: CoordinationStore) -> None:
+    """A bounded number, however many are published; the cells of the others are gone."""
+    for n in range(10 * 24 * 3):  # every 20 minutes for ten days
+        at = n * HOUR // 3
+        coordination.keep(KeptModel(n + 1, at, n, 1), b"%d" % (n + 1), 1)
+    kept = coordination.kept_models()
+    assert len(kept) == 24 + 6
+    assert len({one.at // HOUR for one in kept}) == len(kept)
+    assert len({one.at // DAY for one in kept}) == 7
+    assert all(coordination.kept_model(one.version) == b"%d" % one.version for one in kept)
+    assert len(coordination.cells.scan("kept/")) == len(kept)
+    assert coordination.kept_model(2) is None
+
+
+def test_only_the_leader_keeps_models(coordination: CoordinationStore) -> None:
+    """Another one has the lease by now."""
+    coordination.release_lease("me")
+    coordination.acquire_lease("another", 1e6)
+    with pytest.raises(OwnerFenced):
+        coordination.keep(KeptModel(1, 1, 1, 1), b"model", 1)
+    assert coordination.kept_models() == []
+
+
+def test_a_bandit_goes_back_to_what_it_knew(clock: ManualClock) -> None:
+    """Its decisions do not change the model, its rewards are learned, and others obey, too."""
+    journal = MemoryJournal(clock=clock)
+    bandit = make(journal, clock)
+    reward(bandit, clock, 1.0)
+    when = clock.now
+    theta, version = bandit._decider.model.theta.copy(), bandit._fold.version
+    clock.now += 1
+    reward(bandit, clock, 0.0)
+    bandit.use_model(as_datetime(when), reason="prices were wrong since")
+    chosen = [bandit.decide(ROWS) for _ in range(3)]
+    assert {one.model for one in chosen} == {version}
+    np.testing.assert_allclose(bandit._decider.model.theta, theta, atol=1e-6)
+    assert len({one.mean for one in chosen}) <= 2
+    for one in chosen:
+        bandit.observe(one.id, 0.0)
+    assert bandit.estimate.n == 23
+    again = make(journal, clock)  # from the beginning
+    assert again.decide(ROWS).model == version
+    assert again._fold.chosen == bandit._fold.chosen
+    bandit.save()
+    reopened = make(journal, clock)  # from a snapshot
+    assert reopened.decide(ROWS).model == version
+    at, before = clock.now, bandit.score(ROWS).to_dict()
+    clock.now += 1
+    bandit.use_model(None)
+    assert bandit.decide(ROWS).model > version
+    assert bandit.score(ROWS).to_dict() != before
+    assert bandit.as_of(as_datetime(at)).score(ROWS).to_dict() == before
+
+
+@pytest.mark.parametrize("kind", ["later release", "no model", "other shape", "other policy"])
+def test_a_model_that_cannot_be_used_decides_nothing(clock: ManualClock, kind: str) -> None:
+    """The newest does; nothing halts."""
+    journal = MemoryJournal(clock=clock)
+    bandit = make(journal, clock)
+    reward(bandit, clock, 1.0)
+    model = bandit._fold.export_model(clock.now)
+    data = {
+        "later release": b"\xffof a release to come",
+        "no model": seal(VERSION, b"\xc0"),
+        "other shape": msgspec.structs.replace(model, theta=bytes(24)).write(),
+        "other policy": msgspec.structs.replace(model, fingerprint="another").write(),
+    }[kind]
+    journal.append([ModelChosen(clock.now, 3, data)])
+    bandit.sync()
+    assert bandit.decide(ROWS).model > 3
