@@ -86,22 +86,29 @@ MISTAKES: dict[str, Python | Http | Cli] = {
         "Bandit(policy=policy, rewards=ConversionsOnly)",
         ("the class ConversionsOnly", "pass ConversionsOnly('7d') if only good outcomes"),
     ),
-    "rewards as text": Python('Bandit(policy=policy, rewards="7d")', ("must be ConversionsOnly(window)",)),
-    "rewards left out": Python("Bandit(policy=policy)", ("rewards is missing", "ConversionsOnly('7d')")),
+    "rewards as text": Python(
+        'Bandit(policy=policy, rewards="7d")',
+        ("must be ConversionsOnly(window)",),
+    ),
+    "rewards left out": Python(
+        "Bandit(policy=policy)",
+        ("rewards is missing", "ConversionsOnly('7d')"),
+    ),
     "window in words": Python('ConversionsOnly("7 days")', ("'7 days'", "7d, 12h, 30m or 45s")),
     "window as a number": Python("ConversionsOnly(7)", ("window is 7", "'7d'")),
     "journal as a file name": Python(
         'Bandit(policy=policy, rewards=week, journal="offers.db")', ("'sqlite:///offers.db'",)
     ),
     "unknown store": Python(
-        'Bandit(policy=policy, rewards=week, journal="mysql://host/shop")', ("'mysql' is not known",)
+        'Bandit(policy=policy, rewards=week, journal="mysql://host/shop")',
+        ("'mysql' is not known",),
     ),
     "clock in seconds": Python(
         "Bandit(policy=policy, rewards=week, clock=lambda: 1794830400.5)",
         ("clock returned 1794830400.5", "time.time_ns() // 1000"),
     ),
     "clock that returns floats later": Python(
-        "ticking.decide(rows=[[1.0, 0.0], [0.0, 1.0]]); ticking.decide(rows=[[1.0, 0.0], [0.0, 1.0]])",
+        "for _ in range(2): ticking.decide(rows=[[1.0, 0.0], [0.0, 1.0]])",
         ("clock returned", "whole microseconds"),
     ),
     "too many coefficients": Python(
@@ -111,7 +118,10 @@ MISTAKES: dict[str, Python | Http | Cli] = {
     "clock_skew as a number": Python(
         "Bandit(policy=policy, rewards=week, clock_skew=300)", ("clock_skew is 300", "'7d'")
     ),
-    "unit of retention": Python("Bandit(policy=policy, rewards=week, retention=30)", ("retention is 30",)),
+    "unit of retention": Python(
+        "Bandit(policy=policy, rewards=week, retention=30)",
+        ("retention is 30",),
+    ),
     # --- Python: deciding
     "misspelled field": Python(
         'bandit.decide({"age": 41, "contry": "AT"})',
@@ -142,7 +152,10 @@ MISTAKES: dict[str, Python | Http | Cli] = {
         'rows.decide({"age": 41})', ("no features", "Bandit(PerArm(...), ...)")
     ),
     "one row alone": Python("rows.decide(rows=[1.0, 0.0])", ("pass a list of rows",)),
-    "rows of another width": Python("rows.decide(rows=[[1.0, 2.0, 3.0]])", ("3 features", "expected 2")),
+    "rows of another width": Python(
+        "rows.decide(rows=[[1.0, 2.0, 3.0]])",
+        ("3 features", "expected 2"),
+    ),
     "NaN in a row": Python('rows.decide(rows=[[float("nan"), 1.0]])', ("[0, 0] is nan", "finite")),
     "id as a number": Python("rows.decide(rows=[[1.0, 0.0]], id=17)", ("the id is 17", "'17'")),
     "id used for another context": Python(
