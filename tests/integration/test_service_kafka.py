@@ -79,7 +79,7 @@ def test_what_it_cannot_know_is_refused_in_words(
             with pytest.raises(ServiceError, match="finds no decision by its id"):
                 call()
         with pytest.raises(InvalidInput, match="this store finds none: leave out sticky"):
-            client.decide(ROWS, subject="user-17", sticky="1d")
+            client.decide(rows=ROWS, subject="user-17", sticky="1d")
     assert app.bandits[bandit].commits.sizes.total == 0
 
 

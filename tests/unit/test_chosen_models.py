@@ -34,7 +34,7 @@ def reward(bandit: Bandit, clock: ManualClock, value: float) -> None:
     """Decide and reward ten times, a minute apart."""
     for _ in range(10):
         clock.now += 60_000_000
-        bandit.observe(bandit.decide(ROWS).id, value)
+        bandit.observe(bandit.decide(rows=ROWS).id, value)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_bandit_goes_back_to_what_it_knew(clock: ManualClock) -> None:
     clock.now += 1
     reward(bandit, clock, 0.0)
     bandit.use_model(as_datetime(when), reason="prices were wrong since")
-    chosen = [bandit.decide(ROWS) for _ in range(3)]
+    chosen = [bandit.decide(rows=ROWS) for _ in range(3)]
     assert {one.model for one in chosen} == {version}
     np.testing.assert_allclose(bandit._decider.model.theta, theta, atol=1e-6)
     assert len({one.mean for one in chosen}) <= 2
@@ -88,16 +88,16 @@ def test_a_bandit_goes_back_to_what_it_knew(clock: ManualClock) -> None:
         bandit.observe(one.id, 0.0)
     assert bandit.estimate.n == 23
     again = make(journal, clock)  # from the beginning
-    assert again.decide(ROWS).model == version
+    assert again.decide(rows=ROWS).model == version
     assert again._fold.chosen == bandit._fold.chosen
     bandit.save()
     reopened = make(journal, clock)  # from a snapshot
-    assert reopened.decide(ROWS).model == version
-    at, before = clock.now, bandit.score(ROWS).to_dict()
+    assert reopened.decide(rows=ROWS).model == version
+    at, before = clock.now, bandit.score(rows=ROWS).to_dict()
     clock.now += 1
     bandit.use_model(None)
-    assert bandit.decide(ROWS).model > version
-    assert bandit.score(ROWS).to_dict() != before
+    assert bandit.decide(rows=ROWS).model > version
+    assert bandit.score(rows=ROWS).to_dict() != before
     assert bandit.as_of(as_datetime(at)).score(ROWS).to_dict() == before
 
 
@@ -116,4 +116,4 @@ def test_a_model_that_cannot_be_used_decides_nothing(clock: ManualClock, kind: s
     }[kind]
     journal.append([ModelChosen(clock.now, 3, data)])
     bandit.sync()
-    assert bandit.decide(ROWS).model > 3
+    assert bandit.decide(rows=ROWS).model > 3

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from belated import Bandit, Bernoulli, Category, ConversionsOnly, DelayedUCB, Number, PerArm
+from belated import Bandit, Category, ConversionsOnly, DelayedUCB, Number, PerArm
 from belated.advice.issues import Issue
 from belated.core.events import Reward
 from belated.core.times import as_datetime
@@ -21,9 +21,8 @@ FIELDS = {"age": Number(18, 90), "country": Category(["AT", "DE"])}
 def made(**settings: object) -> Bandit:
     """A bandit whose clock stands still."""
     features = PerArm(["blue", "red"], context=FIELDS)
-    policy = DelayedUCB(features.dim, Bernoulli())
-    given = {"clock": lambda: NOW, "features": features} | settings
-    return Bandit(policy, rewards=ConversionsOnly("7d"), **given)  # type: ignore[arg-type]
+    given = {"clock": lambda: NOW, "features": features, "policy": DelayedUCB()} | settings
+    return Bandit(rewards=ConversionsOnly("7d"), **given)  # type: ignore[arg-type]
 
 
 def found(bandit: Bandit) -> dict[tuple[str, str], Issue]:

@@ -119,7 +119,7 @@ def test_show_and_export_have_the_rewards_of_a_subject(
 def test_a_credited_decision_needs_no_facts_of_its_own() -> None:
     """Its rewards are known by the history of its subject, and add up with its own."""
     bandit, _ = opened()
-    decision = bandit.decide(ROWS, subject="user-17")
+    decision = bandit.decide(rows=ROWS, subject="user-17")
     ledger = bandit._fold.ledgers[0]
     for n in range(2):
         bandit.observe(subject="user-17", value=1.0, event_id=f"order-{n}")
@@ -258,11 +258,11 @@ def test_the_context_can_name_the_subject() -> None:
 def test_many_decisions_each_have_a_subject() -> None:
     """A list names them; nobody is None, and what is no text is refused with its place."""
     bandit, _ = opened()
-    _, second, nobody = bandit.decide_many([ROWS] * 3, subjects=["user-17", "user-18", None])
+    _, second, nobody = bandit.decide_many(rows=[ROWS] * 3, subjects=["user-17", "user-18", None])
     assert bandit.observe(subject="user-18", value=1.0, event_id="order-1").status == "credited"
     assert [bandit.entry(one).state for one in (second, nobody)] == ["rewarded", "pending"]
-    with pytest.raises(InvalidInput, match=r"requests\[1\]: the subject is 17: text was expected"):
-        bandit.decide_many([ROWS] * 2, subjects=["user-17", 17])
+    with pytest.raises(InvalidInput, match=r"rows\[1\]: the subject is 17: text was expected"):
+        bandit.decide_many(rows=[ROWS] * 2, subjects=["user-17", 17])
 
 
 def test_a_reward_names_a_decision_or_a_subject() -> None:

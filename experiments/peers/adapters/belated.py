@@ -56,7 +56,7 @@ class Whole(Delayed):
     ) -> None:
         super().__init__(arms, dim, shared, seed, policy=policy, using=using)
         self.bandit = Bandit(
-            self.policy,
+            policy=self.policy,
             rewards=Explicit("7d"),
             kernels=getattr(kernels, using)(),
             seed=seed,

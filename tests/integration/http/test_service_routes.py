@@ -172,7 +172,7 @@ def test_what_was_told_is_learned(serving: Serving) -> None:
 
 def test_a_decision_is_erased(client: Client) -> None:
     """It counts as if it had never been made; what has no record is not erased."""
-    first, second = client.decide(ROWS), client.decide(ROWS)
+    first, second = client.decide(rows=ROWS), client.decide(rows=ROWS)
     client.observe(first.id, 1.0)
     assert client.erase(first.id) == 1
     erased = client.entry(first.id)
