@@ -98,7 +98,7 @@ def test_a_bandit_goes_back_to_what_it_knew(clock: ManualClock) -> None:
     bandit.use_model(None)
     assert bandit.decide(rows=ROWS).model > version
     assert bandit.score(rows=ROWS).to_dict() != before
-    assert bandit.as_of(as_datetime(at)).score(ROWS).to_dict() == before
+    assert bandit.as_of(as_datetime(at)).score(rows=ROWS).to_dict() == before
 
 
 @pytest.mark.parametrize("kind", ["later release", "no model", "other shape", "other policy"])
