@@ -234,7 +234,8 @@ class Writer:
                 x = what.rows(self._name, world.settings.policy.dim)[1]
                 rival = Decision(name, now, 1, 1, x, 0.5, 0.5, 0, activated)
             else:
-                rival = decision_of(world.features, name, now, name, 1, activated=activated)
+                key = what.key or name
+                rival = decision_of(world.features, name, now, key, 1, activated=activated)
             world.sent.append(rival)
             self._write([rival])
 

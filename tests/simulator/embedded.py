@@ -457,9 +457,7 @@ class Cluster:
 
 
 def _offered(bandit: Bandit, key: str) -> dict[str, Any]:
-    """Return what a request offers, by the name of the argument."""
-    offer = offered(key, bandit.features, bandit.policy.dim)
-    return {"rows" if bandit.features is None else "context": offer}
+    return offered(key, bandit.features, bandit.policy.dim)
 
 
 def _actions(bandit: Bandit) -> Sequence[int | str]:

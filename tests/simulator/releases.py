@@ -44,9 +44,9 @@ def context_of(key: str) -> dict[str, Any]:
     }
 
 
-def offered(key: str, features: object, dim: int) -> Any:
-    """Return what is offered under a key: rows, or the context if there are features."""
-    return rows_of(key, dim) if features is None else context_of(key)
+def offered(key: str, features: object, dim: int) -> dict[str, Any]:
+    """Return what is offered under a key, by argument: rows, or the context for features."""
+    return {"rows": rows_of(key, dim)} if features is None else {"context": context_of(key)}
 
 
 def row_of(features: Any, decision: Decision) -> Row | None:

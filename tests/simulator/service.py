@@ -476,9 +476,11 @@ class DeciderServer(Server):
 
     def _parsed(self, what: DecisionRequest) -> tuple[ParsedRequest, Row]:
         features, dim = self.bandit.definition.features, self.bandit.definition.policy.dim
+        offer = offered(what.key or self.name, features, dim)
         return parse_request(
-            offered(what.key or self.name, features, dim),
+            offer.get("context"),
             None,
+            rows=offer.get("rows"),
             dim=dim,
             features=features,
             id=what.name,

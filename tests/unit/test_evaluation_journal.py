@@ -177,8 +177,9 @@ def test_what_cannot_be_evaluated_says_what_to_do() -> None:
         bandit.evaluate("green")
     with pytest.raises(InvalidInput, match="one probability for each"):
         bandit.evaluate(lambda rows, actions: [1.0, 1.0])
-    silent = _bandit(Clock(), keep_requests=0)
-    _play(silent, silent._clock, rounds=60)  # type: ignore[arg-type]
+    clock = Clock()
+    silent = _bandit(clock, keep_requests=0)
+    _play(silent, clock, rounds=60)
     with pytest.raises(NotEvaluable, match="keep_requests"):
         silent.evaluate("uniform")
 

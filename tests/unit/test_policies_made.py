@@ -30,7 +30,7 @@ from belated.policies import Policy, Warmup
 from tests.unit.policy_examples import MAKE, B, every_policy, rng
 
 WRONG: list[tuple[Callable[[], Policy], str]] = [
-    (lambda: DelayedUCB(0, B), "dim is 0"),
+    (lambda: DelayedUCB(-1, B), "dim is -1"),
     (lambda: DelayedUCB(2.5, B), r"dim is 2\.5"),  # type: ignore[arg-type]
     (lambda: Uniform(-3, B), "dim is -3"),
     (lambda: DelayedUCB(2, B, ridge=0.0), r"ridge is 0\.0"),

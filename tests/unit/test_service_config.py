@@ -116,7 +116,9 @@ class TestWhatIsRead:
             said = f'[server]\nhost = "0.0.0.0"\nauth = "{auth}"\n'
             assert parse_config(STORE + said + OFFERS).server.auth == auth
         (mistake,) = mistakes(STORE + '[server]\nhost = "0.0.0.0"\n' + OFFERS)
-        assert mistake.startswith("belated.toml, line 4: server.host: on '0.0.0.0' others can ask")
+        assert mistake.startswith(
+            "belated.toml, line 4: server.host: '0.0.0.0' is reachable from other"
+        )
         (mistake,) = mistakes(STORE + '[server]\nauth = "none"\n' + OFFERS)
         assert mistake.endswith("""server.auth: "keys" or "off" was expected, not 'none'""")
 
@@ -131,8 +133,8 @@ class TestWhatIsRead:
             ('["https://shop.example/"]', "is not an origin: write scheme://host or"),
             ('["https://Shop.example"]', "in lower case and without a path"),
             ('["https://me@shop.example"]', "is not an origin"),
-            ('["https://shop.example:443"]', "do not send: write 'https://shop.example'"),
-            ('["http://[::1]:80"]', "do not send: write 'http://[::1]'"),
+            ('["https://shop.example:443"]', "browsers omit: write 'https://shop.example'"),
+            ('["http://[::1]:80"]', "browsers omit: write 'http://[::1]'"),
         ],
     )
     def test_an_origin_is_written_as_browsers_send_it(self, written: str, why: str) -> None:
@@ -168,7 +170,7 @@ class TestWhatIsRead:
         text = text.replace("Bernoulli()", family)
         (mistake,) = mistakes(text)
         assert mistake.startswith("belated.toml, line 8: bandits.offers.tokens: ")
-        assert 'rewards have no bounds: add bounds, as in rewards = "Explicit(' in mistake
+        assert 'can report a value: add bounds, as in rewards = "Explicit(' in mistake
         bounded = text.replace("window='7d'", "'7d', bounds=(0, 100)")
         assert parse_config(bounded).bandits[0].tokens == mode
 

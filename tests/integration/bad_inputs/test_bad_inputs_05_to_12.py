@@ -122,7 +122,7 @@ def test_bad_input_07_a_token_that_has_ended(asking: Asking) -> None:
     made = asking.decide(PLAIN).json()
     body = {"value": 1, "token": made["token"]}
     eventually(lambda: asking.reward(body, made["id"]).status_code == 403)
-    assert "ended" in asking.refused(lambda: asking.reward(body, made["id"]), 403)
+    assert "expired" in asking.refused(lambda: asking.reward(body, made["id"]), 403)
     assert asking.reward({"value": 1}, made["id"]).status_code == 202
 
 

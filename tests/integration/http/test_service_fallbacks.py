@@ -23,7 +23,9 @@ def test_decisions_of_an_outage_are_recorded(store: Store, bandit: str) -> None:
     """As they were made, and once; their rewards are learned, whichever comes first."""
     name = bandit.replace(" ", "-")
     policy = DelayedUCB(FEATURES.dim, Bernoulli(), floor=0.2)
-    made = Definition(name, policy, Explicit(), FEATURES, holdout=Holdout(0.5), subject="user")
+    made = Definition(
+        name, policy, Explicit(), FEATURES, holdout=Holdout(0.5, "uniform"), subject="user"
+    )
     serving = Serving()
     serving.start(Service([made], store, learn=True))
     client = Client(serving.url, bandit=name, retries=0, fallback="mail")

@@ -25,6 +25,8 @@ VERBS = [
 ]
 #: Parameters of a client that a bandit cannot have, with the reason.
 ONLY_CLIENTS = {
+    ("decide", "fallback"): "a bandit in the program does not need a service to be reached",
+    ("decide_many", "fallback"): "a bandit in the program does not need a service to be reached",
     ("observe", "token"): "it stands for an API key, and a program needs none for its own bandit",
 }
 
