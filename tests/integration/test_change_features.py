@@ -316,6 +316,21 @@ def test_a_retry_after_a_change_gets_its_decision() -> None:
         bandit.decide(context | {"age": 33.0}, id="order-1")
 
 
+def test_a_retry_may_bring_a_field_that_the_decision_lacks() -> None:
+    """Nobody can tell whether it is another request."""
+    journal = MemoryJournal()
+    country = {"country": Category(["AT", "DE"])}
+    before = Bandit(PerArm(["mail", "call"], context=country), Explicit(), journal=journal)
+    decision = before.decide({"country": "AT"}, id="order-1")
+    wider = PerArm(["mail", "call"], context=country | {"age": Number(18, 90)})
+    after = Bandit(wider, Explicit(), journal=journal)
+    assert after.decide({"country": "AT", "age": 41}, id="order-1") == decision
+    later = after.decide({"country": "AT", "age": 41}, id="order-2")
+    assert before.decide({"country": "AT"}, id="order-2").id == later.id
+    with pytest.raises(InvalidInput, match="was used for another decision"):
+        before.decide({"country": "DE"}, id="order-2")
+
+
 def test_without_contexts_features_stay_as_they_are() -> None:
     """The error says why; actions may be added at the end, and rows are stored."""
     journal, context = MemoryJournal(), drawn(np.random.default_rng(7), BASE)

@@ -185,7 +185,8 @@ def check_same(known: Decision, rows: Row, features: Features | None = None) -> 
     """
     x: Row | None = known.x
     if features is not None and known.context[:NAME] != name_of(features.fingerprint):
-        x = RowEncoder(features).row(known)
+        encoder = RowEncoder(features)
+        x = None if encoder.lacks_fields(known) else encoder.row(known)
     if x is None:  # chosen by other features, which alone can tell
         return
     if known.index < len(rows) and np.array_equal(rows[known.index], x):

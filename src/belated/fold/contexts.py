@@ -215,6 +215,14 @@ class RowEncoder:
         rows = self.rows(stored.context, {decision.action: stored.record})
         return None if rows is None else rows[0]
 
+    def lacks_fields(self, decision: Decision) -> bool:
+        """Return whether the stored context of a decision lacks a field that the features read."""
+        stored = read_context(decision, floats=_as_arrays)
+        return stored is None or any(
+            _completed(record, fields) is not record
+            for record, fields in ((stored.context, self._context), (stored.record, self._record))
+        )
+
     def rows(self, context: Any, records: Mapping[int | str, Any]) -> Row | None:
         """Return a row for each action; None if these features cannot make all of them.
 
