@@ -178,7 +178,7 @@ def test_a_decision_is_erased(client: Client) -> None:
     erased = client.entry(first.id)
     assert (erased.state, erased.decision, erased.records) == ("erased", None, [])
     assert client.entry(second.id).state == "pending"
-    assert client.erase("nobody") == 0
+    assert client.erase("never-decided") == 0
 
 
 def test_rows_may_be_numbers_or_bytes(http: httpx.Client) -> None:
