@@ -722,7 +722,7 @@ class Bandit:
             reason: why, recorded in the journal.
 
         >>> from belated import ConversionsOnly
-        >>> bandit = Bandit.of(["blue", "red"], rewards=ConversionsOnly("7d"))
+        >>> bandit = Bandit(["blue", "red"], rewards=ConversionsOnly("7d"))
         >>> before = bandit.decide()
         >>> bandit.use_model(before.at, reason="prices were wrong since")
         >>> bandit.decide().model == bandit.decide().model

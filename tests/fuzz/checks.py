@@ -35,6 +35,9 @@ UNSAYABLE = re.compile(
             r"a time after the start of the pause, and after now, was expected",
             r"an action is resumed at once, and only a pause has an end",
             r"the action .* is retired: resume it first",
+            r"the reward .* is outside \[",  # of the bandit: its family says
+            r"fallback needs an id: that of the decision",
+            r"there is no model of version \d+; known versions",
             r"the token has expired",  # one that was answered may be sent too late
         ]
     ),

@@ -97,6 +97,12 @@ SAID = {
     "mode changed",
     "actions changed",
     "an operator chose the model that decides",
+    "rewards are dated before their decision",
+    "rewards are dated in the future",
+    "rewards are invalid",
+    "rewards came after the retention",
+    "rewards contradict an earlier value",
+    "rewards name an unknown decision",
     "records were erased or retracted: folding again",
     "Invalid HTTP request received.",
 } | {f"advice: {name}" for name in WARNINGS}

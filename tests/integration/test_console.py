@@ -197,6 +197,7 @@ def test_an_earlier_model_is_chosen(browser: Chromium, serving: Serving, store: 
     page.sign_in(key.key)
     page.says("title", "offers")
     options = "[...document.getElementById('version').options].map((one) => one.value)"
+    eventually(lambda: len(browser.run(options)) > 1)
     newest = browser.run(options)[1]
     page.fill(version=newest, since="prices are wrong")
     page.submit("model")

@@ -101,7 +101,7 @@ MISTAKES: dict[str, Python | Http | Cli] = {
     ),
     "unknown store": Python(
         'Bandit(policy=policy, rewards=week, journal="mysql://host/shop")',
-        ("'mysql' is not known",),
+        ("unknown scheme 'mysql'",),
     ),
     "clock in seconds": Python(
         "Bandit(policy=policy, rewards=week, clock=lambda: 1794830400.5)",
