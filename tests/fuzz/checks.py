@@ -37,7 +37,9 @@ UNSAYABLE = re.compile(
             r"the action .* is retired: resume it first",
             r"the reward .* is outside \[",  # of the bandit: its family says
             r"fallback needs an id: that of the decision",
-            r"there is no model of version \d+; known versions",
+            r"there is no model of version -?\d+; known versions",
+            r"fallback\.action is .*: one of the actions was expected",
+            r"this bandit has no features: send rows instead of a context",
             r"the token has expired",  # one that was answered may be sent too late
         ]
     ),

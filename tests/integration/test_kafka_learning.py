@@ -156,7 +156,7 @@ def test_a_subject_is_erased(kafka: KafkaCluster, dsn: str, journal: Journal) ->
         assert main(["journal", "erase", address, "--subject", "user-1", "--reason", "asked"]) == 0
         bandit.sync()
         assert bandit.decision_counts["rewarded"] == 1
-        with pytest.raises(NotIndexed, match="by the id 'user-1'"):
+        with pytest.raises(NotIndexed, match="cannot look up the id 'user-1'"):
             journal.records_of([subject_id("user-1")])
 
 
