@@ -332,7 +332,7 @@ def test_of_an_erased_subject_no_byte_is_left(
     """Neither its name nor the ids of its decisions; and it is never credited again."""
     settings: dict[str, Any] = {"policy": DelayedUCB(2, Bernoulli()), "rewards": Explicit()}
     made = Bandit(**settings, journal=store.journal(bandit))
-    subject, other = "person-4711", "person-4712"
+    subject, other = "undone-4711", "undone-4712"
     ids = [made.decide(rows=ROWS, id="visit-4711", subject=subject).id]
     ids.append(made.decide(rows=ROWS, subject=subject).id)
     made.decide(rows=ROWS, subject=other)

@@ -64,7 +64,7 @@ def test_each_is_seen_everywhere(caplog: pytest.LogCaptureFixture) -> None:
         with Client(serving.url, bandit="offers") as client:
             assert client.state().issues[0].name == "unmatched"
             assert client.state().issues[0].last is not None
-        (bandit,) = http.get("/console/bandits").json()["bandits"]
+        (bandit,) = http.get("/v1").json()["bandits"]
         assert seen(bandit) == expected
         metrics = http.get("/metrics").text
         for name, (count, _) in expected.items():
