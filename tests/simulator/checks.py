@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from belated.core.events import (
@@ -28,6 +29,7 @@ from belated.core.ids import key_of
 from belated.core.inputs import Matrix, Row, Vector
 from belated.core.rewards import ConversionsOnly, retention_us
 from belated.core.times import duration_us
+from belated.fold.contexts import NAME
 from belated.fold.fold import Fold, same_sums
 from belated.fold.learner import Learner
 from belated.fold.requests import KeptRequest
@@ -461,7 +463,8 @@ def check_lineage(world: World) -> None:
 def _content(event: object) -> object:
     """Return what an event says, without the time at which it was reported: retries are equal."""
     if isinstance(event, Decision):
-        return encode(event)
+        # A decider remembers its decisions without their contexts.
+        return encode(msgspec.structs.replace(event, context=event.context[:NAME]))
     if isinstance(event, Reward):
         return event.id, event.part, event.revision, repr(event.value)
     if isinstance(event, SubjectReward):
