@@ -147,7 +147,10 @@ def deciding(count: int, fields: int, slices: int) -> None:
     }
     for name, (by, given, actions) in made.items():
         bandit = Bandit(policy=policy, rewards=Explicit("7d"), features=by, seed=0)
-        variants[name] = partial(bandit.decide, given, actions)
+        if bandit.features is None:
+            variants[name] = partial(bandit.decide, None, actions, rows=given)
+        else:
+            variants[name] = partial(bandit.decide, given, actions)
     title = f"Bandit.decide, {fields} × {fields} fields, K={count}, d={features.dim}"
     report(title, milliseconds(variants, slices))
 

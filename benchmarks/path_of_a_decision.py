@@ -65,8 +65,8 @@ class Configuration:
     """What is measured: a bandit, and one request to it."""
 
     definition: Definition
-    #: The argument of ``Bandit.decide``, and the body of the same request over HTTP.
-    request: Any
+    #: The arguments of ``Bandit.decide``, and the body of the same request over HTTP.
+    request: dict[str, Any]
     body: dict[str, Any]
 
 
@@ -77,13 +77,13 @@ def recommended() -> Configuration:
     policy = DelayedUCB(features.dim, Bernoulli())
     definition = Definition("offers", policy, ConversionsOnly("7d"), features)
     context = {"age": 41, "country": "AT"}
-    return Configuration(definition, context, {"context": context, "actions": actions})
+    return Configuration(definition, {"context": context}, {"context": context, "actions": actions})
 
 
 def plain() -> Configuration:
     rows = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     definition = Definition("offers", DelayedUCB(3, Bernoulli()), DefaultAfter("1d"))
-    return Configuration(definition, rows, {"rows": rows})
+    return Configuration(definition, {"rows": rows}, {"rows": rows})
 
 
 class Recorder:
@@ -135,7 +135,7 @@ def embedded(configuration: Configuration) -> Recorder:
     ):
         sys.setprofile(recorder.hook)
         recorder.repeat(
-            lambda: bandit.decide(rows=configuration.request).id, lambda id: bandit.observe(id, 1.0)
+            lambda: bandit.decide(**configuration.request).id, lambda id: bandit.observe(id, 1.0)
         )
         sys.setprofile(None)
     return recorder

@@ -83,6 +83,8 @@ class Attacker:
     ) -> None:
         path, body = f"/v1/{self._bandit}/decisions/{id}/reward", {"value": value, "token": token}
         status, found = self._caller.ask("PUT", path, {**body, "at": at})
-        if status not in (202, 403):
+        if status not in (202, 403, 422):
             raise RuntimeError(f"{path}: {status} {found}")
-        self.answers[kind, TAKEN if status == 202 else found["detail"]] += 1
+        # The detail of 422 has the times of this reward.
+        refused = "it is dated before its decision" if status == 422 else found.get("detail", "")
+        self.answers[kind, TAKEN if status == 202 else refused] += 1
