@@ -9,9 +9,9 @@ rounds together; :func:`bounds_for` computes all bounds that hold for a delay.
 ================== ======================================================= ====================
 name               delays                                                  from
 ================== ======================================================= ====================
-``*_bennett``      independent, any distribution: recommended             this library
-``*_union``        any dependence, any distribution: recommended          this library
-``*_stopping``     independent, any distribution                          Prop. 1, sharpened
+``*_bennett``      independent, any distribution: recommended              this library
+``*_union``        any dependence, any distribution: recommended           this library
+``*_stopping``     independent, any distribution                           Prop. 1, sharpened
 ``*_prop1``        independent, at most exponential tails                  Proposition 1
 ``*_iid``          independent, one exponential tail                       equation (10)
 ``*_hoeffding``    independent, tails lighter than exponential             Proposition 5
