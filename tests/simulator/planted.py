@@ -317,38 +317,31 @@ def pending_weight_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LearnerAdapter, "_row", current)
 
 
-def kernel_takes_too_much(patch: pytest.MonkeyPatch) -> None:
-    """The page kernel takes rewards of decisions of which more is known than their line holds."""
+def _hide_from_kernel(patch: pytest.MonkeyPatch, flag: int) -> None:
+    """Hide a flag of decisions from the page kernel while it runs."""
     take_plain = PageFolder.take_plain
 
     def greedy(self: PageFolder, first: int) -> int:
         table = self._ledger._table
         marks = table.cells[: len(table), pages.MARK]
-        more = marks & pages.MORE << 8
-        marks -= more
+        hidden = marks & flag << 8
+        marks -= hidden
         try:
             return take_plain(self, first)
         finally:
-            table.cells[: len(more), pages.MARK] |= more
+            table.cells[: len(hidden), pages.MARK] |= hidden
 
     patch.setattr(PageFolder, "take_plain", greedy)
+
+
+def kernel_takes_too_much(patch: pytest.MonkeyPatch) -> None:
+    """The page kernel takes rewards of decisions of which more is known than their line holds."""
+    _hide_from_kernel(patch, pages.MORE)
 
 
 def kernel_takes_rewards_of_owned_decisions(patch: pytest.MonkeyPatch) -> None:
     """The page kernel takes rewards of decisions to which those of their subject are credited."""
-    take_plain = PageFolder.take_plain
-
-    def greedy(self: PageFolder, first: int) -> int:
-        table = self._ledger._table
-        marks = table.cells[: len(table), pages.MARK]
-        owned = marks & pages.OWNED << 8
-        marks -= owned
-        try:
-            return take_plain(self, first)
-        finally:
-            table.cells[: len(owned), pages.MARK] |= owned
-
-    patch.setattr(PageFolder, "take_plain", greedy)
+    _hide_from_kernel(patch, pages.OWNED)
 
 
 # --- in the service ------------------------------------------------------------------------------
