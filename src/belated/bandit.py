@@ -883,8 +883,8 @@ class Bandit:
     def issues(self) -> list[Issue]:
         """Return what was wrong with rewards and values of fields, the most frequent first.
 
-        Each has a count, its last time, an example, and what to do. Of the journal all are counted;
-        of what was refused, and of fields, those since this process started.
+        Each has a count, its last time, an example, and what to do. Counts of journal events are
+        complete; refused events and field values are counted since this process started.
 
         >>> from belated import ConversionsOnly
         >>> bandit = Bandit(["blue", "red"], rewards=ConversionsOnly("7d"))

@@ -423,10 +423,10 @@ class Ledger:
         return "credited"
 
     def credit_plainly(self, event: SubjectReward, history: SubjectHistory | None) -> int:
-        """Credit a reward of a subject to a pending decision of which nothing else is known.
+        """Credit a reward of a subject to a pending decision without other facts.
 
-        Returns the number of the decision, whose reward the learner is to be told; -1 if the rules
-        are to fold the event. Then nothing has changed.
+        Return the number of the decision, so that the caller can report its reward to the learner;
+        -1, with nothing changed, if the rules have to fold the event.
         """
         index, table, recorded = self._subjects, self._table, self._recorded
         if (
@@ -477,10 +477,10 @@ class Ledger:
         self._review_credits(changed)
 
     def _review_credits(self, changed: Mapping[int, Facts]) -> None:
-        """Judge decisions anew, to which other rewards of their subject are credited now.
+        """Review decisions whose credited rewards have changed.
 
         Args:
-            changed: what was known of each before.
+            changed: the facts of each decision before the change, by its number.
         """
         table = self._table
         for number, facts in sorted(changed.items()):
