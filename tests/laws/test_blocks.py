@@ -136,7 +136,7 @@ def test_sums_of_partitions_in_blocks_equal_those_without(family: Family) -> Non
         nothing = FrozenSums.read(FrozenSums.zero(shape).pack(), shape)
         merged = sum(parts, nothing) - parts[3]
         estimates.append(
-            (merged_estimate(policy, merged), merged_estimate(policy, merged + nothing))
+            tuple(merged_estimate(policy, [(sums, theta)]) for sums in (merged, merged + nothing))
         )
     (one, same), (other, _) = estimates
     assert one.n == other.n == same.n == 150

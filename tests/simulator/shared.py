@@ -75,16 +75,15 @@ def check_merged(world: World, merging: Merging, model: PublishedModel) -> None:
     if model.positions != [entry.position for entry in entries]:
         raise Disagreement(f"M: the model says {model.positions}, and was made of others")
     replay = replayed(world, model.positions, [_undone(world, entry) for entry in entries])
-    policy, total = replay.policy, FrozenSums.zero(replay.policy.dim)
-    for entry in entries:
-        total += _check_entry(entry, replay)
+    policy = replay.policy
+    parts = [(_check_entry(entry, replay), entry.center) for entry in entries]
     found = model.version, model.n, model.pending, model.decisions
     wanted = replay.version, replay.model.n, replay.model.pending, replay.model.decisions
     if found != wanted:
         raise Disagreement(f"M: the model counts {found}, and a replay {wanted}")
     # Otherwise rows may be frozen at the estimate of their time.
     if isinstance(policy.family, Gaussian) or world.settings.tuning.exact >= 100_000:
-        theta, wanted_theta = model.model(policy).theta, merged_estimate(policy, total).theta
+        theta, wanted_theta = model.model(policy).theta, merged_estimate(policy, parts).theta
         if not np.allclose(theta, wanted_theta, rtol=ESTIMATES, atol=ESTIMATES):
             raise Disagreement(f"M: the estimate is {theta}, and that of a replay {wanted_theta}")
 

@@ -22,10 +22,11 @@ from belated.core.tuning import USUAL, Tuning
 from belated.exceptions import CorruptJournal, InvalidInput, UnsupportedFormat
 from belated.fold.fold import Fold
 from belated.fold.partitioned import Merging, PartitionFold, PartitionSums, check_mergeable
+from belated.fold.partitioned.merging import merged_estimate
 from belated.journals import MemoryJournal
 from belated.model.estimators import Laplace, newton_step
 from belated.model.families import Family
-from belated.model.statistics import Information, quadratic_at
+from belated.model.statistics import FrozenSums, Information, quadratic_at
 from belated.policies import Policy
 from belated.testing import ManualClock
 
@@ -144,6 +145,23 @@ def test_the_estimate_is_one_newton_step_from_the_center() -> None:
     likelihood = quadratic_at(whole.learner.observed, policy.family, center)
     wanted = newton_step(likelihood, family=policy.family, prior=policy.start)
     np.testing.assert_allclose(merging.estimate().theta, wanted.theta, rtol=1e-10)
+
+
+def test_rewards_that_nobody_expected_do_not_throw_the_estimate_away() -> None:
+    """A Newton step from where Poisson rewards were rare would end where e^η overflows."""
+    policy = DelayedUCB(2, Poisson(), ridge=1e-3)
+    rows, y = np.eye(2)[[0, 0, 1]], np.array([0.0, 20.0, 3.0])
+    theta, steps = np.array([-12.0, -7.0]), 0
+    while not (
+        estimate := merged_estimate(policy, [(FrozenSums.of(rows, y, Poisson(), theta), theta)])
+    ).converged:
+        theta, steps = estimate.theta, steps + 1
+        assert np.abs(theta).max() < 13.0
+    assert 1 <= steps <= 10
+    for _ in range(3):
+        theta = estimate.theta
+        estimate = merged_estimate(policy, [(FrozenSums.of(rows, y, Poisson(), theta), theta)])
+    np.testing.assert_allclose(estimate.theta, np.log([10.0, 3.0]), atol=1e-2)
 
 
 def test_a_center_stays_until_enough_is_new() -> None:

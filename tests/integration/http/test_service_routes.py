@@ -225,6 +225,4 @@ def test_readiness_and_metrics(http: httpx.Client) -> None:
     assert "secret" not in text
     assert "PATCH" not in text
     # a learner that folds again, for instance after an erasure, does not lead for a moment
-    eventually(
-        lambda: 'belated_learner_is_leader{bandit="rows"} 1.0' in http.get("/metrics").text
-    )
+    eventually(lambda: 'belated_learner_is_leader{bandit="rows"} 1.0' in http.get("/metrics").text)

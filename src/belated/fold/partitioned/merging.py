@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
@@ -15,6 +18,7 @@ from belated.fold.partitioned.learner import check_mergeable
 from belated.fold.partitioned.sums import PartitionSums
 from belated.fold.published import PublishedModel
 from belated.journals.chain import Head, join_heads
+from belated.model.blocks import product, solve
 from belated.model.estimators import Estimate, Laplace, newton_step
 from belated.model.estimators.ridge import gaussian_posterior
 from belated.model.families import Gaussian
@@ -111,7 +115,7 @@ class Merging:
 
     def estimate(self) -> Estimate:
         """Return the estimate of all partitions: a function of their sums."""
-        return merged_estimate(self.policy, self._arrived())
+        return merged_estimate(self.policy, self._parts())
 
     def export_model(self, at: int) -> PublishedModel:
         """Return the model of all partitions; the center moves there if it is time to.
@@ -119,12 +123,13 @@ class Merging:
         Args:
             at: the time, in microseconds since 1970.
         """
-        entries, arrived = self._all(), self._arrived()
-        estimate = merged_estimate(self.policy, arrived)
+        entries, parts = self._all(), self._parts()
+        estimate = merged_estimate(self.policy, parts)
         pending = sum(
             (entry.outstanding() for entry in entries), Information.zero(self.policy.shape)
         )
         learner = _MergedLearner(self.policy)
+        arrived = sum((sums for sums, _ in parts), FrozenSums.zero(self.policy.shape))
         learner.take(estimate, arrived, pending, sum(entry.decisions for entry in entries))
         self._move_center(estimate)
         return msgspec.structs.replace(
@@ -156,25 +161,48 @@ class Merging:
         grown = estimate.n >= Laplace().next_fit(n, self.policy.shape)
         if isinstance(self.policy.family, Gaussian) or not estimate.n:
             return
-        if grown or (alone and estimate.n > n):
+        if grown or (alone and estimate.n > n) or not estimate.converged:
             self.center = Center(estimate.theta, number + 1, estimate.n)
 
     def _all(self) -> list[PartitionSums]:
         return [self.entries[partition] for partition in sorted(self.entries)]
 
-    def _arrived(self) -> FrozenSums:
-        return sum((one.arrived() for one in self._all()), FrozenSums.zero(self.policy.shape))
+    def _parts(self) -> list[tuple[FrozenSums, Vector]]:
+        return [(entry.arrived(), entry.center) for entry in self._all()]
 
     def _head(self) -> str:
         heads = [entry.head for entry in self._all()]
         return str(Head(tuple(self.positions), join_heads(heads))) if all(heads) else ""
 
 
-def merged_estimate(policy: Policy, arrived: FrozenSums) -> Estimate:
-    """Return the estimate of some sums: one Newton step from where they were expanded."""
+def merged_estimate(policy: Policy, parts: Sequence[tuple[FrozenSums, Vector]]) -> Estimate:
+    """Return the estimate of some sums: one Newton step from where they were expanded.
+
+    Where rewards were expected to be rare and many came, the step goes far beyond the maximum, for
+    Poisson rewards to where e^η overflows. A step of more than a standard deviation per coefficient
+    is therefore shortened, from m to 1 + log m, where m bounds the change of the linear predictor
+    of any row: for one Poisson reward this leads to the maximum. The estimate has then not
+    converged, and the next step begins from it.
+
+    Args:
+        policy: whose model is learned.
+        parts: sums, each with the θ at which it was expanded.
+    """
+    arrived = sum((sums for sums, _ in parts), FrozenSums.zero(policy.shape))
     if isinstance(policy.family, Gaussian):
         return gaussian_posterior(arrived.moments, policy.family, policy.start)
-    return newton_step(arrived.likelihood, family=policy.family, prior=policy.start)
+    estimate = newton_step(arrived.likelihood, family=policy.family, prior=policy.start)
+    prior, precision = estimate.prior, estimate.precision
+    start = product(prior.precision, prior.mean)
+    for sums, theta in parts:
+        start = start + product(sums.likelihood.information, theta) / estimate.dispersion
+    start = solve(precision, start)  # the mean of where they were expanded
+    step = estimate.theta - start
+    if np.vdot(step, product(precision, step)) <= step.size:
+        return estimate
+    bound = max(1.0, math.sqrt(np.vdot(step, product(arrived.moments.gram, step))))
+    theta = start + step * ((1.0 + math.log(bound)) / bound)
+    return replace(estimate, theta=theta, mean=theta, converged=bound == 1.0)
 
 
 class _MergedLearner(Learner):
