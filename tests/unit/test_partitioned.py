@@ -150,7 +150,7 @@ def test_the_estimate_is_one_newton_step_from_the_center() -> None:
 def test_rewards_that_nobody_expected_do_not_throw_the_estimate_away() -> None:
     """A Newton step from where Poisson rewards were rare would end where e^η overflows."""
     policy = DelayedUCB(2, Poisson(), ridge=1e-3)
-    rows, y = np.eye(2)[[0, 0, 1]], np.array([0.0, 20.0, 3.0])
+    rows, y = np.eye(2, dtype=np.float32)[[0, 0, 1]], np.array([0.0, 20.0, 3.0])
     theta, steps = np.array([-12.0, -7.0]), 0
     while not (
         estimate := merged_estimate(policy, [(FrozenSums.of(rows, y, Poisson(), theta), theta)])
