@@ -47,6 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
         left = (now - start) * (options.seeds / done.seeds - 1)
         line = (
             f"{done.seeds} of {options.seeds} seeds, {len(done.failures)} failed, {left:.0f} s left"
+            f" {sorted(done.failures) or ''}"
         )
         if sys.stderr.isatty():
             print(f"\r{line:60}", end="", file=sys.stderr, flush=True)

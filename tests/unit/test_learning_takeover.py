@@ -66,3 +66,26 @@ def test_a_successor_publishes_no_older_model(monkeypatch: pytest.MonkeyPatch) -
     until(lambda: published(store) == [42], second)
     for one in (first, second):
         one.close()
+
+
+def test_a_fenced_learner_does_not_fence_its_successor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its own clock its lease is still valid, as after a jump of the store's clock."""
+    for seconds in ("PUBLISH", "PUBLISH_SHARE"):
+        monkeypatch.setattr(module, seconds, 0.0)
+    store = MemoryStore()
+    bandit = Bandit(policy=POLICY, rewards=Explicit(), journal=store.journal(), seed=1)
+    bandit.observe(bandit.decide(rows=np.eye(2)).id, 1.0)
+    first, second = (learner(store, holder, page=1_000) for holder in ("first", "second"))
+    until(lambda: first.fold is not None and published(store) == [3], first)
+    store.coordination().release_lease("first")
+    until(lambda: second.fold is not None, second)
+    successor = second.fold
+    bandit.decide(rows=np.eye(2))
+    for _ in range(3):
+        first.step()
+    assert not first.leads()
+    until(lambda: published(store) == [4], second)
+    assert second.fold is successor
+    second.fold.save(second.shelf)  # raises OwnerFenced if the first learner took over again
+    for service in (first, second):
+        service.close()

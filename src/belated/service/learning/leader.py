@@ -106,6 +106,15 @@ class Leader(Generic[MakeFold]):
     def _stand_by(self) -> None:
         self.epoch = 0
 
+    def _step_down(self) -> None:
+        """Stand by until the store has confirmed the lease.
+
+        By this machine's clock the lease may still be valid when another learner already leads, and
+        taking over again would fence that learner.
+        """
+        self.lease.doubt()
+        self._stand_by()
+
     def _configure(self, fold: Fold) -> None:
         """Record the settings in the journal; only the leader does, so that one process writes."""
         settings = settings_of(

@@ -117,10 +117,11 @@ class LearningService(Leader[Callable[[], Fold]]):
             self._save(self.fold)
             self._refold(self.fold)
         except OwnerFenced:
-            self._stand_by()
+            self._step_down()
             return 0
         except HistoryChanged as error:
-            self._restart(error)
+            self.history_changes.note(error)
+            self._step_down()
             return 1
         return count
 
@@ -173,13 +174,6 @@ class LearningService(Leader[Callable[[], Fold]]):
         self.clock.last_stamp = max(map(self.journal.last_stamp, range(self.journal.partitions)))
         self.fold, self.epoch, self._published = fold, epoch, -1
         self._save_at = self._monotonic() + SNAPSHOT
-
-    def _restart(self, error: HistoryChanged) -> None:
-        """Discard the fold, and start again: the history of the journal has changed."""
-        self.history_changes.note(error)
-        epoch = self.epoch
-        self._stand_by()
-        self._take_over(epoch)
 
     def _last_published(self) -> list[int]:
         """Return the positions of the published model, at most the ends of the journal.

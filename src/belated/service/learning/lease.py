@@ -72,6 +72,11 @@ class Lease:
             self._renewal.add(self)
         return epoch
 
+    def doubt(self) -> None:
+        """Ask the store before leading again: another learner may have the lease by now."""
+        with self._lock:
+            self._epoch = None
+
     def is_due(self) -> bool:
         """Whether to renew the lease: it is held, not new, and its learner is not stuck."""
         now = self._clock()

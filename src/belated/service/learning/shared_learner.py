@@ -376,7 +376,7 @@ class SharedLearner(Leader[Callable[[int], PartitionFold]]):
             count = self._take(self.merging)
             self._publish(self.merging)
         except OwnerFenced:
-            self._stand_by()
+            self._step_down()
             return 0
         return count
 
