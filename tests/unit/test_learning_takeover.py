@@ -86,6 +86,7 @@ def test_a_fenced_learner_does_not_fence_its_successor(monkeypatch: pytest.Monke
     assert not first.leads()
     until(lambda: published(store) == [4], second)
     assert second.fold is successor
-    second.fold.save(second.shelf)  # raises OwnerFenced if the first learner took over again
+    assert successor is not None
+    successor.save(second.shelf)  # raises OwnerFenced if the first learner took over again
     for service in (first, second):
         service.close()
