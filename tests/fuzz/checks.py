@@ -18,7 +18,7 @@ UNSAYABLE = re.compile(
             r"\d+ actions for \d+ rows",
             r"the id .* was used for another decision",
             r"an id occurs twice in this request",
-            r"at is .*, .* ahead of the clock here",
+            r"at is .*, .* ahead of this machine's clock",
             r"at is .*, .* before its decision at",
             r"which is before the year 2000",
             r"the (id|part|subject|event_id) .* has \d+ bytes or more",  # it counts characters

@@ -171,7 +171,7 @@ MISTAKES: dict[str, Python | Http | Cli] = {
     ),
     "reward as text": Python('bandit.observe("order-1", "yes")', ("'yes'", "a number")),
     "reward in the future": Python(
-        'bandit.observe("order-1", 1.0, at=NOW + HOUR)', ("ahead of the clock here", "NTP")
+        'bandit.observe("order-1", 1.0, at=NOW + HOUR)', ("ahead of this machine's clock", "NTP")
     ),
     "reward before its decision": Python(
         "bandit.observe(bandit.decide(CONTEXT), 1.0, at=NOW - HOUR)",
@@ -240,7 +240,7 @@ MISTAKES: dict[str, Python | Http | Cli] = {
         "PUT", REWARD, '{"value": 41000}', 422, ("41000.0 is outside [0, 1]", "Gaussian()")
     ),
     "reward in the future by HTTP": Http(
-        "PUT", REWARD, json.dumps({"value": 1, "at": LATER}), 422, ("ahead of the clock here",)
+        "PUT", REWARD, json.dumps({"value": 1, "at": LATER}), 422, ("this machine's clock",)
     ),
     "reward before its decision by HTTP": Http(
         "PUT", f"{DECIDE}/DECIDED/reward", json.dumps({"value": 1, "at": EARLIER}), 422,

@@ -38,7 +38,7 @@ def exported(folder: Path) -> list[dict[str, Any]]:
         ("propensity", -1.0, "propensity is -1.0"),
         ("propensity", 1.5, "propensity is 1.5"),
         ("overall", 2.0, "overall is 2.0: a probability"),
-        ("x", [1e38, -1e38], "a row holds finite numbers of at most 1e+08"),
+        ("x", [1e38, -1e38], "a row must hold finite numbers of at most 1e+08"),
         ("x", [1.0, 2.0, 3.0], "one row of 2 numbers was expected"),
         ("mean", 1e308, "mean is 1e+308"),
         ("index", -1, "index is -1"),

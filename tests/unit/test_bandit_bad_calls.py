@@ -60,7 +60,7 @@ BAD_ROWS: list[tuple[Any, str]] = [
     ([[math.nan, 0.0], [0.0, 1.0]], "finite"),
     ([[0.0, 1.0], [math.inf, 0.0]], "finite"),
     ([[1e30, 0.0]], "at most 1e\\+08"),
-    ([[1.0, 0.0], [1.0]], "regular array"),
+    ([[1.0, 0.0], [1.0]], "different lengths"),
     ([["1.0", "0.0"]], "real numbers"),
     (np.array([["1.0", "0.0"]]), "real numbers"),
     ([[1j, 0.0]], "real numbers"),

@@ -112,7 +112,7 @@ def test_bounds_are_what_is_taken(kind: type[Rewards]) -> None:
 def test_a_default_outside_its_own_bounds_is_refused() -> None:
     """At the bounds it is taken."""
     for value in (1.5, -0.5):
-        with pytest.raises(InvalidInput, match="outside its own bounds") as caught:
+        with pytest.raises(InvalidInput, match="which is outside bounds") as caught:
             DefaultAfter(HOUR, value=value, bounds=(0.0, 1.0))
         assert caught.value.value == value
     assert DefaultAfter(HOUR, value=1, bounds=(0, 1)).default == 1.0

@@ -268,7 +268,7 @@ def test_many_decisions_each_have_a_subject() -> None:
 def test_a_reward_names_a_decision_or_a_subject() -> None:
     """Both together are refused, and so is an outcome without its id."""
     bandit, _ = opened()
-    with pytest.raises(InvalidInput, match="has an id, a part or a revision as well"):
+    with pytest.raises(InvalidInput, match="also has an id, a part or a revision"):
         bandit.observe("order-1", 1.0, subject="user-17", event_id="order-1")
     with pytest.raises(InvalidInput, match="the event_id is None"):
         bandit.observe(subject="user-17", value=1.0)

@@ -1,1 +1,1 @@
-"""What all rooms share: events, ids, times, the meaning of rewards, and checks of what comes in."""
+"""What every other package shares: events, ids, times, reward semantics and input validation."""

@@ -1,11 +1,12 @@
-"""The facts a journal keeps, and the one codec that writes them.
+"""The events that a journal stores, and their codec.
 
-An event is an immutable value. What it holds survives the codec exactly: rows are float32, means
+An event is an immutable value. Encoding and decoding preserve it exactly: rows are float32, means
 and rewards float64, times whole microseconds. Two events are equal if and only if their bytes are.
 
-The bytes are one byte for the version of the codec, then a MessagePack array that starts with the
-number of the kind. Bytes of an unknown version or kind raise :class:`UnknownEvent`, and a journal
-carries them on unread as :class:`Opaque`; bytes that are no event raise :class:`CorruptEvent`.
+An encoded event is one byte for the codec version, followed by a MessagePack array that starts
+with the number of its kind. Decoding an unknown version or kind raises :class:`UnknownEvent`;
+journals carry such events unread as :class:`Opaque`. Bytes that are not an event raise
+:class:`CorruptEvent`.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ _LITTLE = np.dtype("<f4")
 
 
 def _row_to_bytes(row: Any) -> bytes:
-    if row.dtype is not _LITTLE or row.ndim != 1:  # a big-endian machine, or no row
+    if row.dtype is not _LITTLE or row.ndim != 1:  # a big-endian machine, or not a row
         if row.dtype != np.float32 or row.ndim != 1:
-            raise TypeError(f"the row of a decision is a float32 vector, not {row!r}")
+            raise TypeError(f"the row of a decision must be a float32 vector, not {row!r}")
         row = row.astype(_LITTLE)
     data: bytes = row.tobytes()
     return data
@@ -42,12 +43,12 @@ encoder = msgspec.msgpack.Encoder(enc_hook=_row_to_bytes)
 class EventBase(
     msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True, eq=False
 ):
-    """An event is its bytes: these decide equality, so that -0.0 and NaN are what they are."""
+    """Base class of events; two events are equal if their bytes are, including -0.0 and NaN."""
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and encoder.encode(self) == encoder.encode(other)
 
-    def __ne__(self, other: object) -> bool:  # msgspec has one of its own
+    def __ne__(self, other: object) -> bool:  # msgspec defines its own
         return not self == other
 
     def __hash__(self) -> int:
@@ -55,11 +56,11 @@ class EventBase(
 
 
 class TimedEvent(EventBase, frozen=True):
-    """An event that somebody told, with the time at which it happened."""
+    """An event with the time at which it happened, as reported."""
 
     @property
     def at(self) -> datetime:
-        """When it happened, in UTC."""
+        """When the event happened, in UTC."""
         return as_datetime(self.at_us)  # type: ignore[attr-defined]
 
 
@@ -68,30 +69,31 @@ Source = Literal["policy", "holdout", "baseline", "fallback"]
 
 
 class Decision(TimedEvent, Result, tag=1, frozen=True):
-    """An action was chosen; everything its reward will need is here.
+    """The choice of an action, with everything needed to learn from its reward.
 
     Attributes:
-        id: the name under which the reward is reported.
-        at_us: when, in microseconds since 1970 by the decider's clock; ``at`` is the same as a
-            datetime.
-        action: the chosen action, by the name the caller gave it.
-        index: its place among the rows of the request.
+        id: the id under which the reward is reported.
+        at_us: when the decision was made, in microseconds since 1970 by the decider's clock;
+            ``at`` is the same as a datetime.
+        action: the chosen action, as the caller named it.
+        index: its position among the rows of the request.
         x: its row, float32.
-        mean: its predicted mean reward at the choice.
-        propensity: the probability with which it was chosen. Off-policy estimates need it to be
-            below 1 and not tiny: give the policy a ``floor``, or ``randomized=True``. A policy that
-            takes the greatest bound has 1, and says nothing of other actions; Thompson sampling
-            without a floor never shows its least likely ones, and an estimate that divides by
-            this is then biased.
+        mean: its predicted mean reward at the time of the choice.
+        propensity: the probability with which it was chosen. Off-policy estimates need
+            propensities below 1 that are not tiny: give the policy a ``floor``, or
+            ``randomized=True``. A policy that always chooses the highest upper bound has propensity
+            1, so its decisions tell nothing about other actions. Thompson sampling without a floor
+            never chooses its least likely actions, which biases estimates that divide by the
+            propensity.
         model: the version of the model that chose.
-        activated: False if the outcome clock starts only with an :class:`Activation`.
-        source: who chose: the ``policy``; a ``holdout``; the ``baseline``, as the mode said; or a
-            ``fallback``: the baseline because the policy failed, or the caller because the service
-            was unavailable.
-        group: of a holdout to which the decision belongs; empty without one.
+        activated: False if the window starts only with an :class:`Activation`.
+        source: what chose the action: the ``policy``; a ``holdout``; the ``baseline``, because of
+            the mode; or a ``fallback``: the baseline because the policy failed, or the caller
+            because the service was unavailable.
+        group: the group of a holdout to which the decision belongs; empty without a holdout.
         overall: the probability of the action over all groups of a holdout; None: ``propensity``.
-        means: its predicted mean by models of other half-lives, where there are any.
-        context: what ``x`` was made of, and by which features: see
+        means: the means predicted by models with other half-lives, if there are any.
+        context: the context that ``x`` was computed from, and the features that computed it: see
             :mod:`belated.fold.contexts`. It can be personal data. Empty if rows were passed.
 
     >>> import numpy as np
@@ -118,7 +120,7 @@ class Decision(TimedEvent, Result, tag=1, frozen=True):
     context: bytes = b""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the decision as plain data, its time as ISO 8601."""
+        """Return the decision as plain data, with its time as ISO 8601 text."""
         return {
             "id": self.id,
             "at": self.at.isoformat(),
@@ -140,22 +142,22 @@ class Decision(TimedEvent, Result, tag=1, frozen=True):
 
 
 class Activation(TimedEvent, tag=2, frozen=True):
-    """The decision took effect (the mail was sent, the page was seen): its window starts."""
+    """A decision took effect (the email was sent, the page was seen): its window starts."""
 
     id: str
     at_us: int
 
 
 class Reward(TimedEvent, tag=3, frozen=True):
-    """An outcome of a decision, or one part of it; a higher revision replaces a lower one.
+    """The reward of a decision, or one part of it; a higher revision replaces a lower one.
 
     Attributes:
-        id: of the decision.
+        id: the id of the decision.
         at_us: when it happened, in microseconds since 1970.
         value: the reward.
-        part: of the reward, if it comes in several.
-        revision: of this part.
-        reporter: the name of the key that reported it; empty without one.
+        part: the name of the part, if the reward has several.
+        revision: the revision of this part.
+        reporter: the name of the API key that reported it; empty without one.
     """
 
     id: str
@@ -167,20 +169,20 @@ class Reward(TimedEvent, tag=3, frozen=True):
 
 
 class Void(TimedEvent, tag=4, frozen=True):
-    """The decision was never carried out: nothing is to be learned from it."""
+    """A decision was never carried out: nothing is learned from it."""
 
     id: str
     at_us: int
 
 
 class Settled(EventBase, tag=5, frozen=True):
-    """Journal time in a partition has reached ``until``: whatever was due by then is settled.
+    """Journal time in a partition has reached ``until``: windows that end by then have ended.
 
     Attributes:
-        partition: of the journal.
+        partition: the partition.
         until: in microseconds since 1970.
-        delivered: up to when rewards have been delivered, where they come in batches; 0: not told.
-            No fold reads it: deliveries are found by the stamps of rewards.
+        delivered: the time up to which rewards have been delivered, if they arrive in batches; 0 if
+            unknown. The fold ignores it, and detects deliveries by the timestamps of rewards.
     """
 
     partition: int
@@ -189,12 +191,12 @@ class Settled(EventBase, tag=5, frozen=True):
 
 
 class ModeChanged(TimedEvent, tag=6, frozen=True):
-    """Someone switched how the service decides; nothing is learned from it.
+    """An operator changed the mode of the service; nothing is learned from it.
 
     Attributes:
         at_us: when, in microseconds since 1970.
         mode: learn, freeze, baseline or off.
-        reason: why, in the words of whoever did it.
+        reason: why, as the operator put it.
         actor: who did it.
     """
 
@@ -205,7 +207,7 @@ class ModeChanged(TimedEvent, tag=6, frozen=True):
 
 
 class Configured(TimedEvent, tag=7, frozen=True):
-    """What the bandit is from now on, in words; nothing is learned from it.
+    """The configuration of the bandit from now on, as text; nothing is learned from it.
 
     Attributes:
         at_us: when, in microseconds since 1970.
@@ -217,12 +219,12 @@ class Configured(TimedEvent, tag=7, frozen=True):
 
 
 class Erased(TimedEvent, tag=8, frozen=True):
-    """The contents of a decision are to be forgotten: it counts as if it had never been made.
+    """The data of a decision must be erased: it counts as if it had never been made.
 
     Attributes:
-        key: of its id, :func:`belated.core.ids.erased_key_of`, which does not reveal the id.
+        key: :func:`belated.core.ids.erased_key_of` the id, which does not reveal the id.
         at_us: when, in microseconds since 1970.
-        reason: why, in the words of whoever did it.
+        reason: why, as the operator put it.
         actor: who did it.
     """
 
@@ -233,16 +235,16 @@ class Erased(TimedEvent, tag=8, frozen=True):
 
 
 class Retracted(TimedEvent, tag=9, frozen=True):
-    """What one reporter reported in a span of time counts as if it had never come.
+    """The rewards that one reporter sent during a period count as if they had never arrived.
 
     Attributes:
-        partition: of the journal; each has its own.
+        partition: the partition; each receives its own event.
         at_us: when, in microseconds since 1970.
-        start: of the span, by the time of the journal, in microseconds since 1970.
-        end: the first moment after it.
-        reporter: the name of the key, as the rewards have it.
-        restored: True if it counts again.
-        reason: why, in the words of whoever did it.
+        start: start of the period by journal time, in microseconds since 1970.
+        end: end of the period (exclusive).
+        reporter: the name of the API key, as in the rewards.
+        restored: True if the rewards count again.
+        reason: why, as the operator put it.
         actor: who did it.
     """
 
@@ -257,14 +259,14 @@ class Retracted(TimedEvent, tag=9, frozen=True):
 
 
 class Trimmed(TimedEvent, tag=10, frozen=True):
-    """Old records of a partition were dropped; what they came to is kept as its base.
+    """Old records of a partition were dropped; the state that they led to is stored as its base.
 
     Attributes:
-        partition: of the journal; each has its own.
+        partition: the partition; each receives its own event.
         at_us: when, in microseconds since 1970.
         through: the position of the last record that was dropped.
-        recorded: when the journal had taken that record, in microseconds since 1970.
-        reason: why, in the words of whoever did it.
+        recorded: when the journal recorded it, in microseconds since 1970.
+        reason: why, as the operator put it.
         actor: who did it.
     """
 
@@ -281,11 +283,11 @@ class KeyChanged(TimedEvent, tag=11, frozen=True):
 
     Attributes:
         at_us: when, in microseconds since 1970.
-        key: its id, the public part.
-        name: of the program that has it.
+        key: the id of the key, which is its public part.
+        name: the name of the program that uses it.
         change: ``created`` or ``revoked``.
-        scopes: what may be done with it.
-        reason: why, in the words of whoever did it.
+        scopes: what the key allows.
+        reason: why, as the operator put it.
         actor: who did it.
     """
 
@@ -299,13 +301,13 @@ class KeyChanged(TimedEvent, tag=11, frozen=True):
 
 
 class Overwritten(EventBase, tag=12, frozen=True):
-    """Stands in place of an event of an erased decision, whose bytes are gone.
+    """Replaces an event of an erased decision, whose bytes have been deleted.
 
-    The record keeps the digest of the event that was there. An :class:`Erased` of the same key says
-    that this is as it should be; without one, somebody has tampered with the journal.
+    The record keeps the digest of the original event. An :class:`Erased` event with the same key
+    proves that the replacement is legitimate; if there is none, the journal was tampered with.
 
     Attributes:
-        key: of the id of the decision, :func:`belated.core.ids.erased_key_of`.
+        key: :func:`belated.core.ids.erased_key_of` the id of the decision.
     """
 
     key: bytes
@@ -314,13 +316,14 @@ class Overwritten(EventBase, tag=12, frozen=True):
 class ActionChanged(TimedEvent, tag=13, frozen=True):
     """An operator paused, resumed or retired an action; nothing is learned from it.
 
-    The last event of an action counts. :func:`belated.decider.actions.state_at` says what it means.
+    The last event of an action counts. :func:`belated.decider.actions.state_at` computes the state
+    that it leads to.
 
     Attributes:
         at_us: when, in microseconds since 1970.
-        action: its name as text; ``"1"`` names the action ``1``, too.
+        action: its name as text; ``"1"`` also names the action ``1``.
         change: pause, resume or retire.
-        start: from when on, in microseconds since 1970; 0: at once.
+        start: when the change takes effect, in microseconds since 1970; 0: at once.
         until: when a pause ends; None: when the action is resumed.
         reason: why, as the operator put it.
         actor: who did it.
@@ -336,14 +339,14 @@ class ActionChanged(TimedEvent, tag=13, frozen=True):
 
 
 class ModelChosen(TimedEvent, tag=16, frozen=True):
-    """An operator chose the model that decides; learning goes on, and nothing is learned from it.
+    """An operator chose the model used for decisions; learning goes on unaffected.
 
     The last event counts.
 
     Attributes:
         at_us: when, in microseconds since 1970.
-        version: of the model; 0: the newest one decides again.
-        model: as it was published (:mod:`belated.fold.published`); empty for the newest.
+        version: the version of the model; 0: use the newest model again.
+        model: the model as published (:mod:`belated.fold.published`); empty for the newest.
         reason: why, as the operator put it.
         actor: who did it.
     """
@@ -356,12 +359,12 @@ class ModelChosen(TimedEvent, tag=16, frozen=True):
 
 
 class SubjectDecision(TimedEvent, tag=14, frozen=True):
-    """A decision was made for a subject; appended with the decision, behind it.
+    """A decision was made for a subject; appended together with the decision, after it.
 
     Attributes:
         subject: a user, a device or a session, as the caller named it: treat it as personal data.
         at_us: when the decision was made, in microseconds since 1970.
-        decision: its id.
+        decision: the id of the decision.
     """
 
     subject: str
@@ -378,11 +381,11 @@ class SubjectReward(TimedEvent, tag=15, frozen=True):
     """An outcome of a subject, to be credited to one of the decisions made for it.
 
     Attributes:
-        subject: as the decisions name it.
+        subject: the subject, by the same name as in the decisions.
         at_us: when it happened, in microseconds since 1970.
         value: the reward.
-        event_id: names the outcome: it counts once, however often it is reported.
-        reporter: the name of the key that reported it; empty without one.
+        event_id: identifies the outcome, which counts once, however often it is reported.
+        reporter: the name of the API key that reported it; empty without one.
     """
 
     subject: str
@@ -397,10 +400,11 @@ class SubjectReward(TimedEvent, tag=15, frozen=True):
         return subject_id(self.subject)
 
 
-#: The first byte of every event. A new field means a new number; a new kind has one of its own.
+#: The first byte of every event. It changes when a kind gets a new field; a new kind only needs a
+#: new tag.
 VERSION = 2
 
-#: Events that say of a decision, which they name by its id, that something happened.
+#: Events that only state that something happened to a decision, which they name by its id.
 Mark = Activation | Void
 #: Events that name a decision by its id.
 DecisionEvent = Decision | Reward | Mark
@@ -423,24 +427,25 @@ Event = (
 
 
 class Opaque(msgspec.Struct, frozen=True):
-    """An event of a version or kind this release does not know, carried on unread.
+    """An event of a version or kind that this release does not know, carried unread.
 
     Attributes:
-        data: its bytes, as the release that knows it wrote them.
+        data: its bytes, as the newer release wrote them.
     """
 
     data: bytes
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """An event with its place in a journal and the time at which the journal took it.
+    """An event with its position in a journal and the time at which the journal recorded it.
 
     Attributes:
-        partition: of the journal.
-        position: within the partition, from 1 on.
-        recorded: when the journal took it, in microseconds since 1970.
-        event: what was appended.
-        digest: :func:`digest_of` its bytes as the journal has it stored; empty if it stores none.
+        partition: the partition.
+        position: its position within the partition, starting at 1.
+        recorded: when the journal recorded it, in microseconds since 1970.
+        event: the event that was appended.
+        digest: :func:`digest_of` the event's bytes, as stored by the journal; empty if the journal
+            stores no digests.
     """
 
     partition: int
@@ -451,7 +456,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 def kind_of(event: Event | Opaque | type[Any]) -> str:
-    """The kind of an event, in words; of an instance or a class.
+    """Return the kind of an event, or of an event class, as lowercase text.
 
     >>> kind_of(ModeChanged(5, "off"))
     'mode_changed'
@@ -461,20 +466,20 @@ def kind_of(event: Event | Opaque | type[Any]) -> str:
 
 
 def encode(event: Event | Opaque) -> bytes:
-    """The bytes of an event.
+    """Encode an event.
 
     >>> encode(Void("a1", 5)).hex(" ")
     '02 93 04 a2 61 31 05'
     """
     if type(event) is Decision and type(event.x) is not np.ndarray:
-        raise TypeError(f"the row of a decision is a float32 vector, not {event.x!r}")
+        raise TypeError(f"the row of a decision must be a float32 vector, not {event.x!r}")
     if type(event) is Opaque:
         return event.data
     return _VERSION_BYTE + encoder.encode(event)
 
 
 def digest_of(data: bytes | memoryview) -> bytes:
-    """What names the bytes of an event: nobody finds others that have the same digest.
+    """Return the cryptographic digest that identifies the bytes of an event.
 
     >>> digest_of(encode(Void("a1", 5))).hex()[:16]
     'd3ec9f17e1c0985a'
@@ -483,15 +488,15 @@ def digest_of(data: bytes | memoryview) -> bytes:
 
 
 def decode(data: bytes | memoryview) -> Event:
-    """The event that :func:`encode` wrote.
+    """Decode an event that :func:`encode` wrote.
 
     Raises:
-        UnknownEvent: a version or kind this release does not know.
-        CorruptEvent: the bytes are no event.
+        UnknownEvent: this release does not know the version or kind.
+        CorruptEvent: the bytes are not an event.
     """
     view = memoryview(data)
     if not view:
-        raise CorruptEvent("an event has at least one byte")
+        raise CorruptEvent("not an event: it has no bytes")
     if view[0] != VERSION:
         raise UnknownEvent(view[0])
     try:
@@ -502,7 +507,7 @@ def decode(data: bytes | memoryview) -> Event:
 
 
 def read_event(data: bytes | memoryview) -> Event | Opaque:
-    """The event that :func:`encode` wrote; unread where only a newer release could read it.
+    """Decode an event; return it as :class:`Opaque` if its version or kind is unknown.
 
     >>> read_event(encode(Void("a1", 5)))
     Void(id='a1', at_us=5)
@@ -510,7 +515,7 @@ def read_event(data: bytes | memoryview) -> Event | Opaque:
     Opaque(data=b'c from a newer release')
 
     Raises:
-        CorruptEvent: the bytes are no event.
+        CorruptEvent: the bytes are not an event.
     """
     try:
         return decode(data)

@@ -1,21 +1,21 @@
-"""The names of decisions, and the partition each one belongs to.
+"""Decision ids, and the partition that each belongs to.
 
-An id made here is a UUIDv7 written as 32 lowercase hex digits. From left to right it holds
+A generated id is a UUIDv7 written as 32 lowercase hex digits. From left to right it holds
 
 * 48 bits: milliseconds since 1970, so that ids sort by time;
 * 4 bits: the version, 7;
 * 12 bits: the *slot*, a number from 0 to 4095;
 * 2 bits: the variant;
-* 62 bits from the operating system's randomness.
+* 62 random bits from the operating system.
 
-A caller may use ids of their own: any text of at most 128 bytes. The *key* of an id is 16 bytes: an
-id as above is its own key, any other text is hashed into a key of version 8. So the two kinds never
-share a key, whatever text a caller sends. The slot stands at the same place in both, and a journal
-of P partitions keeps the events of an id in partition slot mod P: a function of the id alone, so
-that an event finds its decision wherever and whenever it arrives.
+Callers may use their own ids: any text of at most 128 bytes. The *key* of an id is 16 bytes. A
+generated id is its own key; any other text is hashed into a key of version 8. The two kinds
+therefore never share a key, whatever text a caller sends. The slot is in the same place in both.
+A journal of P partitions stores the events of an id in partition slot mod P. Because this depends
+on the id alone, an event reaches the partition of its decision wherever and whenever it arrives.
 
-Once a decision is erased, its *erased key* stands for its id: the first half of the key, by which
-journals index records, and a hash. An id cannot be computed from it.
+After a decision is erased, its *erased key* replaces its id: the first half of the key, by which
+journals index records, followed by a hash. The id cannot be computed from it.
 """
 
 from __future__ import annotations
@@ -26,43 +26,43 @@ from typing import Any
 
 from belated.exceptions import InvalidInput
 
-#: Slots, and the largest number of partitions.
+#: The number of slots, and the maximum number of partitions.
 SLOTS = 4096
-#: The longest id, in bytes of UTF-8.
+#: The maximum length of an id, in bytes of UTF-8.
 MAX_ID_BYTES = 128
 #: The size of an erased key: half a key and a hash of 16 bytes.
 ERASED_KEY_BYTES = 24
 
-# A copy costs half as much as a new one.
+# Copying a hash object costs half as much as creating one.
 _HASH = blake2b(digest_size=16)
 _SUBJECT_HASH = blake2b(b"\0", digest_size=16)
 
-_MILLISECONDS = 1 << 48  # what fits into an id: until the year 10889
+_MILLISECONDS = 1 << 48  # times that fit into an id: until the year 10889
 
-# The 80 bits after the time, for many ids at once: the system is asked once for a few hundred.
+# The 80 bits after the time are drawn for 400 ids at once, with a single system call.
 _BLOCK = 400
 _RANDOM_BITS = int.from_bytes(b"\x0f\xff\x3f\xff\xff\xff\xff\xff\xff\xff" * _BLOCK)
 _FIXED_BITS = int.from_bytes(b"\x70\x00\x80\x00\x00\x00\x00\x00\x00\x00" * _BLOCK)
 _tails: list[str] = []
 
 if hasattr(os, "register_at_fork"):
-    # What was drawn before a fork belongs to the parent: two processes must not share an id.
+    # Random bits drawn before a fork belong to the parent: two processes must not share an id.
     os.register_at_fork(after_in_child=_tails.clear)
 
 
 def new_id(now_us: int, slot: int | None = None) -> str:
-    """A new id.
+    """Return a new id.
 
     Args:
         now_us: the time in microseconds since 1970.
-        slot: from 0 to 4095, or None for one at random.
+        slot: from 0 to 4095; None for a random one.
 
-    >>> made = new_id(1_700_000_000_000_000, slot=5)
-    >>> made[:16]
+    >>> id = new_id(1_700_000_000_000_000, slot=5)
+    >>> id[:16]
     '018bcfe568007005'
-    >>> made == new_id(1_700_000_000_000_000, slot=5)
+    >>> id == new_id(1_700_000_000_000_000, slot=5)
     False
-    >>> slot_of(key_of(made))
+    >>> slot_of(key_of(id))
     5
     """
     now_ms = now_us // 1000
@@ -82,7 +82,7 @@ def new_id(now_us: int, slot: int | None = None) -> str:
 def subject_id(subject: str) -> str:
     """Return the id under which journals index the events of a subject.
 
-    No decision can have it: the id of a decision holds no NUL character.
+    No decision can have this id: decision ids contain no NUL character.
 
     >>> slot_of(key_of(subject_id("user-17")))
     2915
@@ -91,7 +91,7 @@ def subject_id(subject: str) -> str:
 
 
 def subject_key(subject: bytes | memoryview) -> bytes:
-    """Return the key of the id of a subject, given its name as UTF-8.
+    """Return the key of a subject's id, given the subject's name as UTF-8.
 
     >>> subject_key(b"user-17") == key_of(subject_id("user-17"))
     True
@@ -102,12 +102,14 @@ def subject_key(subject: bytes | memoryview) -> bytes:
 
 
 def slot_of_subject(subject: str) -> int:
-    """Return the slot that the ids of all decisions for a subject have."""
+    """Return the slot shared by the ids of all decisions for a subject."""
     return slot_of(key_of(subject_id(subject)))
 
 
 def check_id(id: Any, what: str = "the id") -> str:
-    """The id itself, or that of a decision: text of 1 to 128 bytes of UTF-8 without NUL.
+    """Return the id, or the id of the decision that was passed instead.
+
+    An id is text of 1 to 128 bytes of UTF-8 without NUL.
 
     >>> check_id("order-17")
     'order-17'
@@ -129,15 +131,15 @@ def check_id(id: Any, what: str = "the id") -> str:
     except UnicodeEncodeError:
         raise InvalidInput(f"{what} is {id!r}: a lone surrogate is not text", id) from None
     if size > MAX_ID_BYTES:
-        message = f"{what} {id[:20]!r}… has {size} bytes or more: at most {MAX_ID_BYTES} can be"
+        message = f"{what} {id[:20]!r}… is too long: at most {MAX_ID_BYTES} bytes are allowed"
         raise InvalidInput(message, id)
     if "\0" in id:
-        raise InvalidInput(f"{what} is {id!r}: it may not hold a NUL character", id)
+        raise InvalidInput(f"{what} is {id!r}: it must not contain a NUL character", id)
     return id
 
 
 def key_of(id: str) -> bytes:
-    """The 16 bytes that stand for an id: its own, or a hash of a caller's text.
+    """Return the 16-byte key of an id: its own bytes if it was generated, otherwise a hash.
 
     >>> key_of("018bcfe568007005ab1c2d3e4f506172").hex()
     '018bcfe568007005ab1c2d3e4f506172'
@@ -150,7 +152,7 @@ def key_of(id: str) -> bytes:
         except ValueError:
             pass
         else:
-            if key.hex() == id:  # not so for capitals and blanks, which fromhex takes too
+            if key.hex() == id:  # fromhex also accepts capitals and spaces
                 return key
     hashed = _HASH.copy()
     hashed.update(id.encode())
@@ -164,10 +166,10 @@ def _keyed(hashed: blake2b) -> bytes:
 
 
 def erased_key_of(id: str) -> bytes:
-    """Return the 24 bytes that stand for an id in the records of its erasure.
+    """Return the 24 bytes that replace an id in the records of its erasure.
 
-    The first half of the key locates the records: of an id made here it is the time and the slot.
-    A hash of the whole key replaces the other half.
+    The first half of the key, which is the time and the slot for a generated id, locates the
+    records. A hash of the whole key replaces the second half.
 
     >>> erased_key_of("018bcfe568007005ab1c2d3e4f506172").hex()
     '018bcfe56800700558e505faf73f57ea6218a819732c58e4'
@@ -178,7 +180,7 @@ def erased_key_of(id: str) -> bytes:
 
 
 def time_of(id: str) -> int | None:
-    """When an id was made, in microseconds since 1970; None for a caller's text, which is silent.
+    """Return when an id was generated, in microseconds since 1970; None for a caller's own id.
 
     >>> time_of("018bcfe568007005ab1c2d3e4f506172")
     1700000000000000
@@ -190,7 +192,7 @@ def time_of(id: str) -> int | None:
 
 
 def slot_of(key: bytes) -> int:
-    """The slot of a key, from 0 to 4095.
+    """Return the slot of a key, from 0 to 4095.
 
     >>> slot_of(bytes.fromhex("018bcfe568007005ab1c2d3e4f506172"))
     5
@@ -199,7 +201,7 @@ def slot_of(key: bytes) -> int:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """The partition in which a journal keeps the events of a key.
+    """Return the partition in which a journal stores the events of a key.
 
     >>> partition_of(key_of("018bcfe568007005ab1c2d3e4f506172"), 4)
     1
@@ -208,7 +210,7 @@ def partition_of(key: bytes, partitions: int) -> int:
 
 
 def check_partitions(partitions: Any) -> int:
-    """A number of partitions: a power of two from 1 to 4096.
+    """Return a number of partitions; raise unless it is a power of two from 1 to 4096.
 
     >>> check_partitions(16)
     16
@@ -221,7 +223,7 @@ def check_partitions(partitions: Any) -> int:
 
 
 def _refill() -> str:
-    """Draw for many ids, keep all but one, give back that one."""
+    """Draw the random parts of many ids; return the first and store the others."""
     drawn = int.from_bytes(os.urandom(10 * _BLOCK)) & _RANDOM_BITS | _FIXED_BITS
     first, *others = drawn.to_bytes(10 * _BLOCK).hex(" ", 10).split()
     _tails.extend(others)

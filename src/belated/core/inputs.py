@@ -1,8 +1,8 @@
-"""The door: what is let in, and as which type.
+"""Input validation.
 
-Rows become float32 here, before anything is scored, so that a live process and a replay of its
-journal see the same numbers. Whatever is refused is refused before any state has changed, with an
-error that names the offending value.
+Rows are converted to float32 here, before anything is scored, so that a live process and a replay
+of its journal see the same numbers. Invalid input is rejected before any state has changed, with
+an error that names the offending value.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ Row = NDArray[np.float32]
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-#: Sooner passed than their types.
+#: numpy accepts a dtype faster than a scalar type.
 _SINGLE = np.dtype(np.float32)
 
-#: The largest entry of a row: its square still adds up in float64.
+#: The largest absolute value in a row: squares of such values can be summed in float64.
 MAX_ENTRY = 1e8
-#: The largest reward.
+#: The largest absolute value of a reward.
 MAX_REWARD = 1e9
 
 
 def as_row(x: Any, dim: int) -> Row:
-    """One row of ``dim`` numbers, as float32.
+    """Return a row of ``dim`` numbers as float32.
 
     >>> as_row([0.5, 1], dim=2)
     array([0.5, 1. ], dtype=float32)
     >>> as_row([0.5, float("nan")], dim=2)
     Traceback (most recent call last):
-    belated.exceptions.InvalidInput: x[1] is nan: a row holds finite numbers of at most 1e+08
+    belated.exceptions.InvalidInput: x[1] is nan: a row must hold finite numbers of at most 1e+08
     """
     given = as_numbers(x, "x")
     if given.shape != (dim,):
@@ -46,7 +46,7 @@ def as_row(x: Any, dim: int) -> Row:
 
 
 def as_rows(rows: Any, dim: int) -> Row:
-    """A table of rows, ``dim`` numbers each, as float32 in C order.
+    """Return a matrix whose rows have ``dim`` numbers each, as float32 in C order.
 
     >>> as_rows([[0.5, 1], [2, 3]], dim=2).shape
     (2, 2)
@@ -68,7 +68,7 @@ def _wrong_shape(shape: tuple[int, ...], dim: int) -> str:
 
 
 def as_reward(y: Any) -> float:
-    """One reward, finite and at most 1e9 in size.
+    """Return a reward as a float: finite and at most 1e9 in absolute value.
 
     >>> as_reward(1)
     1.0
@@ -86,23 +86,23 @@ def as_reward(y: Any) -> float:
 
 
 def outside(value: float, least: float, most: float) -> InvalidInput:
-    """Return the error for a reward that is not between the two.
+    """Return the error for a reward outside these bounds.
 
     >>> str(outside(19.99, 0.0, 1.0))[:34]
     'the reward 19.99 is outside [0, 1]'
     """
-    remedy = "report one within, or widen the bounds of the rewards"
+    remedy = "report one within these bounds, or widen the bounds of the rewards"
     if (least, most) == (0.0, 1.0):
         remedy = "report 1 or 0 for yes or no; for amounts give the bandit family=Gaussian()"
     elif (least, most) == (0.0, MAX_REWARD):
-        remedy = "report counts from 0 on; for other amounts give the bandit family=Gaussian()"
+        remedy = "report counts of at least 0; for other amounts give the bandit family=Gaussian()"
     error = InvalidInput(f"the reward {value} is outside [{least:g}, {most:g}]: {remedy}", value)
     error.issue = "invalid"
     return error
 
 
 def as_rewards(y: Any, count: int) -> Vector:
-    """``count`` rewards, one for each row."""
+    """Return ``count`` rewards, one per row, as float64."""
     rewards = as_numbers(y, "y").astype(np.float64)
     if rewards.shape != (count,):
         raise InvalidInput(f"y has shape {rewards.shape}: {count} rewards were expected", y)
@@ -117,27 +117,27 @@ def as_rewards(y: Any, count: int) -> Vector:
 def check_made(
     value: Any, name: str, *, needs: str, example: str, names: Iterable[str] = ()
 ) -> None:
-    """Refuse a class, a name or anything else where an object of some kind is needed.
+    """Reject a class, a name or anything else passed where a certain kind of object is needed.
 
     Args:
-        value: what was given.
-        name: of the argument.
-        needs: a method that all objects of this kind have.
-        example: what to pass.
-        names: what else can be passed, for a text that names one of them.
+        value: the argument.
+        name: the name of the argument.
+        needs: a method that every object of this kind has.
+        example: what to pass instead.
+        names: examples by name, such as ``Gaussian()``, in case the argument is one of their names.
     """
     if isinstance(value, type):
         message = f"{name} is the class {value.__name__}: pass an instance, such as {example}"
         raise InvalidInput(message, value)
     if not hasattr(value, needs):
         if isinstance(value, str):  # "gaussian" means Gaussian()
-            known = {one.partition("(")[0].lower(): one for one in names}
+            known = {call.partition("(")[0].lower(): call for call in names}
             example = known.get(value.lower(), example)
         raise InvalidInput(f"{name} is {value!r}: pass {example}", value)
 
 
 def as_positive(value: Any, name: str) -> float:
-    """A finite number above zero."""
+    """Return a finite number above zero."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -148,7 +148,7 @@ def as_positive(value: Any, name: str) -> float:
 
 
 def as_nonnegative(value: Any, name: str) -> float:
-    """A finite number of at least zero."""
+    """Return a finite number of at least zero."""
     number = as_float(value)
     if not 0.0 <= number < math.inf:
         message = f"{name} is {value!r}: a finite number of at least 0 was expected"
@@ -157,7 +157,7 @@ def as_nonnegative(value: Any, name: str) -> float:
 
 
 def as_probability(value: Any, name: str) -> float:
-    """A probability that is neither 0 nor 1.
+    """Return a probability strictly between 0 and 1.
 
     >>> as_probability(5, "delta")
     Traceback (most recent call last):
@@ -171,36 +171,38 @@ def as_probability(value: Any, name: str) -> float:
 
 
 def as_dim(dim: Any, name: str = "dim") -> int:
-    """The width of a row or of a part of it: a whole number of at least 1."""
+    """Return the dimension of a row or of part of it: a whole number of at least 1."""
     if not isinstance(dim, int | np.integer) or isinstance(dim, bool) or dim < 1:
         raise InvalidInput(f"{name} is {dim!r}: a whole number of at least 1 was expected", dim)
     return int(dim)
 
 
 def as_rounds(value: Any, name: str) -> int:
-    """A number of rounds: whole, and at least 0."""
+    """Return a number of rounds: a whole number of at least 0."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0:
         raise InvalidInput(f"{name} is {value!r}: a whole number of rounds was expected", value)
     return int(value)
 
 
 def as_numbers(value: Any, name: str) -> NDArray[Any]:
-    """A regular array of real numbers, of whatever type they have."""
+    """Return a rectangular array of real numbers, of any dtype."""
     if type(value) is np.ndarray and value.dtype.char in "df":
         return value
     try:
         array = np.asarray(value)
     except ValueError:  # ragged nesting
-        raise InvalidInput(f"{name} is not a regular array of numbers", value) from None
+        raise InvalidInput(
+            f"{name} is not an array of numbers: its rows have different lengths", value
+        ) from None
     if array.dtype.kind not in "fiub":
-        more = f"; pass {name}.to_dict() if it is a context" if hasattr(value, "to_dict") else ""
-        message = f"{name} has dtype {array.dtype}: real numbers were expected{more}"
+        hint = f"; pass {name}.to_dict() if it is a context" if hasattr(value, "to_dict") else ""
+        message = f"{name} has dtype {array.dtype}: real numbers were expected{hint}"
         raise InvalidInput(message, value)
     return array
 
 
 def as_float(value: Any) -> float:
-    """The number that was given, or nan for what is none."""
+    """Return the value as a float, or nan if it is not a number."""
     try:
         return math.nan if isinstance(value, str | bytes) else float(value)
     except (TypeError, ValueError, OverflowError):
@@ -208,10 +210,10 @@ def as_float(value: Any) -> float:
 
 
 def _bounded(given: NDArray[Any], name: str) -> Row:
-    # One pass in BLAS: a small sum of squares proves every entry finite and in bounds.
+    # One pass in BLAS: a small sum of squares proves that every entry is finite and in bounds.
     if given.dtype.char in "fd" and np.vdot(given, given) <= MAX_ENTRY:
         return given.astype(_SINGLE, order="C", copy=False)
-    # A float64 beyond float32 becomes inf here and is refused by the bound below.
+    # A float64 outside the range of float32 becomes inf here, which the check below rejects.
     with np.errstate(over="ignore"):
         array = np.asarray(given, dtype=np.float32, order="C")
     bad = ~(np.abs(array) <= np.float32(MAX_ENTRY))
@@ -219,7 +221,8 @@ def _bounded(given: NDArray[Any], name: str) -> Row:
         at = tuple(int(i) for i in np.argwhere(bad)[0])
         where = ", ".join(map(str, at))
         message = (
-            f"{name}[{where}] is {given[at]}: a row holds finite numbers of at most {MAX_ENTRY:g}"
+            f"{name}[{where}] is {given[at]}: a row must hold finite numbers of at most"
+            f" {MAX_ENTRY:g}"
         )
         raise InvalidInput(message, float(given[at]))
     return array
@@ -227,7 +230,7 @@ def _bounded(given: NDArray[Any], name: str) -> Row:
 
 @dataclass(frozen=True)
 class Interval:
-    """The range of rewards a family takes: its ends belong to it where they are finite."""
+    """The range of rewards that a family accepts, including its ends where they are finite."""
 
     lower: float
     upper: float
@@ -236,7 +239,7 @@ class Interval:
         return self.lower <= y <= self.upper and math.isfinite(y)
 
     def check(self, y: Any) -> None:
-        """Refuse rewards outside, naming the first.
+        """Reject rewards outside the interval; the error names the first one.
 
         >>> Interval(0, 1).check([0.5, 2.0])
         Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""Results that can be passed on: to JSON, to a web framework, to a notebook."""
+"""Base classes of results, for JSON, web frameworks and notebooks."""
 
 from __future__ import annotations
 
@@ -12,36 +12,37 @@ import numpy as np
 
 from belated.exceptions import extra
 
-#: Characters of the longest ``repr``.
+#: The maximum length of a ``repr``, in characters.
 MAX_REPR = 300
-#: Cuts the fields of a value.
+#: Truncates the values of fields.
 _SHORT = Repr()
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 4
 _SHORT.maxstring, _SHORT.maxother = 60, 80
 
 
 class Result:
-    """What a call returns, as plain data.
+    """The result of a call, which converts to plain data.
 
-    ``to_dict()`` holds text, numbers, lists and dicts only: ``json.dumps`` and msgspec take it as
-    it is. ``dict(result)`` is the same. Pydantic takes a result as a field, FastAPI as a response.
+    ``to_dict()`` returns only text, numbers, lists and dicts, so ``json.dumps`` and msgspec accept
+    it. ``dict(result)`` is the same. A result can be a field of a Pydantic model and a response of
+    FastAPI.
     """
 
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as plain data: its fields, for a dataclass."""
+        """Return the result as plain data: the fields of the dataclass, by name."""
         names: dict[str, Any] = getattr(type(self), "__dataclass_fields__", {})
         return {name: _plain(getattr(self, name)) for name in names}
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
-        """Names and values, as in a model of pydantic."""
+        """Iterate over names and values, like a Pydantic model."""
         return iter(self.to_dict().items())
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        """An instance passes; it is written as ``to_dict()`` says."""
-        from pydantic_core import core_schema  # whoever calls this has it
+        """Return a schema that accepts instances and serializes them with ``to_dict()``."""
+        from pydantic_core import core_schema  # only Pydantic calls this
 
         return core_schema.is_instance_schema(
             cls,
@@ -52,7 +53,7 @@ class Result:
 
 
 class Shortened:
-    """A dataclass or struct whose ``repr`` stays short: long fields are cut, and so is the whole.
+    """A dataclass or struct whose ``repr`` truncates long fields, and the text as a whole.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(repr=False)
@@ -83,7 +84,7 @@ def _shown(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as text, numbers, lists and dicts; time spans are in seconds."""
+    """Return a value as text, numbers, lists and dicts; durations become seconds."""
     match value:
         case Result():
             return value.to_dict()
@@ -101,7 +102,7 @@ def _plain(value: Any) -> Any:
 
 
 def frame_of(lines: list[dict[str, Any]], index: str) -> Any:
-    """Return a DataFrame of pandas, which is needed for nothing else.
+    """Return a pandas DataFrame; nothing else needs pandas.
 
     Raises:
         MissingExtra: pandas is not installed.
@@ -112,7 +113,7 @@ def frame_of(lines: list[dict[str, Any]], index: str) -> Any:
 
 
 def html_table(title: str, head: list[str], rows: list[list[object]]) -> str:
-    """A small table for a notebook; numbers with four digits.
+    """Return a small HTML table for a notebook; floats are rounded to four digits.
 
     >>> html_table("Scores", ["action", "mean"], [["blue", 0.123456]])
     '<b>Scores</b><table><tr><th>action</th><th>mean</th></tr><tr><td>blue</td>\
@@ -120,6 +121,6 @@ def html_table(title: str, head: list[str], rows: list[list[object]]) -> str:
     """
     lines = [f"<tr>{''.join(f'<th>{escape(name)}</th>' for name in head)}</tr>"]
     for row in rows:
-        cells = (f"{one:.4g}" if isinstance(one, float) else str(one) for one in row)
+        cells = (f"{value:.4g}" if isinstance(value, float) else str(value) for value in row)
         lines.append(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>")
     return f"<b>{escape(title)}</b><table>{''.join(lines)}</table>"

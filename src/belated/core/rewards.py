@@ -1,9 +1,10 @@
 """What a missing reward means.
 
-A missing reward may be late, lost, or never due. Only the user knows which, so a
-:class:`~belated.Bandit` asks. If a decision has no reward when its window ends, it means
+A missing reward may be late or lost, or may never have been due. Only you know which, so a
+:class:`~belated.Bandit` requires a choice. If a decision has no reward when its window ends, that
+means
 
-* for :class:`ConversionsOnly`: no conversion so far; before that, decisions count by their age;
+* for :class:`ConversionsOnly`: no conversion; until then, decisions count by their age;
 * for :class:`DefaultAfter`: the default value, which a later reward replaces;
 * for :class:`Explicit`: nothing, because every outcome is reported; the decision is *censored*.
 """
@@ -33,7 +34,7 @@ class _Semantics:
     bounds: tuple[float, float] | None = None
     attribution: Duration | None = None
 
-    #: What a decision becomes that had no reward when its window ended.
+    #: The status of a decision that had no reward when its window ended.
     on_timeout: ClassVar[Literal["censored", "defaulted"]] = "censored"
 
     def __post_init__(self) -> None:
@@ -51,14 +52,14 @@ class _Semantics:
             except (TypeError, ValueError):
                 low, high = math.nan, math.nan
             if not low < high:
-                message = f"bounds is {self.bounds!r}: two numbers, the lower first"
+                message = f"bounds is {self.bounds!r}: pass two numbers, the lower first"
                 raise InvalidInput(message, self.bounds)
             object.__setattr__(self, "bounds", (low, high))
 
     @property
     def window_us(self) -> int | None:
         """The window in microseconds."""
-        assert self.window is None or isinstance(self.window, timedelta)  # made so at once
+        assert self.window is None or isinstance(self.window, timedelta)  # see __post_init__
         return None if self.window is None else duration_us(self.window)
 
     @property
@@ -68,47 +69,48 @@ class _Semantics:
         return duration_us(span) if isinstance(span, timedelta) else self.window_us
 
     def __repr__(self) -> str:
-        # Without what is newer than the first snapshots, unless it is used: they are known by it.
-        newer = {"learn": "on arrival", "attribution": None}
-        named = [
-            (one.name, getattr(self, one.name))
-            for one in fields(self)
-            if one.name not in newer or getattr(self, one.name) != newer[one.name]
-        ]
-        written = ", ".join(f"{name}={value!r}" for name, value in named)
-        return f"{type(self).__name__}({written})"
+        # Snapshots are identified by this text. Parameters added later are left out at their
+        # defaults, so that older snapshots still match.
+        added_later = {"learn": "on arrival", "attribution": None}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        arguments = ", ".join(
+            f"{name}={value!r}"
+            for name, value in values.items()
+            if name not in added_later or value != added_later[name]
+        )
+        return f"{type(self).__name__}({arguments})"
 
     @property
     def min_reward(self) -> float:
-        """The least reward that is taken."""
+        """The smallest reward that is accepted."""
         return -MAX_REWARD if self.bounds is None else self.bounds[0]
 
     @property
     def max_reward(self) -> float:
-        """The greatest reward that is taken."""
+        """The largest reward that is accepted."""
         return MAX_REWARD if self.bounds is None else self.bounds[1]
 
     def range(self, support: Interval) -> tuple[float, float]:
-        """The least and the greatest reward that is taken of a family with this support."""
+        """Return the smallest and largest reward accepted for a family with this support."""
         return max(support.lower, self.min_reward), min(support.upper, self.max_reward)
 
     @property
     def default(self) -> float:
-        """What silence counts for, where it counts."""
+        """The value of a missing reward, if it has one."""
         return 0.0
 
 
 @dataclass(frozen=True, repr=False)
 class Explicit(_Semantics):
-    """Every outcome is reported, bad ones too: a missing reward says nothing.
+    """Every outcome is reported, including bad ones: a missing reward carries no information.
 
     Args:
-        window: after it a decision without a reward no longer counts as explored; a reward that
-            comes later is learned all the same. None: it is waited for, for ever.
-        reduce: what several parts of a reward add up to: the "latest", their "sum" or "max".
-        bounds: of a reward; others are refused.
-        attribution: how long after a decision a reward of its subject is credited to it; the window
-            if None.
+        window: how long a decision without a reward counts as pending. A reward that arrives later
+            is still learned. None: there is no limit.
+        reduce: how several parts of a reward are combined: the "latest", their "sum" or "max".
+        bounds: smallest and largest reward; others are rejected.
+        attribution: how long after a decision a reward of its subject is credited to it; None: the
+            window.
 
     >>> Explicit("7d").on_timeout
     'censored'
@@ -117,7 +119,7 @@ class Explicit(_Semantics):
 
 @dataclass(frozen=True, repr=False)
 class DefaultAfter(_Semantics):
-    """A reward that is missing when the window ends has a known value.
+    """A reward that is missing when the window ends counts as a default value.
 
     Use it if every outcome is certain to be reported within the window, and the window is short
     compared with your traffic. A reward that arrives later replaces the default. If only good
@@ -125,11 +127,11 @@ class DefaultAfter(_Semantics):
 
     Args:
         window: how long to wait for a reward.
-        value: of a missing reward.
-        reduce: what several parts of a reward add up to: the "latest", their "sum" or "max".
-        bounds: of a reward; others are refused.
-        attribution: how long after a decision a reward of its subject is credited to it; the window
-            if None.
+        value: the default value.
+        reduce: how several parts of a reward are combined: the "latest", their "sum" or "max".
+        bounds: smallest and largest reward; others are rejected.
+        attribution: how long after a decision a reward of its subject is credited to it; None: the
+            window.
         learn: "on arrival" learns a reward when it arrives and the default when the window ends.
             Successes are then learned sooner than failures, and predictions are too high until the
             first windows have ended: several times too high if the window is much longer than
@@ -157,35 +159,36 @@ class DefaultAfter(_Semantics):
             raise InvalidInput(message, self.learn)
         object.__setattr__(self, "value", as_reward(self.value))
         if not self.min_reward <= self.value <= self.max_reward:
-            raise InvalidInput(f"value is {self.value!r}: outside its own bounds", self.value)
+            message = f"value is {self.value!r}, which is outside bounds {self.bounds}"
+            raise InvalidInput(message, self.value)
 
     @property
     def default(self) -> float:
-        """The value."""
+        """The value of a missing reward."""
         return self.value
 
 
 @dataclass(frozen=True, repr=False)
 class ConversionsOnly(_Semantics):
-    """Only conversions are reported: a missing reward means none so far.
+    """Only conversions are reported: a missing reward means no conversion so far.
 
-    This is the right choice if only good outcomes are reported: clicks, sales, sign-ups. The bandit
-    learns from every decision at once, by the share of conversions expected by its age. It learns
-    this share too, one distribution of delays for all actions. A conversion after the window is
-    learned like any other. A reward of 0 says no more than a missing one.
+    Choose this if only good outcomes are reported: clicks, sales, sign-ups. The bandit learns from
+    every decision at once, weighted by the share of conversions expected by its age. It estimates
+    this share too, with one delay distribution for all actions. A conversion after the window is
+    learned like any other. A reward of 0 carries no more information than a missing one.
 
     Args:
         window: time within which conversions count; the bandit predicts conversions within it.
-        reduce: what several parts of a reward add up to: the "latest", their "sum" or "max".
-        bounds: of a reward; others are refused.
-        attribution: how long after a decision a reward of its subject is credited to it; the window
-            if None.
-        delivery: "batches" if conversions are reported together, by a nightly job say: then the age
-            of a decision counts up to the last delivery. "single" if one by one; "auto" finds out
-            from the first delivery on, if it has many.
+        reduce: how several parts of a reward are combined: the "latest", their "sum" or "max".
+        bounds: smallest and largest reward; others are rejected.
+        attribution: how long after a decision a reward of its subject is credited to it; None: the
+            window.
+        delivery: "batches" if conversions are reported together, for example by a nightly job: the
+            age of a decision then counts only up to the last delivery. "single" if they are
+            reported one by one. "auto" detects batches once a delivery contains many conversions.
 
-    At the end of its window a decision without a conversion is ``defaulted`` with the value 0. The
-    estimate does not move then: the decision has counted by its age all along.
+    When its window ends, a decision without a conversion becomes ``defaulted`` with the value 0.
+    This does not change the estimate, because the decision has been weighted by its age all along.
 
     >>> ConversionsOnly("7d").delivery
     'auto'
@@ -214,7 +217,7 @@ _RECOMMENDED = (
 
 
 def reduced(parts: Mapping[str, tuple[int, float]], how: Reduce) -> float:
-    """One value of the parts of a reward, each with when it happened.
+    """Combine the parts of a reward, each given as its time and value.
 
     >>> reduced({"click": (10, 1.0), "sale": (20, 5.0)}, "sum")
     6.0
@@ -222,7 +225,7 @@ def reduced(parts: Mapping[str, tuple[int, float]], how: Reduce) -> float:
     1.0
     """
     if how == "sum":
-        total = math.fsum(value for _, value in parts.values())  # whatever their order
+        total = math.fsum(value for _, value in parts.values())  # independent of their order
         return max(-MAX_REWARD, min(total, MAX_REWARD))
     if how == "max":
         return max(value for _, value in parts.values())
@@ -230,17 +233,17 @@ def reduced(parts: Mapping[str, tuple[int, float]], how: Reduce) -> float:
 
 
 def check_semantics(rewards: Any) -> None:
-    """Refuse whatever does not say what a missing reward means."""
+    """Raise unless ``rewards`` is a choice of what a missing reward means."""
     if rewards is None:
         raise InvalidInput(f"rewards is missing: {_RECOMMENDED}", rewards)
     if not isinstance(rewards, Rewards):
-        given = f"the class {rewards.__name__}" if isinstance(rewards, type) else repr(rewards)
-        wanted = "rewards must be ConversionsOnly(window), DefaultAfter(window) or Explicit()"
-        raise InvalidInput(f"{wanted}; got {given}: {_RECOMMENDED}", rewards)
+        got = f"the class {rewards.__name__}" if isinstance(rewards, type) else repr(rewards)
+        expected = "rewards must be ConversionsOnly(window), DefaultAfter(window) or Explicit()"
+        raise InvalidInput(f"{expected}; got {got}: {_RECOMMENDED}", rewards)
 
 
 def check_default(rewards: Rewards, support: Interval) -> None:
-    """Refuse a default that is not a reward of the family."""
+    """Raise if the default is not a valid reward of the family."""
     min_reward, max_reward = rewards.range(support)
     if rewards.on_timeout == "defaulted" and not min_reward <= rewards.default <= max_reward:
         bounds = f"[{min_reward:g}, {max_reward:g}]"
@@ -249,7 +252,7 @@ def check_default(rewards: Rewards, support: Interval) -> None:
 
 
 def retention_us(retention: object, rewards: Rewards) -> int | None:
-    """Return the retention in microseconds, if it makes sense with the window."""
+    """Return the retention in microseconds; raise if it is shorter than the window."""
     if retention is None:
         return None
     span = duration_us(as_duration(retention, "retention"))
@@ -271,20 +274,20 @@ def reported_reward(
     max_reward: float,
     reporter: str = "",
 ) -> Reward:
-    """Return a reward as somebody reports it, checked.
+    """Validate a reported reward and return its event.
 
     Args:
         id: decision id.
         value: the reward.
         at: event time, in microseconds since 1970.
-        part: the part of the reward; empty for all of it.
-        revision: of this part.
-        min_reward: the least reward that is accepted.
-        max_reward: the greatest.
+        part: the part of the reward; empty for the whole reward.
+        revision: revision of this part.
+        min_reward: the smallest reward that is accepted.
+        max_reward: the largest reward that is accepted.
         reporter: the name of the key that reports it.
 
     Raises:
-        InvalidInput: one of them is not what it should be.
+        InvalidInput: an argument is invalid.
     """
     id = check_id(id)
     value = as_reward(value)
@@ -305,19 +308,19 @@ def reported_outcome(
     max_reward: float,
     reporter: str = "",
 ) -> SubjectReward:
-    """Return a reward of a subject as somebody reports it, checked.
+    """Validate a reported reward of a subject and return its event.
 
     Args:
-        subject: whose reward it is.
+        subject: the subject.
         value: the reward.
         at: event time, in microseconds since 1970.
-        event_id: names the outcome.
-        min_reward: the least reward that is accepted.
-        max_reward: the greatest.
+        event_id: identifies the outcome.
+        min_reward: the smallest reward that is accepted.
+        max_reward: the largest reward that is accepted.
         reporter: the name of the key that reports it.
 
     Raises:
-        InvalidInput: one of them is not what it should be.
+        InvalidInput: an argument is invalid.
     """
     check_id(subject, "the subject")
     check_id(event_id, "the event_id")
@@ -328,14 +331,14 @@ def reported_outcome(
 
 
 def check_alone(subject: str, id: object, part: str, revision: int) -> None:
-    """Refuse a reward of a subject that names a decision, a part or a revision, too."""
+    """Reject a reward of a subject that also names a decision, a part or a revision."""
     if id is not None or part or revision:
-        message = f"a reward of the subject {subject!r} has an id, a part or a revision as well"
-        raise InvalidInput(f"{message}: pass subject, value, at and event_id", subject)
+        message = f"a reward of the subject {subject!r} also has an id, a part or a revision"
+        raise InvalidInput(f"{message}: pass only subject, value, at and event_id", subject)
 
 
 def check_part(part: Any, revision: Any) -> None:
-    """Refuse what cannot name a part of a reward, or a revision of it."""
+    """Reject an invalid name of a part, or an invalid revision."""
     if not isinstance(part, str) or part:
         check_id(part, "the part")
     whole = isinstance(revision, int) and not isinstance(revision, bool)

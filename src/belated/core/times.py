@@ -1,4 +1,4 @@
-"""Times and durations: as people write them, and as whole microseconds inside."""
+"""Times and durations: as callers write them, and as whole microseconds internally."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 
 from belated.exceptions import InvalidInput
 
-#: A time as callers give it: a datetime with its zone (a pandas Timestamp is one), ISO 8601, or
-#: whole microseconds since 1970.
+#: A time as callers pass it: a datetime with a time zone (a pandas Timestamp is one), ISO 8601
+#: text, or whole microseconds since 1970.
 Moment = datetime | str | int
-#: A duration as callers give it: a timedelta, or text such as "7d" or "1h30m".
+#: A duration as callers pass it: a timedelta, or text such as "7d" or "1h30m".
 Duration = timedelta | str
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -22,29 +22,29 @@ _FIRST = datetime.min.replace(tzinfo=UTC)
 _LAST = datetime.max.replace(tzinfo=UTC)
 _UNITS = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "us": 1}
 
-#: From 2000 to 2262 a number can only be microseconds: seconds and milliseconds of our days are
-#: less, nanoseconds more.
+#: Numbers in this range, the years 2000 to 2262, can only be microseconds: present-day times are
+#: smaller numbers in seconds or milliseconds, and larger ones in nanoseconds.
 MIN_MICROSECONDS = 946_684_800_000_000
 MAX_MICROSECONDS = 9_223_372_036_854_775
-#: How far clocks may differ: by so much a reported time may be ahead of the clock that receives it,
-#: or before the decision it is about. In microseconds.
+#: How far clocks may differ, in microseconds: a reported time may be this far ahead of the
+#: receiver's clock, or before the decision it refers to.
 CLOCK_SKEW = 300_000_000
 
 
 def as_datetime(microseconds: int) -> datetime:
-    """A time in UTC; one that no datetime can hold becomes the nearest that it can.
+    """Return a time in UTC; a time outside the range of datetime becomes the nearest one in it.
 
     >>> str(as_datetime(1_700_000_000_000_000))
     '2023-11-14 22:13:20+00:00'
     """
     try:
         return _EPOCH + timedelta(microseconds=microseconds)
-    except OverflowError:  # whatever a caller's clock said
+    except OverflowError:  # a caller's clock may be arbitrarily wrong
         return _FIRST if microseconds < 0 else _LAST
 
 
 def as_microseconds(when: Any, name: str = "at") -> int:
-    """A time that a caller gave, in microseconds since 1970.
+    """Return a time from a caller in microseconds since 1970.
 
     >>> as_microseconds(datetime(1970, 1, 2, tzinfo=UTC))
     86400000000
@@ -104,7 +104,7 @@ def _from_number(number: int, name: str) -> int:
 
 
 def _refuse_seconds(number: float, name: str) -> None:
-    """Say which unit it seems to be: from 2000 to 2262 the ranges do not overlap."""
+    """Raise an error that names the apparent unit: for 2000 to 2262 the ranges do not overlap."""
     for unit, microseconds, in_seconds in (
         ("nanoseconds", 1e-3, " / 1e9"),
         ("milliseconds", 1e3, " / 1e3"),
@@ -119,23 +119,23 @@ def _refuse_seconds(number: float, name: str) -> None:
 
 
 def check_reported(at: int, now: int, decided: int | None = None, skew: int = CLOCK_SKEW) -> None:
-    """Refuse the time of an event that no difference between clocks explains.
+    """Reject an event time that a difference between clocks cannot explain.
 
     Args:
-        at: when it happened, as reported, in microseconds since 1970.
+        at: when the event happened, as reported, in microseconds since 1970.
         now: when the report was received.
-        decided: when its decision was made; None if that is not known.
-        skew: by how much clocks may differ.
+        decided: when the decision was made; None if unknown.
+        skew: how far clocks may differ, in microseconds.
 
     >>> check_reported(1_700_003_600_000_000, now=1_700_000_000_000_000)
     Traceback (most recent call last):
-    belated.exceptions.InvalidInput: at is 2023-11-14T23:13:20+00:00, 1 hour ahead of the clock \
-here: send when it happened, with the time zone, by a clock that is set by NTP
+    belated.exceptions.InvalidInput: at is 2023-11-14T23:13:20+00:00, 1 hour ahead of this \
+machine's clock: send when it happened, with the time zone, from a machine synchronized by NTP
     """
-    remedy = "send when it happened, with the time zone, by a clock that is set by NTP"
+    remedy = "send when it happened, with the time zone, from a machine synchronized by NTP"
     if at > now + skew:
         ahead = lasting((at - now) / 1e6, words=True)
-        message = f"{ahead} ahead of the clock here: {remedy}"
+        message = f"{ahead} ahead of this machine's clock: {remedy}"
     elif decided is not None and at < decided - skew:
         before = lasting((decided - at) / 1e6, words=True)
         message = f"{before} before its decision at {as_datetime(decided).isoformat()}: {remedy}"
@@ -148,7 +148,7 @@ here: send when it happened, with the time zone, by a clock that is set by NTP
 
 
 def as_duration(value: Any, name: str) -> timedelta:
-    """A duration above zero.
+    """Return a positive duration as a timedelta.
 
     >>> as_duration("1h30m", "window")
     datetime.timedelta(seconds=5400)
@@ -163,12 +163,12 @@ def as_duration(value: Any, name: str) -> timedelta:
 
 
 def duration_us(span: timedelta) -> int:
-    """A duration in microseconds."""
+    """Return a duration in microseconds."""
     return span // _MICROSECOND
 
 
 def parse_duration(text: str, name: str = "the duration") -> timedelta:
-    """A duration from whole numbers with their units: d, h, m, s and us.
+    """Parse a duration written as whole numbers with units: d, h, m, s and us.
 
     >>> parse_duration("7d")
     datetime.timedelta(days=7)
@@ -177,14 +177,14 @@ def parse_duration(text: str, name: str = "the duration") -> timedelta:
         message = f"{name} is {text!r}: 7d, 12h, 30m or 45s was expected"
         raise InvalidInput(message, text)
     try:
-        found = re.findall(r"(\d+)(d|h|m|s|us)", text)
-        return timedelta(microseconds=sum(int(count) * _UNITS[unit] for count, unit in found))
-    except (OverflowError, ValueError):  # the latter beyond 4,300 digits
+        parts = re.findall(r"(\d+)(d|h|m|s|us)", text)
+        return timedelta(microseconds=sum(int(count) * _UNITS[unit] for count, unit in parts))
+    except (OverflowError, ValueError):  # int() raises ValueError beyond 4,300 digits
         raise InvalidInput(f"{name} is {text!r}, which is too long", text) from None
 
 
 def format_duration(microseconds: int) -> str:
-    """A duration as :func:`parse_duration` reads it, to the microsecond.
+    """Format a duration as :func:`parse_duration` reads it, to the microsecond.
 
     >>> format_duration(5_400_000_000)
     '1h30m'
@@ -198,7 +198,7 @@ def format_duration(microseconds: int) -> str:
 
 
 def lasting(seconds: float, *, words: bool = False) -> str:
-    """A duration in its largest unit, for people.
+    """Format a duration in its largest unit, for people to read.
 
     >>> lasting(7_300), lasting(0.5), lasting(86_400, words=True), lasting(129_600, words=True)
     ('2 h', '0.5 s', '1 day', '1.5 days')
@@ -209,7 +209,7 @@ def lasting(seconds: float, *, words: bool = False) -> str:
 
 
 def largest_unit(seconds: float, least: float = 1.0) -> tuple[float, str]:
-    """The largest unit that a duration has at least ``least`` of: its seconds, and its name.
+    """Return the largest unit that fits at least ``least`` times: its seconds, and its name.
 
     >>> largest_unit(5_400), largest_unit(5_400, least=2.0)
     ((3600.0, 'hour'), (60.0, 'minute'))

@@ -1,4 +1,4 @@
-"""Sizes that change speed and memory; but for ``exact``, never what is decided or learned."""
+"""Internal sizes. They affect speed and memory; only ``exact`` affects what is learned."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from belated.core.ids import new_id
 
 @dataclass(frozen=True)
 class Tuning:
-    """The library's own constants in one value: nobody needs to change them but tests.
+    """The library's internal constants; only tests need to change them.
 
-    The fault simulator draws them small, so that every boundary is crossed in a short run.
+    The fault simulator uses small values, so that a short run crosses every boundary.
 
     Attributes:
         page: records read at a time.
         follow: records folded in one call while a bandit is behind its journal.
-        bulk: from so many new records on they are folded in bulk, with one fit at the end.
-        snapshot_every: records folded after which a bandit saves a snapshot.
-        dropped: forgotten decisions that leave memory together.
+        bulk: number of new records from which they are folded in bulk, with one fit at the end.
+        snapshot_every: records between two snapshots of a bandit.
+        dropped: number of forgotten decisions that are removed from memory together.
         exact: rewards that are learned row by row; beyond it the oldest are frozen as sums, and
             the estimate is off by about a hundredth of its standard deviation.
         block: rows that are frozen together.
-        batch: changes that wait before a learner adds them to its sums; None: by the dimension.
+        batch: changes that a learner collects before it adds them to its sums; None: chosen by
+            the dimension.
         max_unapplied: durable decisions that a decider counts one by one.
-        unapplied_block: decisions beyond those that are summed together.
-        link: positions of a link of the chain; records are dropped by whole links.
-        new_id: makes a decision id of the time in microseconds since 1970, and of a slot if it is
-            not to be drawn.
+        unapplied_block: size of the blocks in which it sums decisions beyond those.
+        link: positions per link of the chain; records are dropped by whole links.
+        new_id: generates a decision id from the time in microseconds since 1970 and a slot; a slot
+            of None means a random one.
     """
 
     page: int = 10_000
