@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
     __version__: str
 else:
-    #: What a program that decides does not need is imported when it is asked for.
-    _LATER = {
+    #: Names that a deciding program does not need, imported on first access.
+    _LAZY = {
         "PostgresJournal": "belated.journals",
         "SpoolJournal": "belated.journals",
         "environments": "belated.simulation",
@@ -57,8 +57,8 @@ else:
 
         if name == "__version__":
             value = _version()
-        elif name in _LATER:
-            value = getattr(import_module(_LATER[name]), name)
+        elif name in _LAZY:
+            value = getattr(import_module(_LAZY[name]), name)
         else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         globals()[name] = value
@@ -69,7 +69,7 @@ else:
 
         try:
             return version(__name__)
-        except PackageNotFoundError:  # run from its sources
+        except PackageNotFoundError:  # running from a source tree
             return "0"
 
     def __dir__():

@@ -100,61 +100,65 @@ from belated.model.kernels import Kernels
 from belated.policies import Policy
 from belated.policies.delayed_ucb import default_policy
 
-if TYPE_CHECKING:  # imported when it is asked for: who only decides needs nothing of it
+if TYPE_CHECKING:  # imported on first use: programs that only decide do not need them
     from belated.evaluation import DelayCurve, Dependence, Forecast, Lift, Value
     from belated.evaluation.journal import JournalLog
     from belated.evaluation.targets import Target
     from belated.report import Report
 
-#: Coefficients that a notebook shows: those furthest from zero by their standard deviations.
+#: How many coefficients a notebook shows, those with the largest mean / sd first.
 TOP = 8
-#: The most actions whose predictions are part of a bandit's ``repr``.
+#: ``repr`` of a bandit includes the predictions if it has at most this many actions.
 FEW = 5
 
 
 class Bandit:
-    """Decides, learns from rewards whenever they come, and keeps every fact in its journal.
+    """Makes decisions, learns from rewards whenever they arrive, and stores both in its journal.
 
-    Opening a journal that has records resumes where they end. Several processes may hold the same
-    bandit on one SQLite file or database. A call reads what the others wrote when it appends, so a
-    choice without an id is by what was known at the end of the call before. Threads may share a
-    bandit: calls take turns. After ``fork()`` the child draws its own randomness. A
-    mode that another process sets is obeyed once this one has read it: at its second call. If an
-    exception interrupts a call (``KeyboardInterrupt``, a time-out), the call may or may not have
-    taken effect: retry it with the same id. The next call reads the journal again.
+    Opening a journal with records resumes after the last one. Several processes may open the same
+    bandit on one SQLite file or database. A call reads the others' records when it appends, so a
+    decision without an id uses what was known at the end of the previous call, and a mode that
+    another process sets takes effect at the second call. Threads may share a bandit: calls take
+    turns. After ``fork()`` the child draws its own random numbers. If an exception interrupts a
+    call (``KeyboardInterrupt``, a timeout), the call may or may not have taken effect: retry it
+    with the same id. The next call reads the journal again.
 
     Args:
-        features: the names of the actions; or features, which say what is known at a decision too;
-            or None, if callers pass rows of numbers.
-        rewards: what a missing reward means. There is no default: only you can know.
+        features: the names of the actions; or features, which also declare the context; or None, if
+            callers pass rows of numbers.
+        rewards: what a missing reward means. There is no default, because it depends on what you
+            report.
         policy: how actions are chosen; :class:`~belated.DelayedUCB` with ``family`` and ``floor``
             if None.
-        family: of the rewards; :class:`~belated.Bernoulli` if None: from 0 to 1.
-        floor: the share of decisions that explore, each action being equally likely: .02, or 2 %,
-            if None. Thanks to them :meth:`evaluate` can tell what another policy would earn. 0
-            turns it off.
-        journal: where facts are kept, or its address: ``"sqlite:///offers.db?bandit=offers"``,
+        family: the distribution of the rewards; if None, :class:`~belated.Bernoulli`, for rewards
+            from 0 to 1.
+        floor: the share of decisions that choose uniformly at random; .02, or 2 %, if None.
+            :meth:`evaluate` needs them to estimate what another policy would earn. 0 turns them
+            off.
+        journal: the journal, or its address: ``"sqlite:///offers.db?bandit=offers"``,
             ``"postgresql://user@host/name?bandit=offers"``; in memory if None.
-        retention: how long after a decision its reward is accepted; None: for ever.
-        seed: of the choices, or a generator.
-        clock: gives microseconds since 1970; the system's if None.
-        baseline: how to choose if the mode says so, or the policy fails: the name of an action,
+        retention: how long after a decision its reward is accepted; None: forever.
+        seed: a seed for the choices, or a generator.
+        clock: a function that returns microseconds since 1970; the system clock if None.
+        baseline: how to choose in mode ``baseline``, or if the policy fails: the name of an action,
             ``"first"`` or ``"uniform"``.
-        keep_requests: share of the decisions whose request is kept in the journal: what they were
-            chosen from. "auto": all, but of those above 4 KiB as many as take 4 KiB on average; 0:
-            none. They can be personal data: see ``docs/howto/requests.md``.
+        keep_requests: the share of decisions whose request (the rows or context they were chosen
+            from) is stored in the journal. "auto": all of up to 4 KiB, and a sample of larger
+            ones that takes 4 KiB per decision on average; 0: none. Requests can be personal data:
+            see ``docs/howto/requests.md``.
         contexts: whether each decision is stored with its context, so that features can change
-            (``docs/howto/change-features.md``); False: rows alone. It can be personal data.
-        holdout: a share of decisions that a baseline makes, so that :meth:`lift` can say what the
-            policy earns beyond it.
-        background_fits: whether a fit that takes long is made in a thread, while rewards go on to
-            be learned by single steps. False: in the call that finds it due, so that equal calls
-            lead to equal decisions.
-        subject: the field of contexts that names the subject, such as ``"user_id"``; None if
-            subjects are only given with calls.
-        clock_skew: by how much clocks may differ: a reward dated so far ahead, or so long before
-            its decision, is refused.
-        kernels: to use instead of the best available.
+            (``docs/howto/change-features.md``); False: only its rows. Contexts can be personal
+            data.
+        holdout: a share of decisions that a baseline makes, so that :meth:`lift` can compare the
+            policy with it.
+        background_fits: whether slow fits run in a thread while rewards continue to be learned one
+            step at a time. False: fits run in the call that finds them due, so that the same calls
+            lead to the same decisions.
+        subject: the context field that names the subject, such as ``"user_id"``; None if subjects
+            are only passed as arguments.
+        clock_skew: how much clocks may differ. A reward dated further ahead than this, or further
+            before its decision, is refused.
+        kernels: the kernels to use instead of the best available.
         tuning: sizes that only tests change.
 
     >>> from belated import ConversionsOnly
@@ -214,7 +218,7 @@ class Bandit:
         self._tuning = tuning
         self._background_fits = background_fits
         fold = self._new_fold()
-        # Only now: whatever was refused above must leave no trace.
+        # Not earlier: arguments refused above must leave the journal untouched.
         identify(
             self.journal,
             family=repr(policy.family),
@@ -225,16 +229,16 @@ class Bandit:
         for error in fold.load(self.journal):
             warn_changed(error, stacklevel=3)
         fold.catch_up(self.journal)
-        found = list(fold.positions)
-        held = None if holdout is None else holdout.baseline
-        settings = settings_of(policy, rewards, self._retention, features, held)
+        positions = list(fold.positions)
+        holdout_baseline = None if holdout is None else holdout.baseline
+        settings = settings_of(policy, rewards, self._retention, features, holdout_baseline)
         if configure(self.journal, settings, self._clock()):
             fold.catch_up(self.journal)
         self._lock = threading.RLock()
         self._read_only = False
         self._use(fold, baseline)
-        self._rng = generator_of(seed, found)
-        self._survive_forks()
+        self._rng = generator_of(seed, positions)
+        _open_bandits.add(self)
 
     def _new_fold(self, until: int | None = None) -> Fold:
         return Fold(
@@ -250,7 +254,7 @@ class Bandit:
         )
 
     def _use(self, fold: Fold, baseline: int | str) -> None:
-        """Decide with what a fold has learned."""
+        """Make decisions with the model of `fold`."""
         self._fold, self._baseline = fold, baseline
         holdout = self._holdout
         kind = Decider if holdout is None else partial(HoldoutDecider, holdout=holdout)
@@ -263,7 +267,7 @@ class Bandit:
             tuning=self._tuning,
         )
         self._follower = Follower(fold, self.journal, self._clock, self._decider)
-        self._obey()
+        self._apply_mode()
 
     def __repr__(self) -> str:
         return f"<{in_a_line(self)}>"
@@ -284,18 +288,19 @@ class Bandit:
         subject: str | None = None,
         sticky: Duration | None = None,
     ) -> Decision:
-        """Choose an action; the choice is durable before this returns.
+        """Choose an action; the decision is durable when this returns.
 
         Args:
-            context: what is known at this moment: a mapping of fields, or a list of numbers.
-            actions: the actions on offer; all that the features know if None.
+            context: what is known about the request: a mapping of fields, or a list of numbers.
+            actions: the actions on offer; if None, all actions that the features declare.
             rows: one row of numbers per action, for a bandit without features.
-            id: your own decision id. The same id again returns the same decision.
+            id: your own decision id. Calling again with the same id returns the same decision.
             activated: False if the window starts only with :meth:`activate`.
-            subject: whom the decision is for, such as a user: :meth:`observe` can report rewards
-                of subjects. It is stored as given: treat it as personal data, or pass a hash.
-            sticky: return the latest decision for the subject, as it was made, until this time has
-                passed since, its action is paused or not on offer, or it was voided.
+            subject: whom the decision is for, such as a user, so that :meth:`observe` can report
+                rewards by subject. It is stored as given: treat it as personal data, or pass a
+                hash.
+            sticky: return the latest decision for the subject instead of a new one, until it is
+                older than this, its action is paused or not on offer, or it is voided.
 
         Raises:
             BanditOff: the bandit's mode is ``off``.
@@ -309,7 +314,7 @@ class Bandit:
                 self._follower.look()  # another process may have used it
                 known = self._known(id)
                 if known is not None:
-                    return self._again(known, context, actions, rows)
+                    return self._retry(known, context, actions, rows)
             now = self._clock()
             subject = self._subject_in(context, subject, id)
             if sticky is not None:
@@ -324,7 +329,7 @@ class Bandit:
                 return event
             _, standing = self._follower.settle_and_append(events, kept, only=(id,))
             other = standing.get(event.id)  # another process was faster
-            return event if other is None else self._again(other, context, actions, rows)
+            return event if other is None else self._retry(other, context, actions, rows)
 
     def decide_many(
         self,
@@ -336,19 +341,19 @@ class Bandit:
         subjects: Any = None,
         activated: bool = True,
     ) -> list[Decision]:
-        """Choose for many requests, each as if those before it were pending; one append for all.
+        """Choose for many requests and append all decisions at once.
 
-        All requests are checked before anything is decided.
+        Each request is decided as if the decisions before it were pending. All requests are
+        validated before the first decision.
 
         Args:
-            contexts: a list of contexts, or of (context, actions) pairs; or a frame of pandas or
-                polars with one context per line.
-            actions: the actions of all requests, unless they come in pairs.
+            contexts: a list of contexts, or of (context, actions) pairs; or a pandas or polars
+                DataFrame with one context per row.
+            actions: the actions on offer in all requests, unless `contexts` are pairs.
             rows: a list of row tables, for a bandit without features.
-            ids: your own decision id for each request: a list, or the name of a column of the
-                frame. The same id again returns the same decision.
-            subjects: whom each decision is for, None for nobody: a list, or the name of a column of
-                the frame.
+            ids: your own decision id for each request: a list, or the name of a DataFrame column.
+                Calling again with the same id returns the same decision.
+            subjects: whom each decision is for, or None: a list, or the name of a DataFrame column.
             activated: False if the windows start only with :meth:`activate`.
 
         >>> from belated import ConversionsOnly, PerArm
@@ -359,44 +364,44 @@ class Bandit:
         >>> [decision.id for decision in decisions]
         ['c1', 'c2']
         """
-        asked = split_requests(contexts, actions, rows=rows, ids=ids, subjects=subjects)
+        requests = split_requests(contexts, actions, rows=rows, ids=ids, subjects=subjects)
         name = "contexts" if rows is None else "rows"
         with self._lock, self._follower:
             self._check_open()
-            answers: dict[int, Decision] = {}
+            decisions: dict[int, Decision] = {}
             parsed: list[ParsedRequest] = []
             tables: list[Row] = []
-            places = []
+            indices = []
             if ids is not None:
                 self._follower.look()  # another process may have used them
-            for place, (context, offered, given, id, subject) in enumerate(asked):
+            for index, (context, offered, own_rows, id, given) in enumerate(requests):
                 try:
                     known = None if id is None else self._known(id)
                     if known is not None:
-                        answers[place] = self._again(known, context, offered, given)
+                        decisions[index] = self._retry(known, context, offered, own_rows)
                         continue
-                    whom = self._subject_in(context, subject, id)
-                    request, table = self._parse(context, offered, given, id, activated, whom)
+                    subject = self._subject_in(context, given, id)
+                    request, table = self._parse(context, offered, own_rows, id, activated, subject)
                 except InvalidInput as error:
-                    raise naming(f"{name}[{place}]", error) from None
+                    raise naming(f"{name}[{index}]", error) from None
                 parsed.append(request)
                 tables.append(table)
-                places.append(place)
+                indices.append(index)
             if parsed:
                 made, kept = self._choose(parsed, np.concatenate(tables), self._clock())
-                named = [request.id for request in parsed if request.id is not None]
+                own_ids = [request.id for request in parsed if request.id is not None]
                 events = with_subjects(made, parsed)
-                _, standing = self._follower.settle_and_append(events, kept, only=named)
-                for place, event in zip(places, made, strict=True):
+                _, standing = self._follower.settle_and_append(events, kept, only=own_ids)
+                for index, event in zip(indices, made, strict=True):
                     other = standing.get(event.id)  # another process was faster
-                    retried = asked[place][:3]
-                    answers[place] = event if other is None else self._again(other, *retried)
-            return [answers[place] for place in range(len(asked))]
+                    retried = requests[index][:3]
+                    decisions[index] = event if other is None else self._retry(other, *retried)
+            return [decisions[index] for index in range(len(requests))]
 
     def score(
         self, context: Any = None, actions: Actions | None = None, *, rows: Any = None
     ) -> Scores:
-        """Return what the bandit would choose now, and why, without deciding.
+        """Return how the bandit would choose now, and why, without making a decision.
 
         Args:
             context: as in :meth:`decide`.
@@ -413,7 +418,7 @@ class Bandit:
         """
         with self._lock, self._follower:
             self._read_new()
-            self._obey()
+            self._apply_mode()
             request, table = self._parse(context, actions, rows, None, True, None)
             self._decider.actions = self._fold.actions
             return self._decider.score(request, table, now=self._now(), rng=np.random.default_rng())
@@ -427,7 +432,7 @@ class Bandit:
         activated: bool,
         subject: str | None,
     ) -> tuple[ParsedRequest, Row]:
-        self._follower.intact = True  # whatever the caller's features raise
+        self._follower.intact = True  # errors in the caller's features do not affect the fold
         parsed = parse_request(
             context,
             actions,
@@ -444,7 +449,7 @@ class Bandit:
         return parsed
 
     def _subject_in(self, context: Any, subject: str | None, id: str | None) -> str | None:
-        """Return the subject of a request, given or in its context; None without one."""
+        """Return the subject that was passed or is in the context; None if there is none."""
         if subject is None and self._subject is not None:
             subject = in_context(context, self._subject)
         return None if subject is None else check_subject(subject, id, self.journal.partitions)
@@ -452,52 +457,52 @@ class Bandit:
     def _current(
         self, subject: str | None, sticky: Duration, actions: Actions | None, now: int
     ) -> Decision | None:
-        """Return the decision that a subject keeps; None if a new one is to be made."""
+        """Return the subject's sticky decision, or None if a new one must be made."""
         span = duration_us(as_duration(sticky, "sticky"))
         if subject is None:
-            message = f"sticky is {sticky!r}, and there is no subject"
+            message = f"sticky is {sticky!r}, but the decision has no subject"
             raise InvalidInput(f"{message}: pass subject=, or leave out sticky", sticky)
         self._follower.look()  # another process may have decided
         home = slot_of_subject(subject) % self.journal.partitions
-        at, position = self._fold.ledgers[home].current(subject) or (0, 0)
-        is_over = at + span <= now or position <= self.journal.start(home).position
+        decided, position = self._fold.ledgers[home].current(subject) or (0, 0)
+        is_over = decided + span <= now or position <= self.journal.start(home).position
         if is_over or self._fold.mode == "off":
             return None
         decision = self.journal.read(home, position - 1, 1)[0].event
         assert isinstance(decision, Decision)
         names = offered(actions, self.features)
-        is_kept = is_offered(decision.action, names, self._fold.actions, now)
-        return decision if is_kept else None
+        is_available = is_offered(decision.action, names, self._fold.actions, now)
+        return decision if is_available else None
 
     def _choose(self, requests: Sequence[ParsedRequest], table: Row, now: int) -> Made:
         decider = self._decider
-        if decider.mode == "off":  # it may have been switched on elsewhere
+        if decider.mode == "off":  # another process may have switched it on
             self._read_new()
         if self._fold.mode != decider.mode or self._fold.chosen is not decider.chosen:
-            self._obey()
+            self._apply_mode()
         decider.actions = self._fold.actions
         made = decider.choose(requests, table, now=now, rng=self._rng, hold=False)
         if decider.failure is not None:
-            message = f"the policy could not choose ({decider.failure}): the baseline decided"
+            message = f"the policy failed ({decider.failure}), and the baseline decided"
             decider.failure = None
             warnings.warn(message, FallbackWarning, stacklevel=4)
         return made
 
-    def _obey(self) -> None:
-        """Decide as the journal says; a mode of a newer release changes nothing."""
+    def _apply_mode(self) -> None:
+        """Apply the journal's mode and chosen model; ignore modes unknown to this release."""
         for mode in MODES:
             if mode == self._fold.mode:
                 self._decider.change_mode(mode)
         self._decider.use_model(self._fold.chosen)
 
     def _known(self, id: str) -> Decision | None:
-        """The decision that was made under an id, here or elsewhere."""
+        """Return the decision with this id, made in this process or another."""
         status = self._fold.entry(id)
         return self._decider.unapplied.find(id) if status is None else self._decision(status)
 
-    def _again(self, known: Decision, context: Any, actions: Actions | None, rows: Any) -> Decision:
-        """A retry gets the decision that was made; another decision under its id is refused."""
-        self._follower.intact = True  # as above
+    def _retry(self, known: Decision, context: Any, actions: Actions | None, rows: Any) -> Decision:
+        """Return `known` if a request with its id is the same request, or raise."""
+        self._follower.intact = True  # as in _parse
         table = rows_of(context, actions, rows, self.policy.row_width, self.features)
         check_same(known, table, self.features)
         self._follower.intact = False
@@ -516,26 +521,27 @@ class Bandit:
         subject: str | None = None,
         event_id: str | None = None,
     ) -> Receipt:
-        """Report the reward of a decision, or one part of it; or a reward of a subject.
+        """Report the reward of a decision or of a subject.
 
-        Retries are safe. A higher revision of a part replaces it. A reward of a subject is credited
-        to the latest live decision for that subject made at or before ``at``, if that is within the
-        window of the rewards; several rewards of a decision count as parts of its reward.
+        Retries are safe. A higher revision of a part replaces the lower one. A subject's reward is
+        credited to its latest decision at or before ``at`` that was not voided, if it falls within
+        the reward window; several rewards credited to a decision count as parts of its reward.
 
         Args:
-            id: a decision, or its id; none with a subject.
+            id: a decision, or its id; omit it if you pass a subject.
             value: the reward.
-            at: when it happened: a datetime with its zone, or ISO 8601; now if None. It decides
-                which part is the latest (``reduce="latest"``). Window and delay go by the time at
-                which the journal took the reward.
-            part: of the reward, if it comes in several.
-            revision: of this part.
+            at: when it happened: a datetime with its zone, or ISO 8601; now if None. It determines
+                which part is the latest (``reduce="latest"``). Windows and delays use the time at
+                which the journal recorded the reward.
+            part: the name of the part, if the reward has several.
+            revision: the revision of this part.
             subject: whose reward it is, instead of the id of a decision.
-            event_id: names the outcome of the subject, such as an order number: it counts once.
+            event_id: identifies the subject's outcome, such as an order number, so that it counts
+                once.
 
         Raises:
-            RewardConflict: another value is known here for this part and revision. Where only
-                another process knows it, the receipt says ``conflict``.
+            RewardConflict: another value is already recorded for this part and revision. If only
+                another process has read it, the receipt says ``conflict`` instead.
         """
         with self._lock, self._follower:
             if self._read_only:
@@ -555,7 +561,7 @@ class Bandit:
                 max_reward=fold.max_reward,
             )
             meaning = self._meaning(event)
-            if meaning in ("conflict", "duplicate"):  # the journal has another, or the same
+            if meaning in ("conflict", "duplicate"):  # the journal already has a value
                 self._follower.refused[meaning] += 1
                 if meaning == "conflict":
                     raise RewardConflict(event.id, event.value, part, revision)
@@ -563,19 +569,19 @@ class Bandit:
             return Receipt(event.id, self._follower.append_one(event, now))
 
     def observe_many(self, rewards: Any) -> list[Receipt]:
-        """Report many rewards with one append; returns a receipt for each, in their order.
+        """Report many rewards with one append, and return a receipt for each, in order.
 
-        All are checked before any is appended. A value that differs from one that is known, in the
-        journal or before it in the same call, is not appended: its receipt says ``conflict``, and
-        the others count.
+        All rewards are validated before any is appended. A value that contradicts one in the
+        journal, or an earlier one in the same call, is not appended: its receipt says
+        ``conflict``. The others count.
 
         Args:
-            rewards: (id, value) pairs; or mappings with the keys id and value, and if need be at,
-                part and revision, as in :meth:`observe`; or a frame of pandas or polars with such
+            rewards: (id, value) pairs; or mappings with the keys id and value, and optionally at,
+                part and revision, as in :meth:`observe`; or a pandas or polars DataFrame with such
                 columns.
 
         Raises:
-            InvalidInput: one of them cannot be a reward of this bandit; nothing was appended.
+            InvalidInput: a reward is not valid for this bandit; nothing was appended.
 
         >>> from belated import Explicit
         >>> bandit = Bandit(["blue", "red"], rewards=Explicit())
@@ -584,14 +590,14 @@ class Bandit:
         >>> [receipt.status for receipt in receipts]
         ['rewarded', 'rewarded', 'conflict']
         """
-        given = split_rewards(rewards)
+        reports = split_rewards(rewards)
         with self._lock, self._follower:
             self._check_open()
             events: list[Reward] = []
             now = self._clock()
             try:
-                for one in given:
-                    events.append(self._reported(one, now))
+                for report in reports:
+                    events.append(self._reported(report, now))
             except InvalidInput as error:
                 raise naming(f"rewards[{len(events)}]", error) from None
             seen: dict[tuple[str, str, int], float] = {}
@@ -602,7 +608,7 @@ class Bandit:
                     status = "duplicate" if event.value == seen[part] else "conflict"
                 else:
                     status = self._meaning(event)
-                if status in ("conflict", "duplicate"):  # the journal has another, or the same
+                if status in ("conflict", "duplicate"):  # a value is already known
                     self._follower.refused[status] += 1
                     if status == "conflict":
                         self._follower.issues.note(status, event.id, now)
@@ -610,22 +616,22 @@ class Bandit:
                     if status in ("rewarded", "revised"):
                         seen[part] = event.value
                     new.append(event)
-                    status = ""  # the fold says
+                    status = ""  # set by the fold
                 statuses.append(status)
-            meant = iter(self._follower.settle_and_append(new)[0] if new else ())
+            folded = iter(self._follower.settle_and_append(new)[0] if new else ())
             return [
-                Receipt(event.id, status or next(meant))
+                Receipt(event.id, status or next(folded))
                 for event, status in zip(events, statuses, strict=True)
             ]
 
     def observe_subjects(self, rewards: Iterable[tuple[Any, ...]]) -> list[Receipt]:
-        """Report many rewards of subjects with one append; returns a receipt for each.
+        """Report many rewards by subject with one append, and return a receipt for each.
 
         Args:
-            rewards: (subject, value, event_id) or (subject, value, event_id, at) of each.
+            rewards: tuples (subject, value, event_id) or (subject, value, event_id, at).
 
         Raises:
-            InvalidInput: one of them cannot be a reward of this bandit; nothing was appended.
+            InvalidInput: a reward is not valid for this bandit; nothing was appended.
 
         >>> from belated import Explicit
         >>> bandit = Bandit(["gift", "mail"], rewards=Explicit("7d"))
@@ -658,26 +664,26 @@ class Bandit:
             max_reward=self._fold.max_reward,
         )
 
-    def _reported(self, one: OneReward, now: int) -> Reward:
+    def _reported(self, report: OneReward, now: int) -> Reward:
         return reported_reward(
-            one.id,
-            one.value,
-            now if one.at is None else self._reported_time(one.at, now, one.id),
-            one.part,
-            one.revision,
+            report.id,
+            report.value,
+            now if report.at is None else self._reported_time(report.at, now, report.id),
+            report.part,
+            report.revision,
             min_reward=self._fold.min_reward,
             max_reward=self._fold.max_reward,
         )
 
     def _reported_time(self, at: Moment, now: int, id: Any = None) -> int:
-        """Return when an event happened, if that fits the clock here and its decision."""
+        """Return `at` in microseconds; refuse it if it is in the future or before the decision."""
         moment = as_microseconds(at)
         decided = None if id is None else self._fold.decided_at(check_id(id))
         check_reported(moment, now, decided, self._skew)
         return moment
 
     def _meaning(self, event: Reward) -> str:
-        """What a reward would be to what is known, but for its time."""
+        """Return how the ledger would classify a reward, ignoring its time."""
         ledgers = self._fold.ledgers
         home = 0 if len(ledgers) == 1 else route(event, len(ledgers))
         return ledgers[home].meaning(event)
@@ -687,7 +693,7 @@ class Bandit:
         return self._mark(Activation, id, at)
 
     def void(self, id: str | Decision, *, at: Moment | None = None) -> Receipt:
-        """Report that a decision was never carried out: nothing is learned from it."""
+        """Report that a decision was never carried out, so that nothing is learned from it."""
         return self._mark(Void, id, at)
 
     def _mark(self, kind: type[Mark], id: str | Decision, at: Moment | None) -> Receipt:
@@ -699,12 +705,12 @@ class Bandit:
             return Receipt(event.id, self._follower.append_one(event, now))
 
     def change_mode(self, mode: Mode, reason: str = "") -> None:
-        """Decide in another way from now on, in every process that holds this bandit.
+        """Change how decisions are made, in every process that has this bandit open.
 
         Args:
-            mode: ``learn``: with the newest model. ``freeze``: with the model of now.
-                ``baseline``: without a model. ``off``: not at all; rewards are accepted.
-            reason: why, for whoever asks later.
+            mode: ``learn``: decide with the newest model. ``freeze``: with the current model.
+                ``baseline``: without a model. ``off``: refuse decisions but accept rewards.
+            reason: why, recorded in the journal.
         """
         if mode not in MODES:
             raise InvalidInput(f"mode is {mode!r}: one of {', '.join(MODES)} was expected", mode)
@@ -713,12 +719,13 @@ class Bandit:
             self._follower.append([ModeChanged(self._clock(), mode, reason)])
 
     def use_model(self, when: Moment | None, *, reason: str = "") -> None:
-        """Decide with the model as it was at a moment, in every process that holds this bandit.
+        """Decide with the model as of a given time, in every process that has this bandit open.
 
-        Learning goes on. The model is stored in the journal, and decides until the next call.
+        Learning continues. The model is stored in the journal, and is used until the next call of
+        this method.
 
         Args:
-            when: a datetime with its zone, or ISO 8601; None: the newest model decides again.
+            when: a datetime with its zone, or ISO 8601; None: go back to the newest model.
             reason: why, recorded in the journal.
 
         >>> from belated import ConversionsOnly
@@ -746,14 +753,15 @@ class Bandit:
         start: Moment | None = None,
         until: Moment | None = None,
     ) -> None:
-        """Do not choose an action any more, in every process that holds this bandit.
+        """Stop choosing an action, in every process that has this bandit open.
 
-        Its rewards still count. The last change of an action replaces the one before.
+        Rewards for its earlier decisions still count. A later pause, resume or retire of the same
+        action replaces this one.
 
         Args:
             action: its name.
             reason: why, recorded in the journal.
-            start: from when on: a datetime with its zone, or ISO 8601; at once if None.
+            start: when the pause starts: a datetime with its zone, or ISO 8601; now if None.
             until: when the pause ends; None: when the action is resumed.
 
         >>> from belated import ConversionsOnly
@@ -766,7 +774,7 @@ class Bandit:
         self._change_action(change="pause", action=action, reason=reason, start=start, until=until)
 
     def resume(self, action: int | str, *, reason: str = "") -> None:
-        """Choose an action again that was paused or retired.
+        """Allow an action again that was paused or retired.
 
         Args:
             action: its name.
@@ -780,7 +788,7 @@ class Bandit:
         Args:
             action: its name.
             reason: why, recorded in the journal.
-            start: from when on; at once if None.
+            start: when it is retired; now if None.
         """
         self._change_action(change="retire", action=action, reason=reason, start=start)
 
@@ -793,7 +801,7 @@ class Bandit:
             self._follower.append([event])
 
     def as_of(self, when: Moment) -> Bandit:
-        """The bandit as it was known at a moment: read-only, rebuilt from the journal.
+        """Return a read-only view of the bandit at an earlier time, rebuilt from the journal.
 
         Args:
             when: a datetime with its zone, or ISO 8601.
@@ -809,24 +817,24 @@ class Bandit:
         past._read_only = True
         return past
 
-    # --- what it knows --------------------------------------------------------------------------
+    # --- state ----------------------------------------------------------------------------------
 
     @property
     def mode(self) -> str:
-        """How the bandit decides: ``learn``, ``freeze``, ``baseline`` or ``off``."""
+        """How decisions are made: ``learn``, ``freeze``, ``baseline`` or ``off``."""
         with self._lock, self._follower:
             self._read_new()
             return self._fold.mode
 
     @property
     def actions(self) -> list[ActionState]:
-        """The state of each action that the features declare, or that was ever changed."""
+        """The state of each action that the features declare or that was ever paused or retired."""
         with self._lock, self._follower:
             self._read_new()
             return states_at(self._fold.actions, self._now(), declared(self.features))
 
     def _now(self) -> int:
-        """The time; of a view of the past, the moment that it shows."""
+        """Return the current time; in a view of the past, the time it shows."""
         return self._clock() if self._fold.until is None else self._fold.until
 
     @property
@@ -838,7 +846,7 @@ class Bandit:
 
     @property
     def estimate(self) -> Estimate:
-        """A converged fit of all that has arrived: a function of the set of rewards alone."""
+        """The estimate after a converged fit; it depends only on the set of rewards received."""
         with self._lock, self._follower:
             self._read_new()
             estimate = self._fold.learner.estimate
@@ -847,9 +855,9 @@ class Bandit:
 
     @property
     def mean_reward(self) -> float | None:
-        """Mean of all rewards and defaults learned so far; None before the first.
+        """The mean of all rewards and defaults learned so far; None before the first.
 
-        What is pending is not in it, so it is too high while only good outcomes have arrived.
+        Pending decisions are not included, so it is too high while only good outcomes have arrived.
         """
         with self._lock, self._follower:
             self._read_new()
@@ -858,33 +866,35 @@ class Bandit:
 
     @property
     def decision_counts(self) -> dict[str, int]:
-        """Decisions by state; they add up to all decisions ever made."""
+        """The number of decisions by state; they add up to all decisions ever made."""
         with self._lock, self._follower:
             self._read_new()
             return self._fold.counts
 
     @property
     def event_counts(self) -> dict[str, int]:
-        """Events by what they meant; they add up to all events."""
+        """The number of events by status; they add up to all events in the journal."""
         with self._lock, self._follower:
             self._read_new()
             return self._fold.counters
 
     @property
     def refused_counts(self) -> dict[str, int]:
-        """Events that this process was told and has not appended; ``event_counts`` has the others.
+        """The number of rewards that this process did not append, by reason.
 
-        ``duplicate``: the journal has the same. ``conflict``: it has another value for that part
-        and revision, and :class:`RewardConflict` was raised.
+        ``duplicate``: the journal already has the same reward. ``conflict``: it has another value
+        for that part and revision, and :class:`RewardConflict` was raised. ``event_counts`` counts
+        the events that were appended.
         """
         with self._lock:
             return {status: self._follower.refused[status] for status in ("duplicate", "conflict")}
 
     def issues(self) -> list[Issue]:
-        """Return what was wrong with rewards and values of fields, the most frequent first.
+        """Return the problems found in rewards and field values, the most frequent first.
 
-        Each has a count, its last time, an example, and what to do. Counts of journal events are
-        complete; refused events and field values are counted since this process started.
+        Each issue has a count, the time it last occurred, an example, and what to do. Counts of
+        journal events are complete; refused events and field values are counted since this process
+        started.
 
         >>> from belated import ConversionsOnly
         >>> bandit = Bandit(["blue", "red"], rewards=ConversionsOnly("7d"))
@@ -902,7 +912,7 @@ class Bandit:
 
     @property
     def digest(self) -> str:
-        """Names the state of every decision: equal for equal journals, however they are split."""
+        """A checksum of the state of every decision, independent of how the journal was read."""
         with self._lock, self._follower:
             self._read_new()
             return self._fold.digest
@@ -916,9 +926,9 @@ class Bandit:
                     self._follower.catch_up()
 
     def entry(self, id: str | Decision) -> DecisionStatus:
-        """All that is known of one decision.
+        """Return everything known about one decision.
 
-        Of one whose record was trimmed, what it has come to is known, and not what it was.
+        If its record was trimmed, only the outcome is known.
         """
         id = check_id(id)
         with self._lock, self._follower:
@@ -931,13 +941,13 @@ class Bandit:
             return msgspec.structs.replace(status, decision=decision, request=request)
 
     def _request(self, status: DecisionStatus, decision: Decision | None) -> KeptRequest | None:
-        """What a decision was chosen from, if that was kept."""
+        """Return the request of a decision, if it was stored."""
         partition = partition_of(key_of(status.id), self.journal.partitions)
         data = self.journal.requests(partition, [status.position]).get(status.position)
         return None if data is None else KeptRequest.read(data, decision)
 
     def _decision(self, status: DecisionStatus) -> Decision | None:
-        """A decision that is remembered, as it was made; None if its record was trimmed."""
+        """Return a decision from its record; None if the record was trimmed."""
         partition = partition_of(key_of(status.id), self.journal.partitions)
         if status.position <= self.journal.start(partition).position:
             return None
@@ -945,10 +955,10 @@ class Bandit:
         assert isinstance(record.event, Decision)
         return record.event
 
-    # --- its journal as a whole -----------------------------------------------------------------
+    # --- the journal ----------------------------------------------------------------------------
 
     def settle(self) -> int:
-        """Settle all that is due by now; returns how many decisions that were."""
+        """Settle the decisions whose window has ended, and return how many there were."""
         with self._lock, self._follower:
             return self._settle()
 
@@ -963,14 +973,14 @@ class Bandit:
         return sum(before[state] - after[state] for state in ("dormant", "pending"))
 
     def sync(self) -> int:
-        """Fold what others wrote, and settle what is due; returns how many records that were."""
+        """Read what other processes wrote, settle what is due, and return the number of records."""
         with self._lock, self._follower:
             before = self._fold.version
             self._settle()
             return self._fold.version - before
 
     def save(self) -> None:
-        """Store a snapshot, so that the next opening is quick."""
+        """Store a snapshot, so that the bandit opens quickly next time."""
         with self._lock, self._follower:
             self._check_open()
             self._follower.save()
@@ -986,7 +996,7 @@ class Bandit:
                     warn_unsaved(error)
                 self._read_only = True
             if self._fold.until is None:  # a view of the past shares the journal
-                self.journal.close()  # again, if it was interrupted
+                self.journal.close()  # also if an earlier call was interrupted
 
     def __enter__(self) -> Self:
         return self
@@ -996,19 +1006,15 @@ class Bandit:
 
     def _check_open(self) -> None:
         if self._read_only:
-            raise ReadOnly("this bandit is closed, or a view of the past: it takes no events")
+            raise ReadOnly("this bandit is closed, or a view of the past: it accepts no events")
 
-    def _survive_forks(self) -> None:
-        """From now on a child of this process draws its own numbers."""
-        _open_bandits.add(self)
-
-    # --- what it earns --------------------------------------------------------------------------
+    # --- evaluation -----------------------------------------------------------------------------
 
     def frame(self, *, requests: bool = False) -> Any:
-        """Return a DataFrame of pandas: one line a decision, with what has become of it.
+        """Return a pandas DataFrame with one row per decision and its outcome.
 
         Args:
-            requests: add what each was chosen from, as far as it was kept.
+            requests: add the request of each decision, where it was stored.
 
         Raises:
             MissingExtra: pandas is not installed.
@@ -1025,55 +1031,56 @@ class Bandit:
         limit: Duration | None = None,
         level: float = 0.95,
     ) -> Value:
-        """Return what another policy would have earned per decision, had it decided.
+        """Return what another policy would have earned per decision.
 
-        Only decisions of this bandit's policy count, and only if their requests were kept. A policy
-        of this library learns from what was known at ``since``, and is evaluated on what was
-        decided from then on.
+        Only decisions made by this bandit's policy count, and only if their requests were stored. A
+        policy of this library is trained on what was known at ``since``, and evaluated on the
+        decisions made from then on.
 
         Args:
             policy: ``"uniform"``, ``"first"``, the name of an action, a policy, a function, or a
                 matrix. A function takes the context (the rows, if the bandit has no features) and
                 the names of the actions on offer, and returns the probability of each, or one
-                name. A matrix has a line for each decision of :meth:`frame`, and a column for each
-                action; or pass a frame of it.
-            since: leave out decisions that were made before; needed for a policy that learns.
-            limit: count rewards that come within this time only.
-            level: of the intervals.
+                name. A matrix, or a DataFrame, has a row for each decision of :meth:`frame` and a
+                column for each action.
+            since: leave out decisions made before this time; required for a policy that learns.
+            limit: count only rewards that arrive within this time.
+            level: the confidence level of the intervals.
 
         Raises:
-            NotEvaluable: the decisions say too little of that policy; the error says what to do.
+            NotEvaluable: the decisions contain too little information about that policy; the error
+                says what to do.
         """
         return self._log().evaluate(policy, since=since, limit=limit, level=level)
 
     def lift(self, *, limit: Duration | None = None, level: float = 0.95) -> Lift:
-        """Return what the policy earns beyond the holdout.
+        """Return how much more the policy earns than the holdout.
 
         Args:
-            limit: count rewards that come within this time only.
-            level: of the intervals.
+            limit: count only rewards that arrive within this time.
+            level: the confidence level of the intervals.
 
         Raises:
-            NotEvaluable: there is no holdout, or it has hardly a reward yet.
+            NotEvaluable: there is no holdout, or it has too few rewards so far.
         """
         return self._log().lift(limit=limit, level=level)
 
     def delay_curve(self, *, level: float = 0.95) -> DelayCurve:
-        """Return which share of the rewards has come by which age.
+        """Return the share of rewards that has arrived by each age of the decision.
 
         Args:
-            level: of the bands.
+            level: the confidence level of the bands.
         """
         return self._log().delay_curve(level=level)
 
     def forecast(
         self, ahead: Duration | Sequence[Duration] | None = None, *, level: float = 0.95
     ) -> Forecast:
-        """Return how many of the missing rewards are still to come.
+        """Return how many rewards are still to come.
 
         Args:
-            ahead: how far to look, as ``"3d"`` or ``["1d", "7d"]``; None: all that will come.
-            level: of the intervals.
+            ahead: how far to look, as ``"3d"`` or ``["1d", "7d"]``; None: without a limit.
+            level: the confidence level of the intervals.
         """
         return self._log().forecast(ahead, level=level)
 
@@ -1086,10 +1093,10 @@ class Bandit:
         return self._log().delay_depends(on)
 
     def report(self) -> Report:
-        """Return what the bandit earns on one page: shown by a notebook, saved as HTML or JSON.
+        """Return a one-page report that notebooks display and that can be saved as HTML or JSON.
 
         Raises:
-            InvalidInput: nothing was decided yet.
+            InvalidInput: there are no decisions yet.
         """
         from belated.report import Report
 
@@ -1112,7 +1119,7 @@ class Bandit:
 
 
 class Pending:
-    """The decisions whose rewards are out: their count, the oldest, and each of them.
+    """The pending decisions of a bandit: their number, the oldest, and an iterator over them.
 
     >>> from threading import RLock
     >>> Pending(Follower.__new__(Follower), 0, RLock()).count
@@ -1124,7 +1131,7 @@ class Pending:
     ) -> None:
         self._follower = follower
         self._lock = lock
-        #: G_t.
+        #: The number of pending decisions, G_t.
         self.count = count
 
     def __len__(self) -> int:
@@ -1132,34 +1139,37 @@ class Pending:
 
     @property
     def oldest(self) -> datetime | None:
-        """When the journal took the oldest; None if nothing is pending."""
+        """When the oldest pending decision was recorded; None if nothing is pending."""
         oldest = min((recorded for _, recorded in self._all()), default=None)
         return None if oldest is None else as_datetime(oldest)
 
     def __iter__(self) -> Iterator[tuple[str, datetime]]:
-        """The key of each, as 32 hex digits (an id made by the bandit is its own key), and when."""
+        """Yield the key and the recording time of each pending decision.
+
+        Keys are 32 hex digits; an id made by the bandit is its own key.
+        """
         for key, recorded in self._all():
             yield key.hex(), as_datetime(recorded)
 
     def _all(self) -> list[tuple[bytes, int]]:
         with self._lock, self._follower:
             ledgers = self._follower.fold.ledgers.values()
-            return [one for ledger in ledgers for one in ledger.pending()]
+            return [decision for ledger in ledgers for decision in ledger.pending()]
 
 
 def in_a_line(bandit: Bandit) -> str:
-    """Return its name and what it has done so far."""
+    """Return the bandit's name, its counts and, for a few actions, the predictions."""
     counts = bandit.decision_counts
     total = sum(counts.values())
-    made = f"{total:,} decision{'' if total == 1 else 's'}"
-    known = ", ".join(f"{counts[state]:,} {state}" for state in ("pending", "rewarded"))
+    decisions = f"{total:,} decision{'' if total == 1 else 's'}"
+    states = ", ".join(f"{counts[state]:,} {state}" for state in ("pending", "rewarded"))
     means = "".join(f", {name} {mean:.4g}" for name, mean in predicted(bandit))
-    expected = f"; predicted{means[1:]}" if means else ""
-    return f"Bandit {bandit.journal.bandit!r}: {made}, {known}{expected}"
+    predictions = f"; predicted{means[1:]}" if means else ""
+    return f"Bandit {bandit.journal.bandit!r}: {decisions}, {states}{predictions}"
 
 
 def predicted(bandit: Bandit) -> list[tuple[int | str, float]]:
-    """Return the predicted mean of each action, if there are a few and no context."""
+    """Return the predicted mean of each action, if there are few actions and no context."""
     features = bandit.features
     if not isinstance(features, PerArm) or features.block > 1 or features.blocks > FEW:
         return []
@@ -1171,15 +1181,15 @@ def predicted(bandit: Bandit) -> list[tuple[int | str, float]]:
 
 
 def as_html(bandit: Bandit) -> str:
-    """Return the same with its strongest coefficients."""
-    found = bandit.estimate.coefficients()
-    found.sort(key=lambda one: abs(one["mean"]) / one["sd"], reverse=True)
-    rows: list[list[object]] = [list(one.values()) for one in found[:TOP]]
+    """Return the summary line and a table of the most significant coefficients."""
+    coefficients = bandit.estimate.coefficients()
+    coefficients.sort(key=lambda line: abs(line["mean"]) / line["sd"], reverse=True)
+    rows: list[list[object]] = [list(line.values()) for line in coefficients[:TOP]]
     return html_table(in_a_line(bandit), ["coefficient", "mean", "sd", "low", "high"], rows)
 
 
 def as_features(features: Any) -> Features | None:
-    """Return features, or those of a list of actions; None if callers pass rows."""
+    """Return the features, made from a list of actions if need be; None if callers pass rows."""
     kind = features if isinstance(features, type) else type(features)
     if issubclass(kind, Policy):
         message = f"the first argument is a policy, {kind.__name__}: pass it as policy=, after the"
@@ -1194,7 +1204,7 @@ def as_features(features: Any) -> Features | None:
 
 
 def as_policy(policy: Any, family: Any, floor: Any, features: Features | None) -> Policy:
-    """Return a policy for the rows that features make, or callers pass."""
+    """Return a policy that is bound to the features, or that takes the callers' rows."""
     if policy is None and features is None:
         message = (
             "features are missing: pass the names of the actions, Bandit(['blue', 'red'], ...)"
@@ -1205,23 +1215,23 @@ def as_policy(policy: Any, family: Any, floor: Any, features: Features | None) -
     check_made(policy, "policy", needs="choose", example="DelayedUCB()")
     for name, value in (("family", family), ("floor", floor)):
         if value is not None:
-            message = f"policy and {name} are both given: put it into the policy"
+            message = f"{name} is {value!r}, but a policy is given too: set {name} in the policy"
             raise InvalidInput(f"{message}, {type(policy).__name__}({name}={value!r}, ...)", value)
     bound: Policy = policy.bound_to(features)
     return bound
 
 
 def check_rewards(rewards: Any, policy: Policy) -> Rewards:
-    """Return what a missing reward means, if the policy can learn from it."""
+    """Return `rewards` if it is valid and the policy can learn from it."""
     check_semantics(rewards)
     check_default(rewards, policy.family.support)
     check_learnable(policy, rewards)
-    found: Rewards = rewards
-    return found
+    checked: Rewards = rewards
+    return checked
 
 
 def opened(journal: Any) -> Journal:
-    """Return a journal that was given, or the one at an address."""
+    """Return `journal`, opened if it is an address."""
     if isinstance(journal, str):
         return open_journal(journal)
     if isinstance(journal, Path):
@@ -1229,12 +1239,12 @@ def opened(journal: Any) -> Journal:
         raise InvalidInput(f"{message}, 'sqlite:///{journal}?bandit=offers'", journal)
     example = "'sqlite:///offers.db?bandit=offers', or SQLiteJournal('offers.db', bandit='offers')"
     check_made(journal, "journal", needs="append", example=example)
-    found: Journal = journal
-    return found
+    checked: Journal = journal
+    return checked
 
 
 def check_clock(clock: Any) -> Callable[[], int]:
-    """Return a clock that gives whole microseconds, and says so if it does not."""
+    """Return a clock that raises InvalidInput if `clock` does not return whole microseconds."""
 
     def read() -> int:
         now = clock() if callable(clock) else None
@@ -1249,7 +1259,7 @@ def check_clock(clock: Any) -> Callable[[], int]:
 
 
 def check_seed(seed: Any) -> None:
-    """Refuse what is no seed."""
+    """Raise InvalidInput unless `seed` is a seed or a generator."""
     if seed is None or isinstance(seed, np.random.Generator):
         return
     if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
@@ -1260,7 +1270,11 @@ def check_seed(seed: Any) -> None:
 def generator_of(
     seed: int | np.random.Generator | None, positions: list[int]
 ) -> np.random.Generator:
-    """Return the source of randomness; neither a restart nor a second process repeats draws."""
+    """Return the random generator.
+
+    The seed is combined with the journal's positions, so that neither a restart nor a second
+    process repeats the same draws.
+    """
     if isinstance(seed, np.random.Generator):
         return seed
     return np.random.default_rng(None if seed is None else [int(seed), *positions])
@@ -1270,11 +1284,11 @@ _open_bandits: weakref.WeakSet[Bandit] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    """In the child: draw other numbers than the parent, and wait for none of its threads."""
+    """Give each bandit in the child its own random numbers and an unlocked lock."""
     for bandit in _open_bandits:
         bandit._rng = np.random.default_rng()
         bandit._lock = threading.RLock()
-        if bandit._fold.learner.is_busy:  # the thread is gone, and its sums are half made
+        if bandit._fold.learner.is_busy:  # the fitting thread does not exist in the child
             bandit._follower.intact = False
 
 

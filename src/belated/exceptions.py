@@ -3,58 +3,58 @@
 ::
 
     BelatedError
-    ├── InvalidInput      (ValueError)    a value that is refused; carries it as ``value``
-    │   ├── InvalidConfig                 a file of settings; carries its ``mistakes``
-    │   └── CommitTooLarge                more bytes than the log takes at once; carries ``limit``
+    ├── InvalidInput      (ValueError)    a value was refused; carries it as ``value``
+    │   ├── InvalidConfig                 a configuration file was refused; carries ``mistakes``
+    │   └── CommitTooLarge                a commit is too large for the log; carries ``limit``
     ├── UnknownEvent      (ValueError)    from a newer version; carries ``version`` and ``kind``
-    ├── CorruptEvent      (ValueError)    bytes that are no event at all
+    ├── CorruptEvent      (ValueError)    the bytes are not an event
     ├── UnknownHandle     (LookupError)   no such observation, or it was removed
-    ├── RewardConflict    (ValueError)    another value was reported under this part and revision
+    ├── RewardConflict    (ValueError)    another value is recorded for this part and revision
     ├── ReadOnly          (ValueError)    the bandit is closed, or a view of the past
     ├── BanditOff         (RuntimeError)  the bandit's mode is ``off``: it makes no decisions
     ├── ActionsPaused     (RuntimeError)  all offered actions are paused; carries ``actions``
-    ├── PolicyFailure     (RuntimeError)  a policy could not choose; carries the ``reason``
+    ├── PolicyFailure     (RuntimeError)  a policy failed to choose; carries the ``reason``
     ├── AccessDenied      (PermissionError)
-    │   ├── Unauthenticated               no credential that works
-    │   ├── Forbidden                     a credential that does not allow this
+    │   ├── Unauthenticated               the credential is missing or invalid
+    │   ├── Forbidden                     the credential does not allow this request
     │   └── RateLimited                   too many requests; carries ``retry_after``
     ├── UnknownBandit     (LookupError)   the service has no bandit of this name
     ├── ServiceError      (RuntimeError)  a service refused or failed; carries its ``problem``
-    │   └── ServiceUnavailable (OSError)  it could not be reached in time: try again
-    ├── NotEvaluable      (ValueError)    a log cannot say what was asked of it
-    ├── MissingExtra      (ImportError)   an optional dependency is needed; names the pip command
-    └── JournalError                      a journal cannot do what was asked
-        ├── JournalClosed      (ValueError)  it was used after ``close()``
-        ├── JournalUnavailable (OSError)     locked, full, unreachable: try again
-        │   ├── JournalReadUnavailable       it accepts events meanwhile, but cannot be read
+    │   └── ServiceUnavailable (OSError)  it could not be reached in time: retry
+    ├── NotEvaluable      (ValueError)    a log has too little data to answer the question
+    ├── MissingExtra      (ImportError)   an optional dependency is missing; names the pip command
+    └── JournalError                      a journal operation failed
+        ├── JournalClosed      (ValueError)  the journal was used after ``close()``
+        ├── JournalUnavailable (OSError)     it is locked, full or unreachable: retry
+        │   ├── JournalReadUnavailable       it cannot be read, but accepts events
         │   ├── SpoolInUse                   another process, or journal, has the spool open
         │   └── SpoolNotPermitted            the spool belongs to another user
-        ├── JournalMismatch    (ValueError)  it was made with other settings than asked for
+        ├── JournalMismatch    (ValueError)  it was created with different settings
         ├── JournalReplaced                  its file was removed or replaced while it was open
-        ├── NotAJournal        (ValueError)  the file is something else than a journal
-        ├── UnsupportedFormat  (ValueError)  the file was made by a newer release
+        ├── NotAJournal        (ValueError)  the file is not a journal
+        ├── UnsupportedFormat  (ValueError)  the file was written by a newer release
         ├── CorruptJournal     (ValueError)  the file is damaged, or records are missing
-        ├── NotIndexed         (LookupError) the log finds nothing by id
-        ├── HistoryChanged     (RuntimeError) records that were folded are gone, or others
-        │   ├── HistoryTrimmed                records that were asked for have been dropped
-        │   └── HistoryUndone                 a record undoes others that were folded
-        ├── OwnerFenced        (RuntimeError) another owns the partition by now
-        └── SnapshotConflict   (LookupError) kept pieces are gone; carries their ``names``
+        ├── NotIndexed         (LookupError) the log has no index by id
+        ├── HistoryChanged     (RuntimeError) records that were folded are missing or changed
+        │   ├── HistoryTrimmed                the requested records have been trimmed
+        │   └── HistoryUndone                 a record retracts others that were folded
+        ├── OwnerFenced        (RuntimeError) another process owns the partition now
+        └── SnapshotConflict   (LookupError) snapshot pieces are missing; carries their ``names``
 
     BelatedWarning        (UserWarning)
-    ├── AdviceWarning                     something may hurt you; says what to do
-    │   ├── DelayWarning                  rewards may be missing for a reason, or for ever
+    ├── AdviceWarning                     a likely mistake; says what to do
+    │   ├── DelayWarning                  missing rewards may bias what is learned
     │   │   └── MissingRewardWarning      only one outcome is reported, or none
-    │   ├── DuplicateWarning              many rewards are reported again and again
-    │   ├── InterceptWarning              rewards have a level, and rows have no intercept
+    │   ├── DuplicateWarning              many rewards are reported repeatedly
+    │   ├── InterceptWarning              the mean reward is not zero, but rows have no intercept
     │   ├── ScaleWarning                  rows are much too long or too short
     │   └── WindowWarning                 the window is much longer than rewards take
-    ├── ClockWarning                      the clock has jumped ahead; stamps go on as if it had not
-    ├── ConvergenceWarning                an estimate is finite, but not the optimum
+    ├── ClockWarning                      the clock jumped ahead; timestamps ignore the jump
+    ├── ConvergenceWarning                an estimate is finite, but did not converge
     ├── FallbackWarning                   the policy failed, and the baseline decided
     ├── FitWarning                        a fit in the background failed; it is tried again
-    ├── HistoryWarning                    the journal lost or changed records; it is read anew
-    └── SnapshotWarning                   a damaged snapshot was discarded; the journal is read anew
+    ├── HistoryWarning                    the journal lost or changed records; it is reread
+    └── SnapshotWarning                   a damaged snapshot was discarded; the journal is reread
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ from typing import Any
 
 
 class BelatedError(Exception):
-    """The root of every error the library raises on purpose."""
+    """The base class of every error that the library raises on purpose."""
 
-    #: What its class is called with to make it anew; ``message`` is its text.
+    #: The constructor's arguments, for pickling; ``message`` is the text of the error.
     _arguments: tuple[str, ...] = ("message",)
-    #: The name under which ``Bandit.issues()`` counts it; empty if it does not.
+    #: The name under which ``Bandit.issues()`` counts the error; empty if it is not counted.
     issue: str = ""
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -81,7 +81,7 @@ class InvalidInput(BelatedError, ValueError):
     """A value was refused; nothing was changed.
 
     Attributes:
-        value: the offending value itself.
+        value: the offending value.
     """
 
     _arguments: tuple[str, ...] = ("message", "value")
@@ -92,10 +92,10 @@ class InvalidInput(BelatedError, ValueError):
 
 
 class InvalidConfig(InvalidInput):
-    """A file of settings was refused.
+    """A configuration file was refused.
 
     Attributes:
-        mistakes: what is wrong in it, each with its place.
+        mistakes: what is wrong, each with its place in the file.
     """
 
     _arguments = ("mistakes",)
@@ -106,32 +106,32 @@ class InvalidConfig(InvalidInput):
 
 
 class CommitTooLarge(InvalidInput):
-    """Events that go out together are too large for the log; nothing was sent.
+    """A commit is larger than the log accepts; nothing was sent.
 
     Attributes:
-        size: Bytes of the commit.
-        limit: Bytes of the largest one.
+        size: the size of the commit, in bytes.
+        limit: the largest size, in bytes.
     """
 
     _arguments = ("size", "limit")
 
     def __init__(self, size: int, limit: int) -> None:
-        message = f"the commit of one partition has {size} bytes; at most {limit} fit"
-        cure = "append fewer events in a call, or raise max.message.bytes of the topic"
-        super().__init__(f"{message}: {cure}", size)
+        message = f"the commit of one partition has {size} bytes, but at most {limit} are allowed"
+        remedy = "append fewer events in a call, or raise max.message.bytes of the topic"
+        super().__init__(f"{message}: {remedy}", size)
         self.size = size
         self.limit = limit
 
 
 class UnknownEvent(BelatedError, ValueError):
-    """The bytes hold an event of a version or kind this release does not know.
+    """An event has a codec version or a kind that this release does not know.
 
-    The bytes are not damaged: upgrade the reader, or carry them on as they are.
+    It is not damaged: upgrade the reader, or pass the bytes on unchanged.
 
     Attributes:
-        version: the version of the codec that wrote them.
-        kind: the number of the kind, or None where the version is already unknown.
-        place: partition and position in a journal, where it was found in one.
+        version: the version of the codec that wrote it.
+        kind: the number of its kind, or None if the version is unknown.
+        place: its partition and position, if it was read from a journal.
     """
 
     _arguments = ("version", "kind", "place")
@@ -141,7 +141,7 @@ class UnknownEvent(BelatedError, ValueError):
     ) -> None:
         what = f"codec version {version}" if kind is None else f"kind {kind!r}"
         where = "" if place is None else f" in partition {place[0]} at position {place[1]}"
-        message = f"unknown event{where} ({what}): written by a newer release; upgrade this one"
+        message = f"unknown event{where} ({what}): it was written by a newer release; upgrade"
         super().__init__(message)
         self.version = version
         self.kind = kind
@@ -149,31 +149,31 @@ class UnknownEvent(BelatedError, ValueError):
 
 
 class CorruptEvent(BelatedError, ValueError):
-    """The bytes are not an event: cut off, or changed after they were written."""
+    """The bytes are not an event: they were truncated, or changed after they were written."""
 
 
 class UnknownHandle(BelatedError, LookupError):
-    """No observation is counted under this handle.
+    """There is no observation with this handle.
 
     Attributes:
-        handle: the handle that was asked for.
+        handle: the unknown handle.
     """
 
     _arguments = ("handle",)
 
     def __init__(self, handle: int) -> None:
-        super().__init__(f"no observation is counted under handle {handle}")
+        super().__init__(f"there is no observation with handle {handle}")
         self.handle = handle
 
 
 class RewardConflict(BelatedError, ValueError):
-    """Another value is known for the same part and revision; nothing was changed.
+    """Another value is recorded for the same part and revision; nothing was changed.
 
     Attributes:
-        id: of the decision.
-        value: that was refused.
-        part: of the reward.
-        revision: of the part.
+        id: the decision id.
+        value: the value that was refused.
+        part: the part of the reward.
+        revision: the revision of the part.
     """
 
     _arguments = ("id", "value", "part", "revision")
@@ -192,11 +192,11 @@ class RewardConflict(BelatedError, ValueError):
 
 
 class ReadOnly(BelatedError, ValueError):
-    """The bandit takes no events: it was closed, or shows the past."""
+    """The bandit accepts no events: it is closed, or a view of the past."""
 
 
 class BanditOff(BelatedError, RuntimeError):
-    """The bandit was switched off: it makes no decisions; rewards are accepted."""
+    """The bandit is switched off: it makes no decisions, but accepts rewards."""
 
     _arguments = ()
 
@@ -205,10 +205,10 @@ class BanditOff(BelatedError, RuntimeError):
 
 
 class ActionsPaused(BelatedError, RuntimeError):
-    """Every action that a request offers is paused or retired: nothing was decided.
+    """All actions that a request offers are paused or retired; no decision was made.
 
     Attributes:
-        actions: their names.
+        actions: the names of the actions.
     """
 
     _arguments = ("actions",)
@@ -223,10 +223,10 @@ class ActionsPaused(BelatedError, RuntimeError):
 
 
 class PolicyFailure(BelatedError, RuntimeError):
-    """A policy could not choose, or what it chose makes no sense.
+    """A policy raised an error, or returned a choice that is not valid.
 
     Attributes:
-        reason: ``error`` or ``not finite``; short, for a metric.
+        reason: ``error`` or ``not finite``, for use as a metric label.
     """
 
     _arguments = ("reason", "message")
@@ -237,19 +237,19 @@ class PolicyFailure(BelatedError, RuntimeError):
 
 
 class AccessDenied(BelatedError, PermissionError):
-    """A service refuses to do this for whoever asks."""
+    """A service refused a request because of its credential."""
 
 
 class Unauthenticated(AccessDenied):
-    """No API key and no reward token, or none that works."""
+    """The request has no valid API key or reward token."""
 
 
 class Forbidden(AccessDenied):
-    """The API key or reward token works, and does not allow this."""
+    """The API key or reward token is valid, but does not allow this request."""
 
 
 class RateLimited(AccessDenied):
-    """The API key asks too often.
+    """Too many requests were sent with this API key.
 
     Attributes:
         retry_after: seconds to wait.
@@ -267,11 +267,11 @@ class UnknownBandit(BelatedError, LookupError):
 
 
 class ServiceError(BelatedError, RuntimeError):
-    """A service did not do what was asked of it.
+    """A service refused a request, or failed.
 
     Attributes:
-        problem: what it said (RFC 9457), with its ``status``, ``title`` and ``detail``; None where
-            it said nothing.
+        problem: the problem details of the response (RFC 9457): ``status``, ``title`` and
+            ``detail``; None if there are none.
     """
 
     _arguments = ("message", "problem")
@@ -282,40 +282,40 @@ class ServiceError(BelatedError, RuntimeError):
 
 
 class ServiceUnavailable(ServiceError, OSError):
-    """A service could not be reached in time, or could not answer; the call may be repeated.
+    """A service could not be reached in time, or could not answer: retry the call.
 
-    Whether the last try was taken is not known. To try the same call again is safe where it names
-    its decision.
+    The last attempt may have taken effect. Retrying is safe if the call names its decision.
     """
 
 
 class NotEvaluable(BelatedError, ValueError):
-    """A log cannot say what was asked of it: what was never tried has no value that can be seen."""
+    """A log has too little data for the question, such as actions that were never chosen."""
 
 
 class MissingExtra(BelatedError, ImportError):
     """An optional dependency is missing.
 
     Attributes:
-        what: needs it.
+        what: the feature that needs it.
         extra: the extra to install, as in ``pip install 'belated[fast]'``.
     """
 
     _arguments = ("what", "extra")
 
     def __init__(self, what: str, extra: str) -> None:
-        installed = f"pip install 'belated[{extra}]', or in a clone pip install '.[{extra}]'"
-        super().__init__(f"{what} needs an extra: {installed}")
+        command = f"pip install 'belated[{extra}]', or in a clone pip install '.[{extra}]'"
+        super().__init__(f"{what} needs an extra: {command}")
         self.what = what
         self.extra = extra
 
 
 @contextmanager
 def extra(what: str, name: str) -> Iterator[None]:
-    """Import what an extra installs.
+    """Raise MissingExtra if an import in the ``with`` block fails.
 
-    Raises:
-        MissingExtra: it is not installed.
+    Args:
+        what: the feature that needs the extra.
+        name: the extra.
     """
     try:
         yield
@@ -324,7 +324,7 @@ def extra(what: str, name: str) -> Iterator[None]:
 
 
 class JournalError(BelatedError):
-    """A journal cannot do what was asked of it."""
+    """A journal operation failed."""
 
 
 class JournalClosed(JournalError, ValueError):
@@ -332,15 +332,15 @@ class JournalClosed(JournalError, ValueError):
 
 
 class JournalUnavailable(JournalError, OSError):
-    """The journal could not be reached in time: locked, full, or not to be opened.
+    """The journal is locked, full or unreachable.
 
-    Nothing of the call was acknowledged. To try the same call again is safe: an event that is in
-    the journal twice counts once.
+    The call was not acknowledged. Retrying is safe: an event that is in the journal twice counts
+    once.
     """
 
 
 class JournalReadUnavailable(JournalUnavailable):
-    """The journal cannot be reached, but a spool in front of it takes events."""
+    """The journal is unreachable, but a spool in front of it accepts events."""
 
 
 class SpoolInUse(JournalUnavailable):
@@ -348,11 +348,11 @@ class SpoolInUse(JournalUnavailable):
 
 
 class SpoolNotPermitted(JournalUnavailable):
-    """The spool, or its folder, may not be read and written by this user."""
+    """This user has no permission to read and write the spool or its folder."""
 
 
 class JournalMismatch(JournalError, ValueError):
-    """The journal was made with other settings than those it is opened with."""
+    """The journal was created with other settings than those it is opened with."""
 
 
 class JournalReplaced(JournalError):
@@ -360,57 +360,57 @@ class JournalReplaced(JournalError):
 
 
 class NotAJournal(JournalError, ValueError):
-    """The file is no journal; it was left as it is."""
+    """The file is not a journal; it was not changed."""
 
 
 class UnsupportedFormat(JournalError, ValueError):
-    """The file was written by a newer release; it was left as it is."""
+    """The file was written by a newer release; it was not changed."""
 
 
 class CorruptJournal(JournalError, ValueError):
-    """The file is damaged, or records that were there are missing."""
+    """The file is damaged, or records are missing."""
 
 
 class NotIndexed(JournalError, LookupError):
-    """The log finds nothing by id: ask the owner of the partition, who has folded it."""
+    """The log has no index by id: ask the process that has folded the partition."""
 
 
 class HistoryChanged(JournalError, RuntimeError):
-    """Records that were read before are gone from the journal, or others stand in their place.
+    """Records that were read earlier are missing from the journal, or were replaced by others.
 
     Attributes:
-        partition: where it was noticed.
-        position: of the record that is gone, or another one.
+        partition: the partition.
+        position: the position of the missing or replaced record.
     """
 
     _arguments = ("partition", "position")
 
-    _what = "is gone from the journal, or another is there: did a failover or a restore lose it?"
+    _what = "is missing or was replaced: did a failover or a restore lose it?"
 
     def __init__(self, partition: int, position: int) -> None:
         where = f"the record at partition {partition}, position {position}"
-        super().__init__(f"{where} {self._what} Read the journal anew")
+        super().__init__(f"{where} {self._what} Read the journal again")
         self.partition = partition
         self.position = position
 
 
 class HistoryTrimmed(HistoryChanged):
-    """Records that were asked for have been dropped: begin with the base of the partition."""
+    """The requested records have been trimmed: start from the base of the partition."""
 
-    _what = "and all before it have been trimmed, and what they came to is in the base."
+    _what = "and all before it have been trimmed; the base has their outcomes."
 
 
 class HistoryUndone(HistoryChanged):
-    """A record undoes others that were folded: the journal has to be folded anew, without them."""
+    """A record retracts others that were folded: fold the journal again, without them."""
 
-    _what = "undoes earlier ones."
+    _what = "retracts earlier ones."
 
 
 class OwnerFenced(JournalError, RuntimeError):
-    """Another has become the owner since: its snapshots and models count, not these.
+    """Another process owns the partition or bandit now; only its snapshots and models count.
 
     Attributes:
-        partition: the partition in question; None for the whole bandit.
+        partition: the partition; None for the whole bandit.
     """
 
     _arguments = ("partition",)
@@ -422,10 +422,10 @@ class OwnerFenced(JournalError, RuntimeError):
 
 
 class SnapshotConflict(JournalError, LookupError):
-    """Pieces to be kept are not in the journal as they were: save the snapshot whole.
+    """Pieces that a snapshot reuses have changed in the journal: save the whole snapshot.
 
     Attributes:
-        names: the pieces in question.
+        names: the names of the pieces.
     """
 
     _arguments = ("names",)
@@ -433,21 +433,21 @@ class SnapshotConflict(JournalError, LookupError):
     def __init__(self, names: Iterable[str]) -> None:
         self.names = sorted(names)
         super().__init__(
-            f"pieces {self.names} are not as this journal last saved or loaded them (another "
-            "process may have saved since): save the snapshot again with all its pieces"
+            f"pieces {self.names} have changed since this journal last saved or loaded them "
+            "(another process may have saved): save the snapshot again with all its pieces"
         )
 
 
 class BelatedWarning(UserWarning):
-    """The root of every warning the library gives."""
+    """The base class of every warning that the library issues."""
 
 
 class AdviceWarning(BelatedWarning):
-    """Something may hurt you, though nothing was refused; the message says what to do."""
+    """The data suggest a mistake, though nothing was refused; the message says what to do."""
 
 
 class ClockWarning(BelatedWarning):
-    """The system's clock has jumped ahead, and records are stamped with the time it should be."""
+    """The system clock jumped ahead; records get the time without the jump."""
 
 
 class ConvergenceWarning(BelatedWarning):
@@ -455,40 +455,40 @@ class ConvergenceWarning(BelatedWarning):
 
 
 class InterceptWarning(AdviceWarning):
-    """Rewards have a level, and the rows have no intercept to say so."""
+    """The mean reward is not zero, but the rows have no intercept to represent it."""
 
 
 class DelayWarning(AdviceWarning):
-    """Delays depend on the reward, or most rewards do not come: what is learned may mislead."""
+    """Delays depend on the reward, or most rewards never arrive, so estimates may be biased."""
 
 
 class MissingRewardWarning(DelayWarning):
-    """Only one outcome is reported, or none: what a missing reward means may have to be said."""
+    """Only one outcome is reported, or none: check what `rewards` says about missing rewards."""
 
 
 class WindowWarning(AdviceWarning):
-    """The window is much longer than rewards take, and delays what is learned of missing ones."""
+    """The window is much longer than rewards take, so learning from missing rewards is slow."""
 
 
 class DuplicateWarning(AdviceWarning):
-    """Many rewards are reported again and again."""
+    """Many rewards are reported repeatedly."""
 
 
 class FitWarning(BelatedWarning):
-    """A fit in the background failed; the bandit learns by single steps, and tries again later."""
+    """A fit in the background failed; the bandit learns by single steps and tries again later."""
 
 
 class FallbackWarning(BelatedWarning):
-    """The baseline decided, because the policy failed; or a client took its fallback."""
+    """The baseline decided because the policy failed, or a client used its fallback."""
 
 
 class HistoryWarning(BelatedWarning):
-    """The journal has lost or changed records that were learned from: it was read anew."""
+    """The journal lost or changed records that had been learned from; it was read again."""
 
 
 class ScaleWarning(AdviceWarning):
-    """Rows are so long or so short that the prior says nothing sensible about them."""
+    """Rows are so long or so short that the prior does not fit them."""
 
 
 class SnapshotWarning(BelatedWarning):
-    """A snapshot was damaged and has been discarded: the journal is read from its beginning."""
+    """A damaged snapshot was discarded; the journal is read from the beginning."""

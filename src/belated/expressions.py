@@ -1,11 +1,13 @@
-"""Policies, delays and the like as they are written in a command or a file: like in Python.
+"""Parse policies, delays, features and environments written as Python expressions.
 
-``Mixture(never=0.3, base=Geometric(mean=100))`` is read as Python would read it, and never run:
-only names that belated knows can be called, with numbers, texts, lists and further such calls. A
-name alone is a call without arguments.
+Commands and configuration files contain texts such as
+``Mixture(never=0.3, base=Geometric(mean=100))``. They are parsed with :mod:`ast` and never
+evaluated: only names that belated knows can be called, with numbers, strings, lists, mappings and
+further such calls. A name alone is a call without arguments.
 
-What is simulated takes dim and family from the problem; for a bandit, the family is written, and
-``dim`` if it has no features. :func:`register` gives a name to a policy of your own.
+In a simulation, policies take ``dim`` and ``family`` from the environment. For a bandit, the text
+names the family, and ``dim`` if the bandit has no features. :func:`register` adds your own policies
+to the known names.
 """
 
 from __future__ import annotations
@@ -52,22 +54,22 @@ __all__ = ["register"]
 
 T = TypeVar("T")
 
-#: Entries of a list that a label shows.
+#: How many entries of a list a label shows.
 SHOWN = 6
-#: What a constructor may raise that was given the wrong kind of thing.
+#: What a constructor may raise for arguments of the wrong type or value.
 WRONG = (TypeError, ValueError, ArithmeticError, AttributeError, LookupError, MemoryError)
 
 
 @dataclass(frozen=True)
 class Kind(Generic[T]):
-    """What a text can stand for.
+    """A kind of object that can be written as text, such as a policy or a delay.
 
     Args:
-        noun: what it is called.
-        example: of a text.
-        names: what can be called.
-        parts: what can stand inside besides.
-        given: arguments that are not written, and where they come from.
+        noun: the name of the kind in error messages.
+        example: an example of a text.
+        names: the functions that make such objects.
+        parts: further names that are allowed in their arguments.
+        given: arguments that must not be written, with the reason.
     """
 
     noun: str
@@ -78,23 +80,23 @@ class Kind(Generic[T]):
 
     @property
     def known(self) -> str:
-        """All names."""
+        """The known names, as text."""
         return ", ".join(sorted(self.names, key=str.lower))
 
 
 def exported(module: Any, wanted: Callable[[Any], bool]) -> dict[str, Any]:
-    """Those public names of a module that are wanted."""
+    """Return the public names of a module whose values satisfy `wanted`."""
     public = {name: getattr(module, name) for name in module.__all__}
     return {name: value for name, value in public.items() if wanted(value)}
 
 
 def by_name(*made: Callable[..., Any]) -> dict[str, Any]:
-    """Each under its own name."""
+    """Return functions or classes by their name."""
     return {make.__name__: make for make in made}
 
 
 def label(text: str, shown: int = SHOWN) -> str:
-    """A text as it is shown: in one style, and long lists cut short.
+    """Return an expression in a uniform style, with long lists abbreviated.
 
     >>> label("Lomax( shape=1.2,scale=100)"), label("DelayedUCB()")
     ('Lomax(shape=1.2, scale=100)', 'DelayedUCB')
@@ -110,7 +112,7 @@ def label(text: str, shown: int = SHOWN) -> str:
 
 
 def shortened(text: str, most: int = 60) -> str:
-    """The beginning of a text.
+    """Return a text, truncated to `most` characters.
 
     >>> shortened("one two three", most=8)
     'one two…'
@@ -120,18 +122,18 @@ def shortened(text: str, most: int = 60) -> str:
 
 def _parsed(text: str) -> ast.expr:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SyntaxWarning)  # whatever is odd is refused anyway
+        warnings.simplefilter("ignore", SyntaxWarning)  # such expressions are refused later
         warnings.simplefilter("ignore", DeprecationWarning)
         return ast.parse(text.strip(), mode="eval").body
 
 
 class Reader(Generic[T]):
-    """Reads one text.
+    """Makes the object that a text describes.
 
     Args:
-        kind: what it can stand for.
-        text: as it was written.
-        given: arguments that are not written, for whatever takes them.
+        kind: the kind of object.
+        text: the expression.
+        given: arguments to add to each call that accepts them.
 
     >>> from fractions import Fraction
     >>> number = Kind("fraction", "Fraction(1, 2)", {"Fraction": Fraction})
@@ -145,11 +147,11 @@ class Reader(Generic[T]):
         self._given = given
 
     def made(self) -> T:
-        """What the text stands for."""
+        """Return the object that the text describes."""
         try:
             tree = _parsed(self._text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            self.refuse("it is not written like Python")
+            self.refuse("it is not a Python expression")
         if not isinstance(tree, ast.Call | ast.Name):
             self.refuse("a name with its arguments was expected")
         try:
@@ -159,7 +161,7 @@ class Reader(Generic[T]):
             self.refuse("it is nested too deeply")
 
     def refuse(self, why: str) -> NoReturn:
-        """Raise an error that says what is wrong, and what is accepted."""
+        """Raise an error that says what is wrong and what is accepted."""
         kind, text = self._kind, shortened(self._text)
         accepted = f"known: {kind.known}; example: {kind.example}"
         message = f"{text!r} is not a valid {kind.noun}: {why} ({accepted})"
@@ -174,45 +176,44 @@ class Reader(Generic[T]):
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
                 return -value
             case ast.List() | ast.Tuple():
-                return [self._value(one) for one in node.elts]
+                return [self._value(element) for element in node.elts]
             case ast.Dict(keys=keys, values=values):
                 return self._mapping(keys, values)
             case ast.Name(id=name) if not callable(self._kind.parts.get(name, callable)):
                 return self._kind.parts[name]
             case ast.Call() | ast.Name():
                 return self._called(node, {**self._kind.names, **self._kind.parts})
-        self.refuse(
-            f"{shortened(ast.unparse(node))} is no number, text, list, mapping or known name"
-        )
+        text = shortened(ast.unparse(node))
+        self.refuse(f"{text} is not a number, string, list, mapping or known name")
 
     def _mapping(self, keys: list[ast.expr | None], values: list[ast.expr]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         for key, value in zip(keys, values, strict=True):
             if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
-                self.refuse("the keys of a mapping are texts")
-            if key.value in found:
-                self.refuse(f"{key.value!r} is written twice")
-            found[key.value] = self._value(value)
-        return found
+                self.refuse("the keys of a mapping must be strings")
+            if key.value in mapping:
+                self.refuse(f"the key {key.value!r} is repeated")
+            mapping[key.value] = self._value(value)
+        return mapping
 
     def _called(self, node: ast.Call | ast.Name, names: Mapping[str, Any]) -> Any:
         function = node.func if isinstance(node, ast.Call) else node
         if not isinstance(function, ast.Name):
-            self.refuse(f"{shortened(ast.unparse(function))} is no known name")
+            self.refuse(f"{shortened(ast.unparse(function))} is not a known name")
         name = function.id
         if not callable(make := names.get(name)):
             close = difflib.get_close_matches(name, names, n=1)
-            self.refuse(f"there is no {name}" + (f", but {close[0]}" if close else ""))
+            self.refuse(f"unknown name {name}" + (f"; did you mean {close[0]}?" if close else ""))
         signature = inspect.signature(make)
         parameters = signature.parameters
         given = {name: value for name, value in self._given.items() if name in parameters}
         written, named = self._arguments(node, name, positional=not given)
-        taken = [one for one in parameters if one not in self._kind.given]
-        takes = f"it takes {', '.join(taken) or 'no argument'}"
-        if unknown := [one for one in named if one not in taken]:
-            close = difflib.get_close_matches(unknown[0], taken, n=1)
-            meant = f". Did you mean {close[0]}?" if close else ""
-            self.refuse(f"{name} has no argument {unknown[0]}; {takes}{meant}")
+        accepted = [parameter for parameter in parameters if parameter not in self._kind.given]
+        takes = f"it takes {', '.join(accepted) or 'no arguments'}"
+        if unknown := [parameter for parameter in named if parameter not in accepted]:
+            close = difflib.get_close_matches(unknown[0], accepted, n=1)
+            hint = f". Did you mean {close[0]}?" if close else ""
+            self.refuse(f"{name} has no argument {unknown[0]}; {takes}{hint}")
         try:
             bound = signature.bind(*written, **named, **given)
         except TypeError as error:
@@ -221,7 +222,7 @@ class Reader(Generic[T]):
             return make(*bound.args, **bound.kwargs)
         except InvalidInput as error:
             self.refuse(str(error))
-        except BelatedError:  # an extra is missing: nothing is wrong with the text
+        except BelatedError:  # such as a missing extra: nothing is wrong with the text
             raise
         except WRONG as error:
             self.refuse(f"{name}: {error}")
@@ -232,18 +233,18 @@ class Reader(Generic[T]):
         if isinstance(node, ast.Name):
             return [], {}
         if node.args and not positional:
-            self.refuse(f"{name}: arguments are written with their names")
+            self.refuse(f"{name}: arguments must be passed by keyword")
         named: dict[str, Any] = {}
         for keyword in node.keywords:
             if keyword.arg is None:
-                self.refuse(f"{name}: ** is not known here")
+                self.refuse(f"{name}: ** is not supported")
             if keyword.arg in self._kind.given:
                 why = self._kind.given[keyword.arg]
-                self.refuse(f"{name}: {keyword.arg} is not an argument here: {why}")
+                self.refuse(f"{name}: {keyword.arg} must not be set here: {why}")
             if keyword.arg in named:
-                self.refuse(f"{name}: {keyword.arg} is written twice")
+                self.refuse(f"{name}: the argument {keyword.arg} is repeated")
             named[keyword.arg] = self._value(keyword.value)
-        return [self._value(one) for one in node.args], named
+        return [self._value(argument) for argument in node.args], named
 
 
 M = TypeVar("M", bound=Callable[..., Policy])
@@ -252,22 +253,22 @@ M = TypeVar("M", bound=Callable[..., Policy])
 def _makes_policies(value: Any) -> bool:
     if isinstance(value, type):
         return issubclass(value, Policy) and value != Policy
-    return inspect.isfunction(value)  # such as those of the paper
+    return inspect.isfunction(value)  # such as paper_ducb
 
 
-#: What makes each policy, by its name.
+#: The classes and functions that make policies, by name.
 POLICY_NAMES: dict[str, Callable[..., Policy]] = exported(policies, _makes_policies)
-_OURS = frozenset(POLICY_NAMES)
+_BUILT_IN = frozenset(POLICY_NAMES)
 
 
 def register(make: M) -> M:
-    """Let a policy be written by its name, in commands and in the file of a service.
+    """Make a policy available by its name in commands and in the configuration of a service.
 
     Use it as a decorator, on a subclass of :class:`~belated.policies.Policy` or on a function that
-    makes a policy. Its first two arguments are ``dim`` and ``family``.
+    returns a policy. Its first two parameters must be ``dim`` and ``family``.
 
     Raises:
-        InvalidInput: it makes no policies, or another policy has its name.
+        InvalidInput: `make` does not make policies, or another policy has its name.
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> @register
@@ -279,28 +280,30 @@ def register(make: M) -> M:
     >>> del POLICY_NAMES["Bold"]
     """
     if not _makes_policies(make) or not make.__name__.isidentifier():
-        message = f"{make!r} makes no policies: a subclass of Policy, or a function, was expected"
-        raise InvalidInput(message, make)
+        message = f"{make!r} cannot be registered: a subclass of Policy, or a function,"
+        raise InvalidInput(f"{message} was expected", make)
     name = make.__name__
     known = POLICY_NAMES.get(name, make)
-    if _place(known) != _place(make):
-        message = f"{_place(make)} cannot be registered: {_place(known)} has its name"
+    if _path(known) != _path(make):
+        message = f"{_path(make)} cannot be registered: {_path(known)} has the same name"
         raise InvalidInput(f"{message}; rename one of them", make)
     POLICY_NAMES[name] = make
     return make
 
 
 def registered(text: str = "") -> dict[str, Callable[..., Policy]]:
-    """What was registered, and may be named in a text."""
+    """Return the policies that were registered, or those of them that occur in `text`."""
     return {
         name: make
         for name, make in POLICY_NAMES.items()
-        if name not in _OURS and (not text or name in text)
+        if name not in _BUILT_IN and (not text or name in text)
     }
 
 
 def load_modules(names: Iterable[str]) -> None:
-    """Import modules that :func:`register` policies. Their code runs: name none you do not trust.
+    """Import modules that :func:`register` policies.
+
+    Importing a module runs its code, so name only modules that you trust.
 
     Raises:
         InvalidInput: a module cannot be imported, or registers nothing.
@@ -312,7 +315,7 @@ def load_modules(names: Iterable[str]) -> None:
     for name in names:
         try:
             module = importlib.import_module(name)
-        except Exception as error:  # whatever its code may raise
+        except Exception as error:  # the module's code may raise anything
             message = f"the module {name!r} cannot be imported ({type(error).__name__}: {error})"
             raise InvalidInput(f"{message}: install it where belated runs", name) from error
         within = f"{name}."
@@ -321,10 +324,10 @@ def load_modules(names: Iterable[str]) -> None:
             for label, make in registered().items()
         ):
             message = f"the module {name!r} registers no policy"
-            raise InvalidInput(f"{message}: put @belated.expressions.register above one", name)
+            raise InvalidInput(f"{message}: decorate one with @belated.expressions.register", name)
 
 
-def _place(make: Callable[..., Policy]) -> str:
+def _path(make: Callable[..., Policy]) -> str:
     return f"{make.__module__}.{make.__qualname__}"
 
 
@@ -335,7 +338,7 @@ _ESTIMATORS = (estimators.Laplace, estimators.Online, estimators.Ridge, estimato
 def timedelta(
     *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0
 ) -> datetime.timedelta:
-    """That of :mod:`datetime`, with its arguments written by name."""
+    """Return a :class:`datetime.timedelta`; its arguments are keyword-only."""
     return datetime.timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
 
 
@@ -346,7 +349,7 @@ WHOLE_POLICIES = Kind[Policy](
     parts=by_name(*_FAMILIES, *_ESTIMATORS),
     given={
         "prior": "it cannot be written as text",
-        "features": "a bandit takes it from its features",
+        "features": "they come from the bandit",
     },
 )
 FAMILIES = Kind[Family](noun="family of rewards", example="Bernoulli()", names=by_name(*_FAMILIES))
@@ -365,7 +368,7 @@ FEATURES = Kind[Features](
 
 
 def as_whole_policy(text: str) -> Policy:
-    """A policy of a bandit, with its family; features say how wide its rows are, or ``dim``.
+    """Return the policy of a bandit, whose text names the family, and ``dim`` without features.
 
     >>> as_whole_policy("DelayedUCB(family=Gaussian(), floor=0.02)").floor
     0.02
@@ -374,20 +377,20 @@ def as_whole_policy(text: str) -> Policy:
 
 
 def family_in(text: str) -> Family:
-    """The family of rewards in the ``repr`` of a policy, whatever else it says.
+    """Return the reward family in the ``repr`` of a policy.
 
     >>> family_in("DelayedUCB(dim=20, family=Bernoulli(), prior=None)")
     Bernoulli()
 
     Raises:
-        InvalidInput: it names no family of this library.
+        InvalidInput: the text names no family of this library.
     """
-    found = re.search(r"\bfamily=(\w+\([^()]*\))", text)
-    return Reader(FAMILIES, text if found is None else found[1]).made()
+    match = re.search(r"\bfamily=(\w+\([^()]*\))", text)
+    return Reader(FAMILIES, text if match is None else match[1]).made()
 
 
 def as_semantics(text: str) -> Rewards:
-    """Return what a missing reward means.
+    """Return the rewards semantics that a text describes.
 
     >>> as_semantics("ConversionsOnly('12h')").window
     datetime.timedelta(seconds=43200)
@@ -396,7 +399,7 @@ def as_semantics(text: str) -> Rewards:
 
 
 def as_features(text: str) -> Features:
-    """From records to rows; ``repr`` of the features is such a text.
+    """Return the features that a text describes; their ``repr`` is such a text.
 
     >>> as_features("PerArm(['blue', 'red'], context={'age': Number(18, 90)})").dim
     4
@@ -405,7 +408,7 @@ def as_features(text: str) -> Features:
 
 
 def _is_delay(value: Any) -> bool:
-    """The delays are data; a rate that is a function of the row cannot be written."""
+    """Whether a value is a delay that can be written: one with a function as its rate cannot."""
     return is_dataclass(value) and hasattr(value, "sample") and value != delays.ContextDependent
 
 
@@ -424,7 +427,7 @@ POLICIES = Kind[Policy](
         "family": "it comes from the environment",
         "prior": "it cannot be written on a command line",
         "estimator": "it cannot be written on a command line",
-        "features": "a bandit takes it from its features",
+        "features": "they come from the bandit",
     },
 )
 ENVIRONMENTS = Kind[Environment](
@@ -438,18 +441,18 @@ ENVIRONMENTS = Kind[Environment](
 
 @dataclass(frozen=True)
 class WrittenPolicy:
-    """Makes the policy of a text for an environment, also in another process.
+    """A policy written as text, to be made for an environment, possibly in another process.
 
     Args:
-        text: what was written.
-        needs: what makes the policies in it that are not belated's own.
+        text: the expression.
+        needs: the registered policies that the text uses.
     """
 
     text: str
     needs: tuple[Callable[..., Policy], ...] = ()
 
     def __call__(self, world: Environment) -> Policy:
-        """The policy, for rows and rewards of this environment."""
+        """Return the policy for the rows and rewards of an environment."""
         for make in self.needs:
             register(make)
         return Reader(POLICIES, self.text, dim=world.dim, family=world.family).made()
@@ -460,7 +463,7 @@ def _environment(text: str, seed: int) -> Environment:
 
 
 def as_delay(text: str) -> DelayProcess:
-    """A delay.
+    """Return the delay that a text describes.
 
     >>> as_delay("Mixture(never=0.3, base=Geometric(mean=100))")
     Mixture(never=0.3, base=Geometric(mean=100.0))
@@ -469,18 +472,18 @@ def as_delay(text: str) -> DelayProcess:
 
 
 def as_policy(text: str) -> WrittenPolicy:
-    """A policy, once there is an environment to say how wide its rows are.
+    """Return a function that makes the policy for an environment, whose ``dim`` it takes.
 
     >>> from belated.simulation.environments import fixed
     >>> as_policy("BlindUCB(alpha=0.5)")(fixed(seed=0)).dim
     10
     """
-    Reader(POLICIES, text, dim=2, family=families.Bernoulli()).made()  # refused now, not later
+    Reader(POLICIES, text, dim=2, family=families.Bernoulli()).made()  # raises if it is invalid
     return WrittenPolicy(text, tuple(registered(text).values()))
 
 
 def as_environment(text: str) -> Callable[[int], Environment]:
-    """A problem, once there is a seed.
+    """Return a function that makes the environment from a seed.
 
     >>> as_environment("fixed(dim=5, family=Poisson())")(0).dim
     5
@@ -490,7 +493,7 @@ def as_environment(text: str) -> Callable[[int], Environment]:
     try:
         rows, means = next(world.rounds(1, np.random.default_rng(0)))
     except WRONG as error:
-        reader.refuse(f"it offers no rows ({error})")
+        reader.refuse(f"it returned no rows ({error})")
     if not (rows.size and np.isfinite(rows).all() and np.isfinite(means).all()):
-        reader.refuse("it offers no rows of finite numbers")
+        reader.refuse("its rows must be finite numbers")
     return partial(_environment, text)

@@ -190,7 +190,7 @@ MISTAKES: dict[str, Python | Http | Cli] = {
     ),
     "id of None": Python("bandit.observe(None, 1.0)", ("the id is None", "decision.id")),
     "bandit that was closed": Python(
-        'rows.close(); rows.observe("order-1", 1.0)', ("closed", "takes no events")
+        'rows.close(); rows.observe("order-1", 1.0)', ("closed", "accepts no events")
     ),
     # --- client
     "URL without a scheme": Python(

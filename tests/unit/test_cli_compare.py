@@ -213,7 +213,7 @@ class TestRefusals:
         self, capsys: pytest.CaptureFixture[str], tmp_path: Path
     ) -> None:
         """Before anything is run."""
-        assert "valid delay: there is no Geometic, but Geometric" in complaint(
+        assert "valid delay: unknown name Geometic; did you mean Geometric?" in complaint(
             capsys, "--delay", "Geometic(mean=100)"
         )
         assert "known: Batched" in complaint(capsys, "--delay", "__import__('os')")

@@ -146,7 +146,7 @@ def test_it_is_served() -> None:
 def test_what_is_not_registered_is_not_known() -> None:
     """The message lists what is."""
     del POLICY_NAMES["Softmax"]
-    with pytest.raises(InvalidInput, match=r"there is no Softmax .known: .*BlindThompson"):
+    with pytest.raises(InvalidInput, match=r"unknown name Softmax .known: .*BlindThompson"):
         as_policy("Softmax")
 
 
@@ -166,7 +166,7 @@ def test_a_name_is_that_of_one_policy() -> None:
     assert register(Softmax) is Softmax
     for made in (type("Softmax", (DelayedUCB,), {}), type("DelayedUCB", (DelayedUCB,), {})):
         made.__module__ = "shop.other"
-        with pytest.raises(InvalidInput, match="has its name; rename one of them"):
+        with pytest.raises(InvalidInput, match="has the same name; rename one of them"):
             register(made)
     assert POLICY_NAMES["Softmax"] is Softmax
 
@@ -181,7 +181,7 @@ def test_what_makes_no_policies_is_not_registered(wrong: Any) -> None:
 def test_a_module_is_loaded_by_its_name(shop: str) -> None:
     """A file may name it once, and policies from it in any bandit."""
     text = SERVED.format("Second")
-    with pytest.raises(InvalidConfig, match="there is no Second"):
+    with pytest.raises(InvalidConfig, match="unknown name Second"):
         parse_config(text)
     config = parse_config(f'policies = ["{shop}"]\n{text}')
     assert config.policies == (shop,)
@@ -195,7 +195,7 @@ def test_a_module_is_loaded_by_its_name(shop: str) -> None:
         ('"shop.policies"', "a list of modules in quotes was expected, not 'shop.policies'"),
         ("[3]", "a text in quotes was expected, not 3"),
         ('["no.such"]', "the module 'no.such' cannot be imported (ModuleNotFoundError: "),
-        ('["json"]', "the module 'json' registers no policy: put @belated"),
+        ('["json"]', "the module 'json' registers no policy: decorate one"),
         ('["belated.policies"]', "the module 'belated.policies' registers no policy"),
     ],
 )

@@ -335,7 +335,7 @@ def test_a_sticky_decision_ends_with_its_action() -> None:
 def test_only_a_subject_has_sticky_decisions() -> None:
     """A duration without a subject is a mistake."""
     bandit, _ = opened()
-    with pytest.raises(InvalidInput, match="there is no subject: pass subject="):
+    with pytest.raises(InvalidInput, match="the decision has no subject: pass subject="):
         bandit.decide(rows=ROWS, sticky="1h")
 
 
