@@ -257,6 +257,9 @@ MISTAKES: dict[str, Python | Http | Cli] = {
         "POST", DECIDE, '{"context": {"age": 41', 400,
         ("ends too early, after 22 bytes", "bracket is not closed"),
     ),
+    "NaN in JSON": Http(
+        "POST", DECIDE, '{"context": {"age": NaN, "country": "AT"}}', 400, ("send null",)
+    ),
     "no body": Http("POST", DECIDE, "", 400, ("the body is empty", "-d '")),
     "no content type": Http(
         "POST", DECIDE, "{}", 415, ("Content-Type: application/json",), headers={}
@@ -299,7 +302,8 @@ MISTAKES: dict[str, Python | Http | Cli] = {
     ),
     "several bandits": Cli("report offers.db", ("'offers', 'prices'", "add ?bandit=NAME")),
     "unknown bandit of a configuration": Cli(
-        'mode ofers freeze offers.toml', ("no bandit 'ofers' in offers.toml, but 'offers'",)
+        "mode ofers freeze --config offers.toml",
+        ("no bandit 'ofers' in offers.toml, but 'offers'",)
     ),
     "misspelled argument": Cli(
         "simulate --delay Constant(1) --policy DelayedUCB(flor=0.1)",

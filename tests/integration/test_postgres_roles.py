@@ -86,7 +86,7 @@ def test_each_role_suffices_for_its_process(
         decider.decide()  # nobody rewards it: the learner settles it
         assert decider.ask("GET", f"/v1/offers/decisions/{made}")[0] == 200
         later(lambda: decider.state()["observations"] >= 2)
-        assert main(["mode", "offers", "freeze", operator]) == 0
+        assert main(["mode", "offers", "freeze", "--config", operator]) == 0
         later(lambda: decider.state()["mode"] == "freeze")
         learner.send(15)  # it saves a snapshot
         assert learner.ended() == 0

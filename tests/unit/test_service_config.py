@@ -234,7 +234,13 @@ class TestTheCommand:
 
     @pytest.mark.parametrize(
         "command",
-        [("serve",), ("learn",), ("mode", "offers"), ("doctor",), ("keys", "list", "--config")],
+        [
+            ("serve",),
+            ("learn",),
+            ("mode", "offers", "--config"),
+            ("doctor",),
+            ("keys", "list", "--config"),
+        ],
     )
     def test_psycopg_is_asked_for_by_postgresql_alone(
         self,

@@ -8,9 +8,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from belated.cli.address import read
-from belated.cli.keys import add_file
-from belated.cli.mode import bandit_in
+from belated.cli.address import add_service, controlled
 from belated.cli.options import actor, add_option, add_reason
 from belated.cli.text import table
 from belated.decider.actions import ActionState, action_change, states_at
@@ -37,18 +35,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     about = "when a pause ends; without it, when the action is resumed"
     add_option(parser, "--until", about, metavar="TIME")
     add_reason(parser, required=False)
-    add_file(parser)
+    add_service(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
-    config = read(options.config)
-    bandit = bandit_in(config, options.bandit, options.config)
     if (options.action is None) != (options.change == "list"):
         message = "list shows all actions" if options.action else "the name of an action is missing"
         raise InvalidInput(f"{message}: see `belated action --help`", options.action)
-    known, now = declared(bandit.features), time.time_ns() // 1000
-    with config.store.journal(bandit.name, partitions=bandit.partitions) as journal:
+    with controlled(options) as (bandit, journal, _):
+        known, now = declared(bandit.features), time.time_ns() // 1000
         changes = journal.actions()
         if options.change == "list":
             states = states_at(changes, now, known)

@@ -39,6 +39,7 @@ from belated.policies import Greedy
 if TYPE_CHECKING:
     from belated.service.operating.config import Config
     from belated.service.operating.doctor import Finding
+    from belated.service.serving.definition import Definition
 
 #: How a file of SQLite begins, and the endings of new ones.
 SQLITE, ENDINGS = b"SQLite format 3\0", (".db", ".sqlite", ".sqlite3")
@@ -197,6 +198,12 @@ def add_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="CONFIG", help="TOML config file, such as belated.toml")
 
 
+def add_service(parser: argparse.ArgumentParser) -> None:
+    """The configuration, of commands that name something else first."""
+    about = "of the service, which says where the store is"
+    add_option(parser, "--config", about, default="belated.toml", metavar="FILE")
+
+
 def add_config(parser: argparse.ArgumentParser) -> None:
     """The file, and what is to be done before."""
     add_file(parser)
@@ -222,6 +229,18 @@ def prepared(options: argparse.Namespace) -> Config:
     for one in config.bandits:  # what cannot be opened is reported now, in one line
         config.store.journal(one.name, partitions=one.partitions).close()
     return config
+
+
+@contextmanager
+def controlled(options: argparse.Namespace) -> Iterator[tuple[Definition, Journal, Store]]:
+    """Open the journal of the bandit that an operator names, in the store of its service."""
+    config = read(options.config)
+    known = {one.name: one for one in config.bandits}
+    if (name := options.bandit) not in known:
+        others = ", ".join(map(repr, known))
+        raise InvalidInput(f"there is no bandit {name!r} in {options.config}, but {others}", name)
+    with config.store.journal(name, partitions=known[name].partitions) as journal:
+        yield known[name], journal, config.store
 
 
 def extras() -> list[Finding]:

@@ -7,19 +7,13 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING
 
-from belated.cli.address import add_file, read
+from belated.cli.address import add_service, controlled
 from belated.cli.options import actor, add_reason
 from belated.cli.text import moment
-from belated.core.events import ModeChanged
-from belated.exceptions import InvalidInput
+from belated.core.events import ModeChanged, ModelChosen
 
-if TYPE_CHECKING:
-    from belated.service.operating.config import Config
-    from belated.service.serving.definition import Definition
-
-EXAMPLE = 'belated mode offers freeze belated.toml --reason "prices are wrong"'
+EXAMPLE = 'belated mode offers freeze --reason "prices are wrong"'
 
 _MEANING = {
     "learn": "decides as it learns",
@@ -40,19 +34,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=tuple(_MEANING),
         help=f"{meaning}; without it, show the current one",
     )
-    add_file(parser)
     add_reason(parser, required=False)
+    add_service(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
-    config = read(options.file)
-    partitions = bandit_in(config, options.bandit, options.file).partitions
-    with config.store.journal(options.bandit, partitions=partitions) as journal:
+    with controlled(options) as (_, journal, _):
         before = journal.mode()
         was = "learn" if before is None else before.mode
         if options.mode is None:
-            since = "" if before is None else f" (since {moment(before.at_us)}{_by_whom(before)})"
+            since = "" if before is None else f" (since {moment(before.at_us)}{by_whom(before)})"
             print(f"{options.bandit}: {was}: {_MEANING.get(was, 'as a newer release says')}{since}")
             return
         change = ModeChanged(time.time_ns() // 1000, options.mode, options.reason, actor())
@@ -60,15 +52,7 @@ def run(options: argparse.Namespace) -> None:
     print(f"{options.bandit}: {options.mode}: {_MEANING[options.mode]} (before: {was})")
 
 
-def bandit_in(config: Config, name: str, file: str) -> Definition:
-    """Return the bandit of this name in a configuration."""
-    known = {one.name: one for one in config.bandits}
-    if name not in known:
-        message = f"there is no bandit {name!r} in {file}, but {', '.join(map(repr, known))}"
-        raise InvalidInput(message, name)
-    return known[name]
-
-
-def _by_whom(event: ModeChanged) -> str:
+def by_whom(event: ModeChanged | ModelChosen) -> str:
+    """Return who made a change and why, as far as that is known."""
     by = f"; by {event.actor}" if event.actor else ""
     return f"{by}; reason: {event.reason}" if event.reason else by

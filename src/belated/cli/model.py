@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import argparse
 import time
+from contextlib import closing
 
-from belated.cli.address import read
-from belated.cli.keys import add_file
-from belated.cli.mode import bandit_in
+from belated.cli.address import add_service, controlled
+from belated.cli.mode import by_whom
 from belated.cli.options import actor, add_reason
 from belated.cli.text import moment, table
 from belated.decider.models import Version, model_choice, models_in
@@ -31,34 +31,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     about = "version of a model, as `list` shows it, or `latest`"
     parser.add_argument("version", metavar="VERSION", nargs="?", help=about)
     add_reason(parser, required=False)
-    add_file(parser)
+    add_service(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
-    config = read(options.config)
-    bandit = bandit_in(config, options.bandit, options.config)
     if (options.version is None) != (options.change == "list"):
         message = "list shows all models" if options.version else "the version is missing"
         raise InvalidInput(f"{message}: see `belated model --help`", options.version)
-    with config.store.journal(bandit.name, partitions=bandit.partitions) as journal:
-        coordination = config.store.coordination(bandit.name)
-        try:
-            if options.change == "use":
-                version, now = _version(options.version), time.time_ns() // 1000
-                event = model_choice(coordination, version, now, options.reason, actor())
-                journal.append([event])
-            chosen = chosen_models(coordination.cells, {bandit.name: 0}).get(bandit.name)
-            models = models_in(coordination, None if chosen is None else chosen[1])
-        finally:
-            coordination.close()
-    if chosen is not None and chosen[1].model:
-        event = chosen[1]
-        by = f" by {event.actor}" if event.actor else ""
-        why = f"; reason: {event.reason}" if event.reason else ""
-        print(f"{bandit.name} decides with {event.version} since {moment(event.at_us)}{by}{why}")
-    else:
-        print(f"{bandit.name} decides with the latest model")
+    with (
+        controlled(options) as (_, journal, store),
+        closing(store.coordination(options.bandit)) as coordination,
+    ):
+        if options.change == "use":
+            version, now = _version(options.version), time.time_ns() // 1000
+            event = model_choice(coordination, version, now, options.reason, actor())
+            journal.append([event])
+        _, chosen = chosen_models(coordination.cells, {options.bandit: 0}).get(
+            options.bandit, (0, None)
+        )
+        models = models_in(coordination, chosen)
+    which = "the latest model"
+    if chosen is not None and chosen.model:
+        which = f"{chosen.version} since {moment(chosen.at_us)}{by_whom(chosen)}"
+    print(f"{options.bandit} decides with {which}")
     if models:
         rows = [
             [str(one.version), f"{one.made_at:%Y-%m-%dT%H:%M:%SZ}", one.observations, one.state]

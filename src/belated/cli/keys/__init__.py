@@ -8,18 +8,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 from belated.cli.address import read
-from belated.cli.options import actor, add_option
+from belated.cli.options import actor
 from belated.core.events import KeyChanged
 from belated.journals.keys import KeyHistory, KeyStore
 
 if TYPE_CHECKING:
     from belated.service.operating.config import Config
-
-
-def add_file(parser: argparse.ArgumentParser) -> None:
-    """Where the service is described."""
-    about = "of the service, which says where the store is"
-    add_option(parser, "--config", about, default="belated.toml", metavar="FILE")
 
 
 @contextmanager

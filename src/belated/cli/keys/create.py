@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from belated.cli.keys import add_file, opened, record
+from belated.cli.address import add_service
+from belated.cli.keys import opened, record
 from belated.cli.options import add_option, add_reason
 from belated.core.ids import check_id
 from belated.exceptions import InvalidInput
@@ -19,7 +20,7 @@ EXAMPLE = "belated keys create shop --bandit offers --scope decide --scope rewar
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument("name", metavar="NAME", help="of the program that gets it; two at most")
-    add_file(parser)
+    add_service(parser)
     repeated = {"action": "append", "required": True}
     bandits = "it is for; '*' for all, now and later; may be repeated"
     add_option(parser, "--bandit", bandits, dest="bandits", metavar="BANDIT", **repeated)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import argparse
 
-from belated.cli.keys import add_file, opened
+from belated.cli.address import add_service
+from belated.cli.keys import opened
 from belated.cli.text import several, table
 
 EXAMPLE = "belated keys list --all"
@@ -15,7 +16,7 @@ EXAMPLE = "belated keys list --all"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    add_file(parser)
+    add_service(parser)
     parser.add_argument("--all", action="store_true", help="those that were revoked too")
 
 

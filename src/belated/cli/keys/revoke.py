@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from belated.cli.keys import add_file, opened, record
+from belated.cli.address import add_service
+from belated.cli.keys import opened, record
 from belated.cli.options import add_reason
 from belated.exceptions import InvalidInput
 
@@ -14,7 +15,7 @@ EXAMPLE = "belated keys revoke k3J9xQ2a"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument("id", metavar="ID", help="of the key, as `belated keys list` has it")
-    add_file(parser)
+    add_service(parser)
     add_reason(parser, required=False)
 
 

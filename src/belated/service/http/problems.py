@@ -79,6 +79,8 @@ def malformed_json(error: msgspec.DecodeError, body: bytes | bytearray) -> Probl
         last = bytes(body[-20:]).decode(errors="replace")
         detail = f"the JSON ends too early, after {len(body)} bytes, behind {last!r}"
         detail += ": a quotation mark or a bracket is not closed"
+    elif re.search(rb"[:,\[]\s*-?(NaN|Infinity)", body):
+        detail += ": JSON has no NaN and no Infinity; send null for what is not known"
     return ProblemError(400, "Malformed JSON", detail)
 
 

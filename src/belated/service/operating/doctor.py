@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from belated.core.times import as_datetime
-from belated.exceptions import BelatedError, InvalidConfig, InvalidInput
+from belated.exceptions import BelatedError, InvalidConfig, InvalidInput, MissingExtra
 from belated.fold.published import PublishedModel
 from belated.journals import PostgresStore, SQLiteStore, Store, open_store
 from belated.journals.addresses import split_address
@@ -377,7 +377,8 @@ def examine_postgres(store: PostgresStore, roles: Collection[Role]) -> Iterator[
     try:
         look = store.look()
     except BelatedError as error:
-        yield wrong("store", str(error), "start it, or correct store.address")
+        mend = "" if isinstance(error, MissingExtra) else "start it, or correct store.address"
+        yield wrong("store", str(error), mend)
         return
     try:
         yield ok("store", f"{look.place} answers")
