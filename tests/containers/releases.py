@@ -156,7 +156,7 @@ def following_image(folder: Path) -> ImageRelease:
     """The release after this one, built by the same script from changed sources."""
     for name in (".ci", "deploy", "requirements", "src"):
         shutil.copytree(ROOT / name, folder / name)
-    for name in ("pyproject.toml", "README.md", "LICENSE", ".dockerignore"):
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", ".dockerignore"):
         shutil.copy2(ROOT / name, folder / name)
     make_following(folder / "src" / "belated")
     project = folder / "pyproject.toml"

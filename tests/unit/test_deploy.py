@@ -101,8 +101,14 @@ def test_the_chart_serves_what_it_says() -> None:
     assert about["appVersion"] == project_version()
 
 
+def test_the_citation_names_this_version() -> None:
+    """CITATION.cff has the version of pyproject.toml."""
+    citation = (DEPLOY.parent / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {project_version()}\n" in citation
+
+
 def project_version() -> str:
-    """The one place where the version stands."""
+    """Return the version in pyproject.toml."""
     project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text(encoding="utf-8"))
     version: str = project["project"]["version"]
     return version
