@@ -842,7 +842,9 @@ class ServiceCluster(Cluster):
 
     def _check_chosen_models(self) -> None:
         """L: every decider uses the model that was chosen, though newer ones are published."""
-        for model in (*self._kept()[-2:], None):
+        kept = self._kept()
+        usable = [model for model in kept if model.features == kept[-1].features]
+        for model in (*usable[-2:], None):
             self._choose_model(model)
             self._poll()
             newest = PublishedModel.read(self.store.lead.data)

@@ -9,10 +9,12 @@ import pytest
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
 from belated.core.events import ModelChosen
 from belated.core.times import as_datetime
-from belated.exceptions import OwnerFenced
-from belated.fold.published import VERSION, seal
+from belated.decider.models import model_choice
+from belated.exceptions import InvalidInput, OwnerFenced
+from belated.fold.published import VERSION, PublishedModel, seal
 from belated.journals import MemoryJournal, MemoryStore
 from belated.journals.coordination import DAY, HOUR, CoordinationStore, KeptModel
+from belated.model.model import Model
 from belated.testing import ManualClock
 
 ROWS = [[1.0, 0.0], [0.0, 1.0]]
@@ -68,6 +70,20 @@ def test_only_the_leader_keeps_models(coordination: CoordinationStore) -> None:
     with pytest.raises(OwnerFenced):
         coordination.keep(KeptModel(1, 1, 1, 1), b"model", 1)
     assert coordination.kept_models() == []
+
+
+def test_a_model_made_with_other_features_is_refused(coordination: CoordinationStore) -> None:
+    """No decider could use it."""
+    policy = DelayedUCB(2, Bernoulli())
+    model = Model(policy.start, policy.family)
+    for version, features in ((1, "before"), (2, "now"), (3, "now")):
+        published = PublishedModel.of(model, policy, positions=[version], version=version, at=1)
+        data = msgspec.structs.replace(published, features=features).write()
+        coordination.keep(KeptModel(version, version * HOUR, 1, len(data)), data, 1)
+        coordination.publish(data, 1)
+    assert model_choice(coordination, 2, 1, "", "").version == 2
+    with pytest.raises(InvalidInput, match="version 1 was made with other features"):
+        model_choice(coordination, 1, 1, "", "")
 
 
 def test_a_bandit_goes_back_to_what_it_knew(clock: ManualClock) -> None:

@@ -70,7 +70,7 @@ def model_choice(
         actor: who does it.
 
     Raises:
-        InvalidInput: there is no such model any more.
+        InvalidInput: there is no such model any more, or it was made with other features.
     """
     if version == "latest":
         return ModelChosen(now, 0, b"", reason, actor)
@@ -82,6 +82,9 @@ def model_choice(
         known = ", ".join(str(model.version) for model in models_in(coordination, None))
         message = f"there is no model of version {version}"
         raise InvalidInput(f"{message}; known versions: {known or 'none'}, latest", version)
+    if latest is not None and PublishedModel.read(data).features != latest.features:
+        message = f"the model of version {version} was made with other features"
+        raise InvalidInput(f"{message}; choose one made since the features changed", version)
     return ModelChosen(now, version, data, reason, actor)
 
 
