@@ -131,7 +131,7 @@ class Cluster:
 
     def left_behind(self) -> bool:
         """Whether a process that was killed had left events in its spool."""
-        said = "events that a process had left were delivered"
+        said = "delivered the events in the spool of a stopped process"
         return any(one.said(said) is not None for one in self._started)
 
     def close(self) -> None:

@@ -23,8 +23,8 @@ UNSAYABLE = re.compile(
             r"which is before the year 2000",
             r"the (id|part|subject|event_id) .* has \d+ bytes or more",  # it counts characters
             r"sticky is .*: (7d, 12h, 30m or 45s|a duration above 0) was expected",
-            r"sticky is for the decisions of a subject: send the subject, too",
-            r"sticky is .*: batches have no sticky decisions",
+            r"`sticky` requires `subject`",
+            r"sticky is .*: batches do not support sticky decisions",
             r"the id .* is of another partition than the subject",
             r"the action .* is offered twice",  # 1 and 1.0 are one number, and then two texts
             r"Expected `int.*`, got `float`",  # for a schema 1.0 is a whole number
@@ -36,10 +36,10 @@ UNSAYABLE = re.compile(
             r"an action is resumed at once, and only a pause has an end",
             r"the action .* is retired: resume it first",
             r"the reward .* is outside \[",  # of the bandit: its family says
-            r"fallback needs an id: that of the decision",
+            r"`fallback` requires `id`",
             r"there is no model of version -?\d+; known versions",
-            r"fallback\.action is .*: one of the actions was expected",
-            r"this bandit has no features: send rows instead of a context",
+            r"fallback\.action is .*, which is not one of the actions",
+            r"this bandit has no features: send `rows` instead of `context`",
             r"the token has expired",  # one that was answered may be sent too late
         ]
     ),

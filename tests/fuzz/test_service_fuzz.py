@@ -96,7 +96,7 @@ SAID = {
     "this learner leads",
     "mode changed",
     "actions changed",
-    "an operator chose the model that decides",
+    "an operator chose a model",
     "rewards are dated before their decision",
     "rewards are dated in the future",
     "rewards are invalid",

@@ -209,7 +209,7 @@ MISTAKES: dict[str, Python | Http | Cli] = {
     ),
     "unknown bandit of a client": Python(
         'with Client(url, bandit="ofers") as other: other.state()',
-        ("no bandit 'ofers'", "'offers', 'prices'"),
+        ("unknown bandit 'ofers'", "'offers', 'prices'"),
     ),
     "amount for yes or no by a client": Python(
         'client.observe("order-1", 19.99)', ("outside [0, 1]", "family=Gaussian()")
@@ -222,13 +222,14 @@ MISTAKES: dict[str, Python | Http | Cli] = {
     ),
     # --- HTTP
     "unknown bandit": Http(
-        "GET", "/v1/ofers", None, 404, ("no bandit 'ofers' here, but 'offers', 'prices'",)
+        "GET", "/v1/ofers", None, 404,
+        ("unknown bandit 'ofers'; known bandits: 'offers', 'prices'",),
     ),
-    "slash at the end": Http("POST", f"{DECIDE}/", "{}", 404, ("leave out the slash at the end",)),
-    "slash after a page": Http("GET", "/readyz/", None, 404, ("leave out the slash",)),
+    "slash at the end": Http("POST", f"{DECIDE}/", "{}", 404, ("remove the slash at the end",)),
+    "slash after a page": Http("GET", "/readyz/", None, 404, ("remove the slash",)),
     "slash in an id": Http("PUT", f"{DECIDE}/a/b/reward", "{}", 404, ("write it as %2F",)),
     "slash in an id to read": Http("GET", f"{DECIDE}/a/b", None, 404, ("write it as %2F",)),
-    "method": Http("GET", DECIDE, None, 405, ("takes POST, not GET",)),
+    "method": Http("GET", DECIDE, None, 405, ("use POST here, not GET",)),
     "reward for value": Http(
         "PUT", REWARD, '{"reward": 1}', 422, ("unknown field `reward`", "did you mean `value`?")
     ),
@@ -255,7 +256,7 @@ MISTAKES: dict[str, Python | Http | Cli] = {
     ),
     "truncated JSON": Http(
         "POST", DECIDE, '{"context": {"age": 41', 400,
-        ("ends too early, after 22 bytes", "bracket is not closed"),
+        ("it ends after 22 bytes", "close all quotation marks and brackets"),
     ),
     "NaN in JSON": Http(
         "POST", DECIDE, '{"context": {"age": NaN, "country": "AT"}}', 400, ("send null",)
@@ -279,16 +280,16 @@ MISTAKES: dict[str, Python | Http | Cli] = {
         ("unknown action 'green'", "'blue', 'red'"),
     ),
     "rows to a bandit with features": Http(
-        "POST", DECIDE, '{"rows": [[1, 0]]}', 422, ("send a context and actions, no rows",)
+        "POST", DECIDE, '{"rows": [[1, 0]]}', 422, ("send `context` and `actions`, without `rows`",)
     ),
     "context to a bandit of rows": Http(
-        "POST", "/v1/prices/decisions", '{"context": {"age": 41}}', 422, ("send rows instead",)
+        "POST", "/v1/prices/decisions", '{"context": {"age": 41}}', 422, ("send `rows` instead",)
     ),
     # --- commands
     "no configuration": Cli("serve none.toml", ("none.toml does not exist", "`belated init")),
     "no configuration to check": Cli("serve --check none.toml", ("`belated init none.toml`",)),
     "no configuration for keys": Cli("keys list", ("`belated init belated.toml`",)),
-    "port in use": Cli("serve offers.toml --port PORT", ("port PORT of 127.0.0.1", "--port")),
+    "port in use": Cli("serve offers.toml --port PORT", ("port PORT on 127.0.0.1", "--port")),
     "journal for a configuration": Cli(
         "serve sqlite:///offers.db", ("the config file of a service", "`belated init`")
     ),

@@ -76,9 +76,9 @@ def test_what_it_cannot_know_is_refused_in_words(
             lambda: client.decide(rows=ROWS, id=new_id(10**15)),
             lambda: client.entry(new_id(10**15)),
         ):
-            with pytest.raises(ServiceError, match="finds no decision by its id"):
+            with pytest.raises(ServiceError, match="cannot look up decisions by id"):
                 call()
-        with pytest.raises(InvalidInput, match="this store finds none: leave out sticky"):
+        with pytest.raises(InvalidInput, match="cannot look up decisions by subject"):
             client.decide(rows=ROWS, subject="user-17", sticky="1d")
     assert app.bandits[bandit].commits.sizes.total == 0
 

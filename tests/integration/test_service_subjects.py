@@ -183,7 +183,7 @@ def test_rewards_of_unknown_subjects_are_limited(
     ):
         client.decide(CONTEXT, subject="user-17")
         rewards = [(f"nobody-{n}", 1.0, "order-1") for n in range(30)]
-        with pytest.raises(ServiceUnavailable, match="rewards of subjects may not be credited"):
+        with pytest.raises(ServiceUnavailable, match="this subject has no decision"):
             client.observe_subjects(rewards)
         for n in range(30):
             client.observe(subject="user-17", value=1.0, event_id=f"order-{n}")

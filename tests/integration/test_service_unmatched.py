@@ -57,8 +57,8 @@ def test_a_flood_of_unknown_ids_is_refused_and_drops_nothing(
         accepted, refused = flood(http, flooding.header, batches=40)
         assert refused.status_code == 429
         assert int(refused.headers["retry-after"]) > 0
-        assert "no decision has the id 'nobody-" in refused.json()["detail"]
-        assert "of this key for unknown decisions wait already" in refused.json()["detail"]
+        assert "unknown decision id 'nobody-" in refused.json()["detail"]
+        assert "from this key are already waiting for unknown decisions" in refused.json()["detail"]
         # The limit is 25,000; a learner that lags behind reports some of them later.
         assert 10_000 <= accepted < 40_000
 

@@ -393,7 +393,7 @@ def answers_mixed_up(patch: pytest.MonkeyPatch) -> None:
     choose = RequestBatcher._choose
 
     def mixed(self: RequestBatcher) -> None:
-        batches = list(self._waiting)
+        batches = list(self._queue)
         choose(self)
         if len(batches) > 1:
             first, last = batches[0], batches[-1]

@@ -178,8 +178,8 @@ def test_what_is_not_there_is_said(described: dict[str, Any]) -> None:
 
 def test_a_body_is_read_as_its_route_says() -> None:
     """And none where there is none."""
-    assert find("POST", ["decisions"]).read(b'{"dim":1}') == DecisionRequest(dim=1)
-    assert find("GET", []).read(b"whatever") is None
+    assert find("POST", ["decisions"]).parse(b'{"dim":1}') == DecisionRequest(dim=1)
+    assert find("GET", []).parse(b"whatever") is None
     with pytest.raises(msgspec.ValidationError):
-        find("POST", ["decisions"]).read(b'{"dim":"1"}')
+        find("POST", ["decisions"]).parse(b'{"dim":"1"}')
     assert find("POST", ["decisions"]).answer is Decided

@@ -34,7 +34,7 @@ def test_features_that_know_the_actions_need_none_named() -> None:
 
 def test_other_features_need_them() -> None:
     """They cannot know what is on offer."""
-    with pytest.raises(InvalidInput, match="send a context and actions"):
+    with pytest.raises(InvalidInput, match="send `context` and `actions`"):
         parse_request(DecisionRequest(), defined(Shared(action=["price"])))
 
 
@@ -44,7 +44,7 @@ def rows_of() -> Callable[[str], bytes]:
     bandit = Definition("b", DelayedUCB(2, Bernoulli()), Explicit())
 
     def read(text: str) -> bytes:
-        request = find("POST", ["decisions"]).read(b'{"rows":%b}' % text.encode())
+        request = find("POST", ["decisions"]).parse(b'{"rows":%b}' % text.encode())
         parsed, rows = parse_request(request, bandit)
         assert len(rows) == 8 * parsed.n_rows
         return rows
@@ -71,12 +71,12 @@ def test_rows_of_another_kind_are_refused_where_they_stand(
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ("null", "rows is missing"),
-        ("[]", "rows of 2 numbers were expected, and at least one"),
-        ("[[1]]", "rows of 2 numbers were expected"),
-        ("[[1,2],[3]]", "rows of 2 numbers were expected"),
-        ('"!"', "no base64"),
-        ('"AAAA"', "3 bytes: a multiple of 8"),
+        ("null", "`rows` is missing"),
+        ("[]", "at least one row, each of 2 numbers"),
+        ("[[1]]", "each of 2 numbers"),
+        ("[[1,2],[3]]", "each of 2 numbers"),
+        ('"!"', "not valid base64"),
+        ('"AAAA"', "3 bytes, which is not a multiple of 8"),
         ("[[1e39,0]]", "1e"),
     ],
 )
@@ -99,8 +99,8 @@ def test_more_rows_than_an_offer_may_have_are_refused(rows_of: Callable[[str], b
 
 def test_a_context_may_come_with_rows_that_are_null(rows_of: Callable[[str], bytes]) -> None:
     """As programs write it that name every field."""
-    read = find("POST", ["decisions"]).read
+    parse = find("POST", ["decisions"]).parse
     colors = defined(PerArm(["blue", "red"]))
-    assert parse_request(read(b'{"rows":null,"dim":null}'), colors)[0].n_rows == 2
-    with pytest.raises(InvalidInput, match="no rows"):
-        parse_request(read(b'{"rows":[[1]]}'), colors)
+    assert parse_request(parse(b'{"rows":null,"dim":null}'), colors)[0].n_rows == 2
+    with pytest.raises(InvalidInput, match="without `rows`"):
+        parse_request(parse(b'{"rows":[[1]]}'), colors)

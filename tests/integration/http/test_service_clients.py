@@ -215,11 +215,11 @@ def test_another_policy_starts_without_the_old_model(store: Store, bandit: str) 
 def test_problems_become_errors(serving: Serving) -> None:
     """InvalidInput for what was refused, ServiceError with the problem for the rest."""
     with Client(serving.url, bandit="nobody") as client:
-        with pytest.raises(ServiceError, match="no bandit 'nobody'") as caught:
+        with pytest.raises(ServiceError, match="unknown bandit 'nobody'") as caught:
             client.state()
         assert caught.value.problem.status == 404
     with Client(serving.url, bandit="rows") as client:
-        with pytest.raises(InvalidInput, match="rows of 2 numbers: 4 were expected"):
+        with pytest.raises(InvalidInput, match="each row has 2 numbers, but this bandit expects 4"):
             client.decide(rows=np.eye(2))
         with pytest.raises(InvalidInput, match="outside"):
             client.observe("x", 7.0)

@@ -22,7 +22,7 @@ from belated.fold.receipts import Receipt
 from belated.wire.messages import DecisionRequest, DecisionRequests, ManyDecided, Problem
 from tests.unit.client.mock import DECIDED, ROWS, Answer, Mock, answer
 
-AWAY = Problem("Try again", 503, "the journal cannot be reached now")
+AWAY = Problem("Try again", 503, "the journal is unavailable")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_the_service_says_when_to_come_back(
 def test_nobody_waits_for_an_hour() -> None:
     """A service that asks for longer than is sensible is given up at once."""
     mock = Mock(answer(503, AWAY, retry_after="3600"))
-    with pytest.raises(ServiceUnavailable, match="journal cannot be reached") as caught:
+    with pytest.raises(ServiceUnavailable, match="journal is unavailable") as caught:
         mock.client().decide(rows=ROWS)
     assert (len(mock.asked), mock.waits) == (1, [])
     assert caught.value.problem == AWAY

@@ -1,4 +1,4 @@
-"""The service over HTTP: routing, authorization and the routes that are about no bandit."""
+"""The HTTP service: routing, authorization, and the routes that do not belong to a bandit."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ from belated.wire.messages import (
     SubjectRewardsBody,
 )
 
-#: Seconds between two log lines about a store that refuses.
+#: Seconds between two log lines about a store that rejects requests.
 TROUBLE_LOG_SECONDS = 60.0
 
-#: Bandits that an error names.
+#: Maximum number of bandits that an error lists.
 SHOWN = 10
 
 log = logging.getLogger("belated.service")
@@ -79,25 +79,27 @@ class Service:
     """The decision service, for :func:`belated.service.http.server.serve`.
 
     Args:
-        bandits: that are decided here.
-        store: of their journals, or its address.
-        learn: learn them too, in threads of this process; otherwise ``belated learn`` does.
-        lease: seconds after which a learner that has died is replaced.
-        max_body_bytes: how many bytes a request may have.
-        auth: ``"keys"`` if every request must come with a key, ``"off"`` if anyone may ask.
-        token_keys: that sign the tokens of rewards, for bandits that make them.
-        cors: origins whose pages may send requests from a browser, such as
-            ``"https://shop.example"``; requests of other pages are refused.
-        spools: where events wait while the store is unavailable; None to refuse them then.
-        clock: gives microseconds since 1970.
-        seed: of the choices.
+        bandits: Bandits that this process serves.
+        store: Store of the journals, or its address.
+        learn: Whether this process also runs a learner, in threads. If not, run ``belated learn``.
+        lease: Seconds after which a dead learner is replaced.
+        max_body_bytes: Maximum size of a request body.
+        auth: ``"keys"`` to require an API key for every request, ``"off"`` to require none.
+        token_keys: Secrets that sign reward tokens. Required if a bandit issues tokens.
+        cors: Origins whose pages may send requests from a browser, such as
+            ``"https://shop.example"``. Requests from other pages are refused.
+        spools: Where events are stored while the store is unavailable; None to refuse them
+            during an outage.
+        clock: Returns the time in microseconds since 1970.
+        seed: Seed of the random choices.
 
     Attributes:
-        authorizer: knows the keys; None if none are needed.
-        tokens: of the bandits that make them.
-        draining: whether it will stop soon: requests are answered, but should be sent elsewhere.
-        requests: how many there were, by method and path of their route and status.
-        reports: of all bandits, for the console and the metrics.
+        authorizer: Checks API keys; None if none are required.
+        tokens: Reward tokens by bandit, for the bandits that issue them.
+        draining: Whether the process is about to stop. Requests are still answered, but new ones
+            should go elsewhere.
+        requests: Number of requests, by method, path of the route, and status.
+        reports: Reports of all bandits, for the console and the metrics.
     """
 
     def __init__(
@@ -115,20 +117,20 @@ class Service:
         clock: Callable[[], int] = system_clock,
         seed: int | None = None,
     ) -> None:
-        self.definitions = {one.name: one for one in bandits}
+        self.definitions = {definition.name: definition for definition in bandits}
         self.bandits: dict[str, ServedBandit] = {}
         self._served: ServedBandits | None = None
-        # The route of the most common request by its path, which need not be parsed each time.
-        self._quick: dict[tuple[str, bytes], tuple[str, Route, str]] = {}
+        # Parsed paths of the most common request, `POST …/decisions`.
+        self._parsed_paths: dict[tuple[str, bytes], tuple[str, Route, str]] = {}
         self._store = open_store(store) if isinstance(store, str) else store
         self.max_body_bytes = max_body_bytes
         self._cors = Cors(cors)
         self._auth = auth
         self.authorizer: Authorizer | None = None
         self.tokens = {
-            one.name: _tokens_of(one, token_keys, auth == "keys", clock)
-            for one in bandits
-            if one.tokens != "off"
+            definition.name: _tokens_of(definition, token_keys, auth == "keys", clock)
+            for definition in bandits
+            if definition.tokens != "off"
         }
         self._spools = spools
         self._runtime = ThreadRuntime(clock)
@@ -137,7 +139,8 @@ class Service:
         self._trouble_due = -math.inf
         self.draining = False
         self.requests: Counter[tuple[str, str, int]] = Counter()
-        self.reports = Reports(self._store, {one.name: one.actions for one in bandits})
+        actions = {definition.name: definition.actions for definition in bandits}
+        self.reports = Reports(self._store, actions)
 
         from belated.service.operating.metrics import Metrics  # needs prometheus-client
 
@@ -148,29 +151,29 @@ class Service:
     # --- requests --------------------------------------------------------------------------------
 
     def admit(self, exchange: Exchange, path: bytes, headers: Mapping[bytes, bytes]) -> None:
-        """Find the route and authorize the request, before anything of the body is read.
+        """Find the route and authorize the request, before any of the body is read.
 
         Raises:
-            Exception: the request is refused; :meth:`problem_for` makes the response.
+            Exception: the request is refused; :meth:`problem_for` returns the problem to send.
         """
         method = "GET" if exchange.method == "HEAD" else exchange.method
         if not path.startswith(b"/v1/"):
             exchange.route = route = _service_route(method, path)
             if self.authorizer is not None and route.scope is not None:
-                about = ALL if route.everywhere else None
-                exchange.key = self.authorizer.authorize(headers, route.scope, about)
+                bandit_name = ALL if route.everywhere else None
+                exchange.key = self.authorizer.authorize(headers, route.scope, bandit_name)
             return
-        wanted = headers.get(b"access-control-request-method")
-        if wanted is not None and exchange.method == "OPTIONS":
-            _, route, _ = self._find(wanted.decode("latin-1"), path)
-            exchange.more = self._cors.preflight(route.method, route.scope, headers)
+        requested_method = headers.get(b"access-control-request-method")
+        if requested_method is not None and exchange.method == "OPTIONS":
+            _, route, _ = self._find(requested_method.decode("latin-1"), path)
+            exchange.headers = self._cors.preflight(route.method, route.scope, headers)
             exchange.route = PREFLIGHT
             return
         name, route, exchange.id = self._find(method, path)
         exchange.route = route
         if (origin := headers.get(b"origin")) is not None:
             keyed = self.authorizer is not None
-            exchange.more = self._cors.admit(origin, route.scope, headers, keyed=keyed)
+            exchange.headers = self._cors.admit(origin, route.scope, headers, keyed=keyed)
         if self.authorizer is not None and route.scope is not None:
             exchange.key = self.authorizer.authorize(headers, route.scope, name)
         bandit = self.bandits.get(name)
@@ -179,20 +182,20 @@ class Service:
             exchange.tokens = self.tokens.get(name)
         elif exchange.key is not None or self.authorizer is None:
             raise self._unknown_bandit(name, exchange.key)
-        else:  # without a key nobody learns whether there is such a bandit: no token is valid
+        else:  # do not reveal to callers without a key which bandits exist: no token is valid
             exchange.tokens = NOBODY
         _check_content(headers, json=route.body is not None)
 
     def _unknown_bandit(self, name: str, key: Key | None) -> UnknownBandit:
-        """Return the error for a bandit that is not here: it lists those that the key is for."""
+        """Return the error for an unknown bandit. It lists the bandits that the key may access."""
         known = [
-            repr(one)
-            for one in self.bandits
-            if key is None or key.everywhere or one in key.bandits
+            repr(bandit)
+            for bandit in self.bandits
+            if key is None or key.everywhere or bandit in key.bandits
         ]  # fmt: skip
         known[SHOWN:] = [f"{len(known) - SHOWN} more"] if len(known) > SHOWN else []
-        others = f", but {', '.join(known)}" if known else ""
-        return UnknownBandit(f"there is no bandit {name!r} here{others}")
+        others = f"; known bandits: {', '.join(known)}" if known else ""
+        return UnknownBandit(f"unknown bandit {name!r}{others}")
 
     def dispatch(self, exchange: Exchange, body: bytes | bytearray) -> None:
         """Handle a request; the response may be sent later."""
@@ -203,20 +206,20 @@ class Service:
             exchange.connection.respond(exchange, status, route.content.encode(), content)
             return
         try:
-            read = route.read(body)
+            message = route.parse(body)
         except msgspec.ValidationError:
             raise
         except msgspec.DecodeError as error:
             raise malformed_json(error, body) from None
         if exchange.key is not None:
-            self._charge(exchange.key, read)
+            self._charge(exchange.key, message)
         if route.scope == "reward":
-            self._check_tokens(exchange, read)
-        route.handler(exchange, read)
+            self._check_tokens(exchange, message)
+        route.handler(exchange, message)
 
     def _find(self, method: str, path: bytes) -> tuple[str, Route, str]:
         """Return the bandit in the path, the route, and the decision id in the path."""
-        return self._quick.get((method, path)) or _parse_path(method, path)
+        return self._parsed_paths.get((method, path)) or _parse_path(method, path)
 
     def count(self, route: Route | None, status: int) -> None:
         """Count a response."""
@@ -224,7 +227,7 @@ class Service:
         self.requests[method, path, status] += 1
 
     def problem_for(self, route: Route | None, error: Exception) -> tuple[Problem, dict[str, str]]:
-        """Return the problem for an error and the headers of the response; log what needs it."""
+        """Return the problem and response headers for an error, and log unexpected errors."""
         problem, headers = problem_of(error, None if route is None else route.body)
         self.count(route, problem.status)
         if problem.status == 500:
@@ -236,11 +239,11 @@ class Service:
         return problem, headers
 
     def _log_trouble(self, error: JournalError) -> None:
-        """Log that the store refuses requests, though it is up; not for every request."""
+        """Log that the store rejects requests although it is up, at a limited rate."""
         now = self._runtime.monotonic()
         if now >= self._trouble_due:
             self._trouble_due = now + TROUBLE_LOG_SECONDS
-            log.error("the store refuses what is asked of it", extra={"why": str(error)})
+            log.error("the store rejects requests", extra={"why": str(error)})
 
     def _charge(self, key: Key, body: Any) -> None:
         """Count the items of a batch; the first was counted when the key was checked."""
@@ -255,25 +258,29 @@ class Service:
         if tokens is None:
             if keyed or self.authorizer is None:
                 return
-            tokens = NOBODY  # alike for a bandit that makes none, and one that is not here
-        for one, reward in rewards_in(exchange.id, body):
-            tokens.check(one, reward, keyed)
+            tokens = NOBODY  # refuse as for an unknown bandit
+        for decision_id, reward in rewards_in(exchange.id, body):
+            tokens.check(decision_id, reward, keyed)
 
     def readyz(self, _: object = None) -> tuple[int, bytes]:
-        """Return whether requests should come here."""
+        """Return whether this process is ready for requests, as a status and a body."""
         if self.draining:
             return 503, encode(Ready("draining"))
         if self._served is not None and self._served.poll.replaced:
             return 503, encode(Ready("journal replaced"))
-        # Anyone may ask this: where keys are needed, names of bandits are not for all.
+        # This route needs no key: if keys are required, do not reveal the names of bandits.
         shown = self.bandits if self.authorizer is None else {}
-        others = [name for name, one in shown.items() if one.has_other_features]
-        stale = {name: one for name, one in self.bandits.items() if one.is_stale(MAX_MODEL_AGE)}
+        outdated = [name for name, bandit in shown.items() if bandit.has_other_features]
+        stale = {
+            name: bandit
+            for name, bandit in self.bandits.items()
+            if bandit.is_stale(MAX_MODEL_AGE)
+        }  # fmt: skip
         if not stale:
-            return 200, encode(Ready("ready", other_features=others))
-        status = "no model" if all(one.age is None for one in stale.values()) else "stale"
+            return 200, encode(Ready("ready", other_features=outdated))
+        status = "no model" if all(bandit.age is None for bandit in stale.values()) else "stale"
         names = [name for name in stale if name in shown]
-        return 503, encode(Ready(status, names, others, len(stale)))
+        return 503, encode(Ready(status, names, outdated, len(stale)))
 
     @cached_property
     def document(self) -> bytes:
@@ -281,7 +288,7 @@ class Service:
         routes = [*BANDIT_ROUTES, *SERVICE_ROUTES]
         return encode(describe(routes, keys=self._auth == "keys", tokens=bool(self.tokens)))
 
-    # --- the life of the server ------------------------------------------------------------------
+    # --- start and stop --------------------------------------------------------------------------
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Open the journals, load the models, and start the learners of this process."""
@@ -302,11 +309,11 @@ class Service:
         for name, bandit in self.bandits.items():
             bandit.report_page = self.reports[name]
             path = f"/v1/{quote(name, safe='')}/decisions".encode()
-            self._quick["POST", path] = name, find("POST", ["decisions"]), ""
+            self._parsed_paths["POST", path] = name, find("POST", ["decisions"]), ""
         self._learners.start()
 
     def close(self) -> None:
-        """Answer what is under way, then close the store."""
+        """Finish requests in flight, stop the learners, and close the store."""
         self.reports.close()
         if self.authorizer is not None:
             self.authorizer.close()
@@ -319,7 +326,7 @@ class Service:
 
 
 def _livez(service: Service, _: Exchange) -> tuple[int, bytes]:
-    if dead := dead_workers():  # anyone may ask this: why they fail is in the log
+    if dead := dead_workers():  # this route needs no key: the errors are only in the log
         return 503, encode(Dead(dead))
     return 200, encode(Alive())
 
@@ -337,7 +344,7 @@ def _page(service: Service, _: Exchange) -> tuple[int, bytes]:
 
 
 def _to_console(service: Service, exchange: Exchange) -> tuple[int, bytes]:
-    exchange.more = {"location": "/console"}
+    exchange.headers = {"location": "/console"}
     return 307, b""
 
 
@@ -366,23 +373,24 @@ def _nothing(service: Service, _: Exchange) -> tuple[int, bytes]:
 
 SERVICE_ROUTES = (
     Route(
-        "GET", "/livez", _livez, "Whether the process and its workers run", Alive,
+        "GET", "/livez", _livez, "Check that the process and its workers are running", Alive,
         also={503: Dead}, scope=None, of_service=True,
     ),
     Route(
-        "GET", "/readyz", Service.readyz, "Whether requests should come here", Ready,
+        "GET", "/readyz", Service.readyz, "Check whether the process is ready for requests", Ready,
         also={503: Ready}, scope=None, of_service=True,
     ),
     Route(
-        "GET", "/metrics", _metrics, "Metrics for Prometheus", None,
+        "GET", "/metrics", _metrics, "Return metrics for Prometheus", None,
         content="text/plain; version=0.0.4; charset=utf-8", scope="read", everywhere=True,
         of_service=True,
     ),
     Route(
-        "GET", "/openapi.json", _openapi, "This document", None, scope="read", of_service=True
+        "GET", "/openapi.json", _openapi, "Return this document", None, scope="read",
+        of_service=True,
     ),
     Route(
-        "GET", "/console", _page, "The console, for people", None,
+        "GET", "/console", _page, "Return the console, a web page", None,
         content="text/html; charset=utf-8", scope=None, of_service=True,
     ),
     Route(
@@ -404,34 +412,34 @@ def _service_route(method: str, path: bytes) -> Route:
     if route is None and path[:-1] in _BY_PATH and path.endswith(b"/"):
         raise no_slash(path.decode("latin-1"))
     if route is None or method != route.method:
-        others = [] if route is None else [route.method]
-        raise not_found(method, others, path.decode("latin-1"))
+        allowed = [] if route is None else [route.method]
+        raise not_found(method, allowed, path.decode("latin-1"))
     return route
 
 
 def _parse_path(method: str, raw: bytes) -> tuple[str, Route, str]:
-    """Parse a path: the name of the bandit, the route, and the decision id."""
+    """Parse a path into the name of the bandit, the route, and the decision id."""
     _, _, name, *parts = raw.decode("latin-1").split("/")
-    return _text(name), find(method, parts), _text(parts[1]) if len(parts) > 1 else ""
+    return _decoded(name), find(method, parts), _decoded(parts[1]) if len(parts) > 1 else ""
 
 
-def _text(part: str) -> str:
-    """Decode a part of a path."""
+def _decoded(part: str) -> str:
+    """Decode a percent-encoded part of a path."""
     return unquote(part, errors="strict")
 
 
 def _check_content(headers: Mapping[bytes, bytes], *, json: bool) -> None:
     """Refuse a body that is compressed, or not declared as JSON.
 
-    The size of a compressed body is not known before it is decompressed. And any page can have a
-    browser send other content types, but this one only if the service allows it.
+    The size of a compressed body is unknown until it is decompressed. And a web page on any origin
+    can make a browser send other content types, but JSON only if the service allows it (CORS).
     """
     coding = headers.get(b"content-encoding")
     if coding is not None and coding.strip().lower() != b"identity":
         raise ProblemError(
             415,
             "Unsupported encoding",
-            "a body must be sent as it is, without Content-Encoding",
+            "send the body uncompressed, without Content-Encoding",
             headers={"accept-encoding": "identity"},
         )
     if json:
@@ -446,19 +454,19 @@ def _check_content(headers: Mapping[bytes, bytes], *, json: bool) -> None:
 def _tokens_of(
     definition: Definition, keys: TokenSecrets | None, guarded: bool, clock: Callable[[], int]
 ) -> RewardTokens:
-    """Return the object that makes and checks the reward tokens of a bandit."""
+    """Return the object that creates and verifies the reward tokens of a bandit."""
     if keys is None:
-        message = f"{definition.name} makes tokens, and there are no keys to sign them with"
-        raise InvalidInput(f"{message}: add secrets_env under [tokens]", definition.name)
+        message = f"bandit {definition.name!r} issues tokens, but there is no secret to sign them"
+        raise InvalidInput(f"{message}: set secrets_env under [tokens]", definition.name)
     check_bounded(definition.rewards, definition.policy.family.support)
     least, most = definition.rewards.range(definition.policy.family.support)
-    learned = definition.retention or definition.rewards.window_us or LIFETIME
+    lifetime = definition.token_lifetime or definition.retention or definition.rewards.window_us
     return RewardTokens(
         keys,
         definition.name,
         mode=definition.tokens,
         guarded=guarded,
-        lifetime=definition.token_lifetime or learned,
+        lifetime=lifetime or LIFETIME,
         least=least,
         most=most,
         clock=clock,

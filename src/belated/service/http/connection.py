@@ -1,8 +1,8 @@
-"""Connections: from bytes to requests, and their responses back, in bounded room and time.
+"""Connections: parse requests and send responses, with bounded memory and time.
 
-Everything that a client can make the server hold has a bound here, and no bound depends on the
-number of clients. Proxies in front read the same bytes: what two programs could read differently is
-refused, and the connection closed, which prevents request smuggling.
+All memory that clients can make the server use is bounded here, independently of the number of
+clients. Requests that a proxy in front of the server might parse differently are refused, and the
+connection is closed, which prevents request smuggling.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from belated.service.http.problems import ProblemError, problem_of
 from belated.service.http.routes import Exchange, encode
 from belated.service.operating.config import Limits
 
-#: Bytes of the request line and the headers together, and how many headers there may be.
+#: Maximum size of the request line and the headers together, and maximum number of headers.
 MAX_HEAD_BYTES, MAX_HEADERS = 64 << 10, 100
-#: Headers that are used. Each may occur once; all others are ignored.
+#: Headers that the server uses. Each may occur once; all other headers are ignored.
 KNOWN = frozenset(
     {
         b"access-control-request-method",
@@ -44,27 +44,29 @@ KNOWN = frozenset(
         b"upgrade",
     }
 )
-#: Paths of health probes, which are answered under any host name.
+#: Paths of the health probes, which are answered for any host name.
 PROBES = (b"/livez", b"/readyz")
-#: Bytes that are parsed at a time: the size of a partial request is known this exactly.
+#: Bytes that are parsed at a time. The size of a partial request is known to this precision.
 PIECE = 16 << 10
-#: Pipelined requests per connection.
+#: Maximum number of pipelined requests per connection.
 MAX_PIPELINE = 16
-#: Seconds for the headers, from their first byte on; and for the body, extended by a second for
-#: every `BODY_RATE` bytes received.
+#: Timeout for the headers in seconds, from their first byte; and for the body, extended by one
+#: second per `BODY_RATE` bytes received.
 HEAD_SECONDS, BODY_SECONDS, BODY_RATE = 10.0, 30.0, 64 << 10
-#: Seconds for which an idle connection is kept: longer than balancers keep theirs, or they would
-#: send requests down one that is being closed.
+#: Keep-alive timeout of idle connections, in seconds. It is longer than that of load balancers,
+#: which would otherwise send requests over a connection that is being closed.
 KEEP_ALIVE_SECONDS = 75.0
-#: Seconds for which a response may wait to be read; and for which a connection that is being closed
-#: is still read: a client that is still sending would not see the last response otherwise.
+#: Timeout in seconds for a client to read its responses; and time for which the server continues to
+#: read a connection that it is closing, since a client that is still sending would otherwise not
+#: see the last response.
 WRITE_SECONDS, LINGER_SECONDS = 30.0, 2.0
-#: Bytes of incomplete or queued requests and of unread responses, of all connections together; at
-#: least this many bodies of the maximal size.
+#: Maximum number of bytes in incomplete or queued requests and unread responses, of all
+#: connections together. There is always room for `MIN_BODIES` bodies of the maximum size.
 MAX_HELD, MIN_BODIES = 16 << 20, 4
-#: If more bytes were held, memory is returned to the system once most of them are free.
+#: If connections held more bytes than this, free memory is returned to the operating system once
+#: they hold less than a quarter of the peak.
 MUCH = 4 << 20
-#: Seconds between two checks of deadlines, which are late by this much at most.
+#: Seconds between two checks of deadlines; timeouts are late by at most this much.
 LOOK_SECONDS = 1.0
 
 PROBLEM = b"application/problem+json"
@@ -77,20 +79,22 @@ class Connections:
     """The connections of one server, on one event loop.
 
     Args:
-        service: answers their requests.
-        loop: theirs.
-        limits: of them.
+        service: Handles the requests.
+        loop: Event loop of the server.
+        limits: Limits on the number of connections, and allowed host names.
+
+    Attributes:
+        now: Monotonic time of the last check of deadlines, in seconds; cheap to read.
+        held: Bytes that all connections hold.
     """
 
     def __init__(self, service: Service, loop: asyncio.AbstractEventLoop, limits: Limits) -> None:
         self.service = service
         self.limits = limits
-        #: Seconds as of the last look: exact enough for deadlines, and costs nothing to read.
         self.now = time.monotonic()
-        #: Bytes that all of them hold.
         self.held = 0
-        self._most = 0  # of them at any look, since memory was given back
-        self._room = max(MAX_HELD, MIN_BODIES * service.max_body_bytes)
+        self._peak = 0  # of `held`, since memory was last returned to the system
+        self._max_held = max(MAX_HELD, MIN_BODIES * service.max_body_bytes)
         self._loop = loop
         self._all: set[Connection] = set()
         self._addresses: Counter[str] = Counter()
@@ -101,16 +105,16 @@ class Connections:
         return len(self._all)
 
     def add(self, connection: Connection, address: str) -> bool:
-        """Add a connection, unless a limit is reached; returns whether it was added."""
+        """Add a connection unless a limit is reached; return whether it was added."""
         limits = self.limits
         if (
             len(self._all) >= limits.connections
             or self._addresses[address] >= limits.per_address
         ):  # fmt: skip
             return False
-        if self._timer is None:  # it stops when the last connection is closed
-            self._look()
-            self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
+        if self._timer is None:  # the timer stops when the last connection is closed
+            self._check()
+            self._timer = self._loop.call_later(LOOK_SECONDS, self._check)
         self._all.add(connection)
         self._addresses[address] += 1
         return True
@@ -122,45 +126,50 @@ class Connections:
         if not self._addresses[address]:
             del self._addresses[address]
 
-    def hold(self, more: int) -> None:
-        """Count bytes that are held; above the limit, the largest holders are closed."""
-        self.held += more
-        if self.held <= self._room:
+    def hold(self, change: int) -> None:
+        """Change the number of held bytes; above the limit, close the largest connections."""
+        self.held += change
+        if self.held <= self._max_held:
             return
-        # An eighth at once: to look for the greatest of a crowd at each piece of a flood would take
-        # more time than the flood itself.
-        enough = self._room - self._room // 8
-        for one in sorted(self._all, key=lambda one: one.held, reverse=True):
-            if self.held <= enough or not one.held:
+        # Free an eighth at a time: sorting many connections for every piece of a flood would take
+        # longer than the flood itself.
+        target = self._max_held - self._max_held // 8
+        for connection in sorted(self._all, key=lambda each: each.held, reverse=True):
+            if self.held <= target or not connection.held:
                 return
-            one.give_up()
+            connection.give_up()
 
     def head(self, status: int, kind: bytes) -> bytes:
-        """Return the head of a response, up to its content length."""
-        found = self._heads.get((status, kind))
-        if found is None:
+        """Return the start of a response, up to the value of Content-Length."""
+        head = self._heads.get((status, kind))
+        if head is None:
             phrase = HTTPStatus(status).phrase
             date = formatdate(usegmt=True)
             length = b"" if status == 204 else b"content-type: %b\r\ncontent-length: " % kind
-            found = f"HTTP/1.1 {status} {phrase}\r\ndate: {date}\r\n".encode() + length
-            self._heads[status, kind] = found
-        return found
+            head = f"HTTP/1.1 {status} {phrase}\r\ndate: {date}\r\n".encode() + length
+            self._heads[status, kind] = head
+        return head
 
     def message(
-        self, status: int, kind: bytes, data: bytes, more: Mapping[str, str], whole: bool = True
+        self,
+        status: int,
+        kind: bytes,
+        data: bytes,
+        headers: Mapping[str, str],
+        with_body: bool = True,
     ) -> bytes:
-        """Return a response with further headers; without its body unless it is whole."""
+        """Return a response with additional headers, with or without its body."""
         head = self.head(status, kind)
         parts = [head if status == 204 else b"%b%d\r\n" % (head, len(data))]
-        parts += [f"{name}: {value}\r\n".encode("latin-1") for name, value in more.items()]
-        return b"".join([*parts, b"\r\n", data if whole else b""])
+        parts += [f"{name}: {value}\r\n".encode("latin-1") for name, value in headers.items()]
+        return b"".join([*parts, b"\r\n", data if with_body else b""])
 
     async def close(self, idle: float, grace: float) -> None:
-        """Close all connections, once requests in flight are answered.
+        """Answer requests in flight, then close all connections.
 
         Args:
-            idle: seconds for which idle ones may send another request.
-            grace: seconds after which the others are aborted.
+            idle: Seconds for which idle connections may send another request.
+            grace: Seconds after which the remaining connections are aborted.
         """
         await self._wait(idle)
         for connection in list(self._all):
@@ -170,34 +179,35 @@ class Connections:
             connection.cut()
 
     async def _wait(self, seconds: float) -> None:
-        """Wait until all have ended, or for so many seconds."""
+        """Wait until all connections are closed, at most so many seconds."""
         deadline = time.monotonic() + seconds
         while self._all and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
+        """Close connections whose deadline has passed, and return free memory to the system."""
         self.now = now = time.monotonic()
         self._heads.clear()  # they contain the date
-        self._timer = self._loop.call_later(LOOK_SECONDS, self._look) if self._all else None
-        for one in list(self._all):
-            if one.due <= now:
-                one.expire()
-        self._most = max(self._most, self.held)
-        if self._most > MUCH and self.held < self._most // 4:
-            self._most = self.held
+        self._timer = self._loop.call_later(LOOK_SECONDS, self._check) if self._all else None
+        for connection in list(self._all):
+            if connection.due <= now:
+                connection.expire()
+        self._peak = max(self._peak, self.held)
+        if self._peak > MUCH and self.held < self._peak // 4:
+            self._peak = self.held
             give_back_memory()
 
 
 class Connection(asyncio.Protocol):
-    """Requests over one connection are answered one after the other, in their order.
+    """A connection, whose requests are answered one at a time and in order.
 
     Args:
-        connections: of the server.
+        connections: All connections of the server.
 
     Attributes:
-        service: handles the requests.
-        due: when it has taken too long, in seconds of the connections' clock.
-        held: bytes it keeps for requests that are not complete or wait, and for unread answers.
+        service: Handles the requests.
+        due: Deadline, by the clock of the connections.
+        held: Bytes of incomplete or queued requests, and of unread responses.
     """
 
     _transport: asyncio.Transport
@@ -208,18 +218,18 @@ class Connection(asyncio.Protocol):
         self.due = math.inf
         self.held = 0
         self._parser: HttpRequestParser | None = HttpRequestParser(self)
-        self._address: str | None = None  # once it is counted
-        # The request that is being read.
+        self._address: str | None = None  # set once the connection is registered
+        # The request that is being received.
         self._stage = _IDLE
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
         self._header_count = self._size = self._partial = self._skipped = self._burst = 0
         self._current: Exchange | None = None
-        self._mixed = False
-        # Those that are complete; the first one is being answered.
+        self._mixed = False  # whether the current piece contains the end of a request
+        # Complete requests; the first one is being handled.
         self._queue: deque[Exchange] = deque()
         self._dispatched = False
-        # Whether the other side does not read, and whether this one does.
+        # Whether the client has stopped reading responses, and whether the server reads requests.
         self._stalled, self._reading = False, True
         self._half_closed = self._stopping = self._ended = False
 
@@ -236,7 +246,7 @@ class Connection(asyncio.Protocol):
         else:
             self._ended = True
             error = ProblemError(
-                503, "Too many connections", "try again soon", headers={"retry-after": "1"}
+                503, "Too many connections", "retry later", headers={"retry-after": "1"}
             )
             self.service.count(None, 503)
             problem, headers = problem_of(error)
@@ -248,7 +258,7 @@ class Connection(asyncio.Protocol):
         self._ended = True
         self._queue.clear()
         self._hold(0)
-        self._parser = self._current = None  # they refer to each other
+        self._parser = self._current = None  # break the reference cycle
         if self._address is not None:
             self._shared.remove(self, self._address)
 
@@ -274,25 +284,25 @@ class Connection(asyncio.Protocol):
             self._end_with(malformed("upgrades are not supported"))
         except HttpParserError:
             if not self._ended:
-                self._end_with(malformed("this is not HTTP/1.1"))
+                self._end_with(malformed("the request is not valid HTTP/1.1"))
         else:
             if self._stage != _IDLE:
-                self._wait_for_more(len(data))
+                self._count_partial(len(data))
 
     def eof_received(self) -> bool:
-        """Note that the client has stopped sending; it may still read."""
+        """Record that the client has stopped sending; it may still read responses."""
         self._half_closed = True
         return bool(self._queue)
 
     def pause_writing(self) -> None:
-        """Stop reading: the client does not read its responses."""
+        """Stop reading requests, because the client does not read its responses."""
         self._stalled = True
         self.due = self._shared.now + WRITE_SECONDS
         self._hold_all()
         self._set_reading()
 
     def resume_writing(self) -> None:
-        """Go on: the client reads again."""
+        """Resume: the client reads its responses again."""
         self._stalled = False
         self._restart_clock()
         self._hold_all()
@@ -302,7 +312,7 @@ class Connection(asyncio.Protocol):
     # --- the parser ------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        """Start a request."""
+        """Begin a request."""
         if self._ended:
             raise _Ended
         self._stage = _HEAD
@@ -312,14 +322,14 @@ class Connection(asyncio.Protocol):
         self.due = self._shared.now + HEAD_SECONDS
 
     def on_url(self, url: bytes) -> None:
-        """Add a part of the request target."""
+        """Append a part of the request target."""
         self._url += url
         self._size += len(url)
         if self._size > MAX_HEAD_BYTES:
             self._stop_with(large_head())
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Add a header; trailers after the body are ignored."""
+        """Add a header. Trailers after the body are ignored."""
         self._header_count += 1
         self._size += len(name) + len(value) + 4
         if self._size > MAX_HEAD_BYTES or self._header_count > MAX_HEADERS:
@@ -331,11 +341,11 @@ class Connection(asyncio.Protocol):
             self._headers[name] = value
 
     def on_headers_complete(self) -> None:
-        """Find the route and authorize the request before any of its body is received."""
+        """Find the route and authorize the request, before any of its body is received."""
         parser, shared = self._parser, self._shared
         assert parser is not None
         try:
-            newest = check_framing(self._headers, parser)
+            http_1_1 = check_framing(self._headers, parser)
             path, query = check_target(self._url, self._headers, shared.limits.hosts)
             self._burst += 1
             if max(self._burst, len(self._queue) + 1) > MAX_PIPELINE:
@@ -347,21 +357,21 @@ class Connection(asyncio.Protocol):
         self._skipped = self._partial = 0
         self.due = shared.now + BODY_SECONDS
         method = parser.get_method().decode("ascii")
-        exchange = Exchange(self, method, newest and parser.should_keep_alive(), query)
+        exchange = Exchange(self, method, http_1_1 and parser.should_keep_alive(), query)
         self._current = exchange
         try:
             self.service.admit(exchange, path, self._headers)
         except Exception as error:
             exchange.error = error
             if not self._queue and not self._stalled:
-                self._enqueue(exchange)  # whatever its body is
+                self._enqueue(exchange)  # refuse at once; the body is skipped
         else:
             expected = self._headers.get(b"expect", b"").lower()
             if expected == b"100-continue" and not self._queue and not self._stalled:
                 self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
-        """Add a part of the body."""
+        """Append a part of the body."""
         exchange = self._current
         if exchange is None or exchange.error is not None:
             self._skipped += len(body)
@@ -375,11 +385,11 @@ class Connection(asyncio.Protocol):
             exchange.body = body
             size = len(body)
         if size > self.service.max_body_bytes:
-            most = f"a body may have {self.service.max_body_bytes:,} bytes"
-            self._stop_with(ProblemError(413, "Too large", most))
+            detail = f"the body may have at most {self.service.max_body_bytes:,} bytes"
+            self._stop_with(ProblemError(413, "Too large", detail))
 
     def on_message_complete(self) -> None:
-        """Queue the request: it is complete."""
+        """Queue the complete request."""
         self._stage = _IDLE
         self._mixed = True
         exchange, self._current = self._current, None
@@ -390,20 +400,20 @@ class Connection(asyncio.Protocol):
 
     # --- bounds ----------------------------------------------------------------------------------
 
-    def _wait_for_more(self, size: int) -> None:
-        """Count what is held of an incomplete request."""
+    def _count_partial(self, size: int) -> None:
+        """Count the bytes held for an incomplete request, and extend its deadline."""
         if self._stage == _BODY:
             self.due += size / BODY_RATE
         else:
-            # What the parser keeps of a header is not seen here before it is complete. Of a piece
-            # in which another request ends, the size of that part is unknown.
+            # The parser buffers an incomplete header, which is not visible here. If the previous
+            # request ends in this piece, it is unknown how many bytes belong to the new request.
             self._partial += 0 if self._mixed else size
             if self._partial > MAX_HEAD_BYTES:
                 self._end_with(large_head())
         self._hold_all()
 
     def _hold_all(self) -> None:
-        size = self._partial + sum(len(one.body) for one in self._queue)
+        size = self._partial + sum(len(exchange.body) for exchange in self._queue)
         if self._current is not None:
             size += len(self._current.body)
         if self._stalled:
@@ -412,15 +422,15 @@ class Connection(asyncio.Protocol):
 
     def _hold(self, size: int) -> None:
         if size != self.held:
-            more, self.held = size - self.held, size
-            self._shared.hold(more)
+            change, self.held = size - self.held, size
+            self._shared.hold(change)
 
     def give_up(self) -> None:
-        """Close this connection to free memory: it holds more than most others."""
+        """Close this connection to free memory, because it holds more than the others."""
         if self._stalled or self._queue:
             self.cut()
         elif not self._ended:
-            detail = "too many requests are under way: try again soon"
+            detail = "too many requests are in flight: retry later"
             self._end_with(ProblemError(503, "Too busy", detail, headers={"retry-after": "1"}))
         self._hold(0)
 
@@ -435,10 +445,10 @@ class Connection(asyncio.Protocol):
         elif self._stage == _IDLE:
             self._transport.close()
         else:
-            self._end_with(ProblemError(408, "Too slow", "the request was not complete in time"))
+            self._end_with(ProblemError(408, "Too slow", "the request took too long to arrive"))
 
     def stop(self) -> None:
-        """Accept no further request."""
+        """Stop accepting requests."""
         self._stopping = True
         if not self._queue and self._stage == _IDLE and not self._ended:
             self._close()
@@ -448,20 +458,20 @@ class Connection(asyncio.Protocol):
         self._ended = True
         self._transport.abort()
 
-    # --- answers ---------------------------------------------------------------------------------
+    # --- responses -------------------------------------------------------------------------------
 
     def respond(self, exchange: Exchange, status: int, kind: bytes, data: bytes) -> None:
         """Send a response."""
         self.service.count(exchange.route, status)
-        self._send(exchange, status, kind, data, exchange.more)
+        self._send(exchange, status, kind, data, exchange.headers)
 
     def refuse(self, exchange: Exchange, error: Exception) -> None:
-        """Send a problem in place of the response."""
+        """Send an error, as a problem."""
         if isinstance(error, BelatedError) and error.issue:
             exchange.bandit.note_refused(error)
         problem, headers = self.service.problem_for(exchange.route, error)
-        more = {**headers, **(exchange.more or {})}
-        self._send(exchange, problem.status, PROBLEM, encode(problem), more)
+        headers = {**headers, **(exchange.headers or {})}
+        self._send(exchange, problem.status, PROBLEM, encode(problem), headers)
 
     def _send(
         self,
@@ -469,21 +479,21 @@ class Connection(asyncio.Protocol):
         status: int,
         kind: bytes,
         data: bytes,
-        more: dict[str, str] | None,
+        headers: dict[str, str] | None,
     ) -> None:
-        """Send a response in one write, then start the next request."""
+        """Send a response in one write, then dispatch the next request."""
         self._dispatched = False
         queue, transport = self._queue, self._transport
         if not queue or transport.is_closing():
             return
         queue.popleft()
         last = not exchange.keep_alive or self._stopping or self.service.draining
-        if last or more or status == 204 or exchange.method == "HEAD":
-            more = more or {}
+        if last or headers or status == 204 or exchange.method == "HEAD":
+            headers = headers or {}
             if last:
-                more = {**more, "connection": "close"}
+                headers = {**headers, "connection": "close"}
             transport.write(
-                self._shared.message(status, kind, data, more, exchange.method != "HEAD")
+                self._shared.message(status, kind, data, headers, exchange.method != "HEAD")
             )
         else:
             transport.write(b"%b%d\r\n\r\n%b" % (self._shared.head(status, kind), len(data), data))
@@ -516,11 +526,11 @@ class Connection(asyncio.Protocol):
     def _dispatch(self, exchange: Exchange) -> None:
         """Dispatch the request; the response may be sent later."""
         if exchange.error is not None:
-            # Raised here it would keep this frame, and that the error: and all that was received,
-            # in the frames that called, until the collector of cycles looks.
+            # Do not raise it: the error and its traceback would refer to each other, and keep the
+            # received bytes in the callers' frames alive until the garbage collector runs.
             self.refuse(exchange, exchange.error)
             return
-        body, exchange.body = exchange.body, b""  # need not be kept while a commit is awaited
+        body, exchange.body = exchange.body, b""  # free the body while waiting for the commit
         try:
             self.service.dispatch(exchange, body)
         except Exception as error:
@@ -532,9 +542,9 @@ class Connection(asyncio.Protocol):
         raise _Ended
 
     def _end_with(self, error: ProblemError) -> None:
-        """Refuse the current request, once all before it are answered, and close."""
+        """Refuse the current request once all earlier ones are answered, then close."""
         self._ended = True
-        if self._stage == _BODY and self._current is None:  # it was answered
+        if self._stage == _BODY and self._current is None:  # already refused
             self._close()
             return
         exchange = self._current or Exchange(self, "GET", False)
@@ -544,7 +554,7 @@ class Connection(asyncio.Protocol):
         self._enqueue(exchange)
 
     def _close(self) -> None:
-        """Close the connection, once the client has read the last response."""
+        """Close the connection once the client has read the last response."""
         self._ended = True
         self._queue.clear()
         if self._half_closed or not self._transport.can_write_eof():
@@ -563,11 +573,11 @@ class Connection(asyncio.Protocol):
             self.due = self._shared.now + BODY_SECONDS
 
     def _set_reading(self) -> None:
-        """Read unless responses are not read, or requests are queued."""
-        wanted = not self._stalled and len(self._queue) < 2
-        if wanted != self._reading and not self._transport.is_closing():
-            self._reading = wanted
-            if wanted:
+        """Pause reading while the client does not read responses, or requests are queued."""
+        reading = not self._stalled and len(self._queue) < 2
+        if reading != self._reading and not self._transport.is_closing():
+            self._reading = reading
+            if reading:
                 self._transport.resume_reading()
             else:
                 self._transport.pause_reading()
@@ -578,19 +588,19 @@ class _Ended(Exception):
 
 
 def check_framing(headers: Mapping[bytes, bytes], parser: HttpRequestParser) -> bool:
-    """Refuse anything but HTTP/1.1 and 1.0; returns whether it is 1.1."""
+    """Refuse versions other than HTTP/1.1 and 1.0; return whether the version is 1.1."""
     version = parser.get_http_version()
-    newest = version == "1.1"
-    if not newest and version != "1.0":
-        raise malformed("this service speaks HTTP/1.1")
+    http_1_1 = version == "1.1"
+    if not http_1_1 and version != "1.0":
+        raise malformed("this service supports HTTP/1.1")
     if b"upgrade" in headers or parser.should_upgrade():
         raise malformed("upgrades are not supported")
     coding = headers.get(b"transfer-encoding")
-    if coding is not None and (coding.lower() != b"chunked" or not newest):
-        raise malformed("Transfer-Encoding must be chunked, in HTTP/1.1")
-    if newest and b"host" not in headers:
+    if coding is not None and (coding.lower() != b"chunked" or not http_1_1):
+        raise malformed("Transfer-Encoding must be chunked, and requires HTTP/1.1")
+    if http_1_1 and b"host" not in headers:
         raise malformed("the Host header is missing")
-    return newest
+    return http_1_1
 
 
 def check_target(
@@ -605,13 +615,13 @@ def check_target(
     if not url.startswith(b"/"):
         url = _without_host(url, host)
     if b"#" in url:
-        raise malformed("the request target has a fragment")
+        raise malformed("the request target must not contain a fragment")
     path, _, query = url.partition(b"?")
     name = _HOST.fullmatch(host)
     if name is None:
-        raise malformed("the Host header is no host name")
+        raise malformed("the Host header is not a valid host name")
     if hosts and path not in PROBES and name[1].decode().lower() not in hosts:
-        detail = "this name is not listed: add it to server.hosts in the config file"
+        detail = "this host name is not allowed: add it to server.hosts in the configuration"
         raise ProblemError(421, "Misdirected request", detail)
     return path, query
 
@@ -620,30 +630,29 @@ def _without_host(url: bytes, host: bytes) -> bytes:
     """Return the path and query of an absolute URL, which must name the same host."""
     if url == b"*":
         return url
-    whole = _ABSOLUTE.fullmatch(url)
-    if whole is None:
+    match = _ABSOLUTE.fullmatch(url)
+    if match is None:
         raise malformed("the request target must begin with a slash")
-    if whole[1].lower() != host.lower():
-        raise malformed("the Host header differs from the request line")
-    return whole[2] if whole[2].startswith(b"/") else b"/" + whole[2]
+    if match[1].lower() != host.lower():
+        raise malformed("the Host header differs from the host in the request line")
+    return match[2] if match[2].startswith(b"/") else b"/" + match[2]
 
 
 def malformed(detail: str) -> ProblemError:
-    """Return the problem of a request that is not valid HTTP, or ambiguous."""
+    """Return the problem for a request that is ambiguous or not valid HTTP."""
     return ProblemError(400, "Malformed request", detail)
 
 
 def large_head() -> ProblemError:
-    """Return the problem of too long a request line and headers, or too many headers."""
-    most = f"request line and headers may have {MAX_HEAD_BYTES:,} bytes, in {MAX_HEADERS} headers"
-    return ProblemError(431, "Headers too large", most)
+    """Return the problem for a request line and headers that are too long, or too many headers."""
+    detail = f"at most {MAX_HEAD_BYTES:,} bytes and {MAX_HEADERS} headers are allowed"
+    return ProblemError(431, "Headers too large", detail)
 
 
 def give_back_memory() -> None:
-    """Return free memory to the system, where the C library can.
+    """Return free memory to the operating system, if the C library supports it.
 
-    glibc keeps it otherwise: after a burst, as much as the burst held at once. Takes some
-    milliseconds.
+    Otherwise, glibc would keep as much memory as a burst once used. Takes a few milliseconds.
     """
     trim = _malloc_trim()
     if trim is not None:
@@ -654,5 +663,5 @@ def give_back_memory() -> None:
 def _malloc_trim() -> Callable[[int], int] | None:
     if sys.platform != "linux":
         return None
-    # Of the C library that this process has; musl's has no such function.
+    # The C library of this process. musl has no such function.
     return getattr(ctypes.CDLL(None), "malloc_trim", None)

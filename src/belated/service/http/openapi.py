@@ -1,4 +1,4 @@
-"""The OpenAPI document: made from the routes and the types that serve them."""
+"""The OpenAPI document, generated from the routes and the message types."""
 
 from __future__ import annotations
 
@@ -16,37 +16,38 @@ from belated.wire.keys import SCOPES
 from belated.wire.messages import Id, ManyDecided, Problem, Subject, SubjectRewardsBody
 
 _REF = "#/components/schemas/{name}"
-#: By status, the name of a problem in the document, and what it means.
+#: Name and description of a problem in the document, by status.
 _PROBLEMS = {
-    400: ("Malformed", "The request is no JSON, or holds text that is not UTF-8."),
-    401: ("Unauthorized", "There is no key, or it is not valid."),
+    400: ("Malformed", "The request is not JSON, or contains text that is not UTF-8."),
+    401: ("Unauthorized", "The API key is missing or not valid."),
     403: (
         "Forbidden",
-        "The key is not for this, the token is not for this reward, or a browser sends it for a "
-        "page whose origin is not listed.",
+        "The key does not allow the request, the token does not allow the reward, or the request "
+        "comes from a web page whose origin is not allowed.",
     ),
-    404: ("NotFound", "There is no such bandit."),
+    404: ("NotFound", "The bandit does not exist."),
     413: ("TooLarge", "The body is too large."),
     415: ("Unsupported", "The body is compressed, or not declared as application/json."),
-    422: ("Invalid", "Something in the request is wrong: see the detail. Nothing was stored."),
+    422: ("Invalid", "The request is not valid; the detail says why. Nothing was stored."),
     429: (
         "TooOften",
-        "The key or the token has exceeded its rate, or the decision is unknown and "
-        "too many events wait for unknown decisions. Retry later.",
+        "The key or the token has exceeded its rate limit, or the decision is unknown and too many "
+        "events are waiting for unknown decisions. Retry later.",
     ),
-    500: ("Failed", "Something went wrong in the service."),
+    500: ("Failed", "Internal error."),
     503: ("Away", "The journal is unavailable. Retry after a second."),
 }
-_OF_KEYS = frozenset({401, 429})
+_KEY_PROBLEMS = frozenset({401, 429})
 _ATTRIBUTE = re.compile(r"^    (\w+): (.+\n?(?:     .*\n?)*)", re.MULTILINE)
 _PARAMETERS = {
     "bandit": "The name of the bandit.",
-    "id": "Of the decision; what is not a letter, a digit or one of -._~ is percent-encoded.",
-    "subject": "As its decisions name it, percent-encoded in the same way.",
-    "at": "When it happened; now if it is not given.",
+    "id": "The id of the decision. Percent-encode everything but letters, digits and -._~.",
+    "subject": "The subject of the decisions. Percent-encode everything but letters, digits and "
+    "-._~.",
+    "at": "When it happened. Defaults to now.",
 }
-#: Parameters of a path.
-_PARTS = {
+#: Schemas of the path parameters.
+_PATH_PARAMETERS = {
     "bandit": {"type": "string", "minLength": 1},
     "id": msgspec.json.schema(Id),
     "subject": msgspec.json.schema(Subject),
@@ -54,29 +55,29 @@ _PARTS = {
 
 
 def describe(routes: Sequence[Route], *, keys: bool, tokens: bool) -> dict[str, Any]:
-    """Return the document of some routes.
+    """Return the OpenAPI document.
 
     Args:
-        routes: to be described.
-        keys: whether the service needs keys.
-        tokens: whether it makes tokens of rewards.
+        routes: Routes to describe.
+        keys: Whether the service requires API keys.
+        tokens: Whether the service issues reward tokens.
     """
     types = [Problem]
     for route in routes:
-        types += [one for one in (route.body, route.answer, *route.also.values()) if one]
+        types += [kind for kind in (route.body, route.answer, *route.also.values()) if kind]
     _, components = msgspec.json.schema_components(types, ref_template=_REF)
     for name, schema in components.items():
-        _explain(schema, getattr(messages, name))
+        _add_descriptions(schema, getattr(messages, name))
     paths: dict[str, dict[str, Any]] = {}
-    refusals: set[int] = set()  # of all routes
+    all_problems: set[int] = set()
     for route in routes:
-        refused = _refusals(route, keys)
-        refusals |= refused
-        operation = _operation(route, routes, refused)
+        problems = _problems_of(route, keys)
+        all_problems |= problems
+        operation = _operation(route, routes, problems)
         if keys:
             operation["security"] = _security(route, tokens)
         paths.setdefault(route.path, {})[route.method.lower()] = operation
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
             "title": "belated",
@@ -90,62 +91,62 @@ def describe(routes: Sequence[Route], *, keys: bool, tokens: bool) -> dict[str, 
         "components": {
             "schemas": components,
             "responses": {
-                name: _response(why, Problem, "application/problem+json")
-                for status, (name, why) in _PROBLEMS.items()
-                if status in refusals
+                name: _response(description, Problem, "application/problem+json")
+                for status, (name, description) in _PROBLEMS.items()
+                if status in all_problems
             },
         },
     }
     if keys:
-        found["components"]["securitySchemes"] = {
+        document["components"]["securitySchemes"] = {
             "key": {
                 "type": "http",
                 "scheme": "bearer",
                 "bearerFormat": "blt_…",
-                "description": f"One with the scope named, of {', '.join(SCOPES)}.",
+                "description": f"An API key with the scope of the operation: {', '.join(SCOPES)}.",
             }
         }
-    return found
+    return document
 
 
-def _refusals(route: Route, keys: bool) -> set[int]:
-    """Return the statuses of the problems that a route can answer with."""
-    found: set[int] = set()
+def _problems_of(route: Route, keys: bool) -> set[int]:
+    """Return the statuses of the problems that a route can return."""
+    problems: set[int] = set()
     if "{bandit}" in route.path:
-        takes = route.body is not None or "{id}" in route.path or "{subject}" in route.path
-        found |= _PROBLEMS.keys() - _OF_KEYS - (set() if takes else {422})
+        has_input = route.body is not None or "{id}" in route.path or "{subject}" in route.path
+        problems |= _PROBLEMS.keys() - _KEY_PROBLEMS - (set() if has_input else {422})
     if route.status == 202:  # an event that may wait for an unknown decision
-        found.add(429)
+        problems.add(429)
     if keys and route.scope is not None:
-        found |= _OF_KEYS | {403}
-    return found
+        problems |= _KEY_PROBLEMS | {403}
+    return problems
 
 
 def _security(route: Route, tokens: bool) -> list[dict[str, list[str]]]:
     if route.scope is None:
         return []
     by_token = tokens and route.scope == "reward" and route.body is not SubjectRewardsBody
-    instead: list[dict[str, list[str]]] = [{}] if by_token else []
-    return [{"key": [route.scope]}, *instead]  # a token in the body will do
+    alternatives: list[dict[str, list[str]]] = [{}] if by_token else []
+    return [{"key": [route.scope]}, *alternatives]  # a token in the body may replace the key
 
 
-def _operation(route: Route, routes: Sequence[Route], refused: set[int]) -> dict[str, Any]:
+def _operation(route: Route, routes: Sequence[Route], problems: set[int]) -> dict[str, Any]:
     about_bandit = "{bandit}" in route.path
-    responses = {route.status: _response("As asked for.", route.answer, route.content)}
+    responses = {route.status: _response("Success.", route.answer, route.content)}
     if about_bandit and (links := _links(route, routes)):
         responses[route.status]["links"] = links
     for status, kind in route.also.items():
-        responses[status] = _response("Not now.", kind)
-    for status in refused:
+        responses[status] = _response("Unavailable.", kind)
+    for status in problems:
         responses[status] = {"$ref": f"#/components/responses/{_PROBLEMS[status][0]}"}
     operation: dict[str, Any] = {
         "operationId": _name(route),
         "summary": route.summary,
         "tags": ["bandits" if about_bandit else "service"],
-        "responses": {str(status): one for status, one in sorted(responses.items())},
+        "responses": {str(status): response for status, response in sorted(responses.items())},
     }
     parameters = [
-        {"name": name, "in": "path", "required": True, "schema": _PARTS[name]}
+        {"name": name, "in": "path", "required": True, "schema": _PATH_PARAMETERS[name]}
         for name in re.findall(r"{(\w+)}", route.path)
     ] + [
         {"name": name, "in": "query", "schema": msgspec.json.schema(kind)}
@@ -153,7 +154,8 @@ def _operation(route: Route, routes: Sequence[Route], refused: set[int]) -> dict
     ]
     if parameters:
         operation["parameters"] = [
-            one | {"description": _PARAMETERS[str(one["name"])]} for one in parameters
+            parameter | {"description": _PARAMETERS[str(parameter["name"])]}
+            for parameter in parameters
         ]
     if route.body is not None:
         operation["requestBody"] = {
@@ -164,11 +166,11 @@ def _operation(route: Route, routes: Sequence[Route], refused: set[int]) -> dict
 
 
 def _links(route: Route, routes: Sequence[Route]) -> dict[str, Any]:
-    """Link the decision in a response to the routes that take its id."""
-    place = _place_of_id(route.answer)
-    if place is None:
+    """Link the decision in a response to the routes that accept its id."""
+    pointer = _pointer_to_id(route.answer)
+    if pointer is None:
         return {}
-    parameters = {"bandit": "$request.path.bandit", "id": f"$response.body#{place}"}
+    parameters = {"bandit": "$request.path.bandit", "id": f"$response.body#{pointer}"}
     return {
         _name(other): {"operationId": _name(other), "parameters": parameters}
         for other in routes
@@ -176,8 +178,8 @@ def _links(route: Route, routes: Sequence[Route]) -> dict[str, Any]:
     }
 
 
-def _place_of_id(kind: Any) -> str | None:
-    """Return where a response has the id of a decision, or of the first, as a JSON pointer."""
+def _pointer_to_id(kind: Any) -> str | None:
+    """Return the JSON pointer to the (first) decision id in a response; None if it has none."""
     if kind is ManyDecided:
         return "/decisions/0/id"
     return "/id" if "id" in kind.__struct_fields__ else None
@@ -187,20 +189,20 @@ def _name(route: Route) -> str:
     return route.name or str(route.handler.__name__).strip("_")
 
 
-def _response(why: str, kind: Any, content: str = "application/json") -> dict[str, Any]:
+def _response(description: str, kind: Any, content: str = "application/json") -> dict[str, Any]:
     media = {} if kind is None else {"schema": _schema(kind)}
-    return {"description": why, "content": {content.partition(";")[0]: media}}
+    return {"description": description, "content": {content.partition(";")[0]: media}}
 
 
 def _schema(kind: Any) -> dict[str, str]:
     return {"$ref": _REF.format(name=kind.__name__)}
 
 
-def _explain(schema: dict[str, Any], kind: type) -> None:
-    """Describe a type and its fields by the docstring of the type."""
-    for one in reversed(kind.__mro__):  # those of its parents are its own too
-        about, _, attributes = (inspect.getdoc(one) or "").partition("\n\nAttributes:\n")
-        schema["description"] = " ".join(about.split())
+def _add_descriptions(schema: dict[str, Any], kind: type) -> None:
+    """Add the docstring of a type to its schema, as descriptions of the type and its fields."""
+    for cls in reversed(kind.__mro__):  # fields are inherited
+        summary, _, attributes = (inspect.getdoc(cls) or "").partition("\n\nAttributes:\n")
+        schema["description"] = " ".join(summary.split())
         for name, text in _ATTRIBUTE.findall(attributes):
             if name in schema.get("properties", {}):
                 schema["properties"][name]["description"] = " ".join(text.split())

@@ -24,23 +24,23 @@ from belated.exceptions import (
 )
 from belated.wire.messages import TIME_HINT, Problem
 
-#: The longest detail, in characters.
+#: Maximum length of a detail, in characters.
 LONGEST = 300
 
 _NOT_INDEXED = (
-    "this service finds no decision by its id, so it cannot tell whether one stands under the id "
-    "that was sent: leave the id out, or ask where the journal is folded"
+    "this service cannot look up decisions by id, so it cannot check whether the id is already in "
+    "use: omit the id, or send the request to a service that folds the journal"
 )
-_UNAVAILABLE = "the journal cannot be reached now: nothing was taken"
+_UNAVAILABLE = "the journal is unavailable: nothing was stored"
 
 
 def _short(detail: str) -> str:
-    """Truncate a message: it may quote what was sent."""
+    """Truncate a detail, which may quote the request."""
     return detail if len(detail) <= LONGEST else detail[: LONGEST - 1] + "…"
 
 
 class ProblemError(Exception):
-    """Ends a request with a problem, and further headers."""
+    """Refuses a request with a problem and optional response headers."""
 
     def __init__(
         self, status: int, title: str, detail: str = "", headers: Mapping[str, str] | None = None
@@ -50,41 +50,41 @@ class ProblemError(Exception):
         self.headers = dict(headers or {})
 
 
-#: By the type of an error, the first that fits: status, title, detail (None for the words of the
-#: error itself) and headers. Internals are never exposed.
+#: Type of an error, and its status, title, detail (None: the message of the error) and headers. The
+#: first matching row applies. Internal details are never exposed.
 _PROBLEMS: tuple[tuple[Any, int, str, str | None, dict[str, str]], ...] = (
     (msgspec.ValidationError | InvalidInput, 422, "Invalid request", None, {}),
     (msgspec.DecodeError, 400, "Malformed JSON", None, {}),
-    (UnicodeDecodeError, 400, "Malformed text", "the request holds text that is not UTF-8", {}),
-    (RecursionError, 400, "Malformed JSON", "it is nested too deeply", {}),
+    (UnicodeDecodeError, 400, "Malformed text", "the request contains text that is not UTF-8", {}),
+    (RecursionError, 400, "Malformed JSON", "the JSON is nested too deeply", {}),
     (Unauthenticated, 401, "Unauthorized", None, {"www-authenticate": "Bearer"}),
     (Forbidden, 403, "Not allowed", None, {}),
     (RateLimited, 429, "Too many requests", None, {}),
     (UnknownBandit, 404, "Not found", None, {}),
-    (BanditOff, 503, "Switched off", "this bandit decides nothing now", {"retry-after": "60"}),
+    (BanditOff, 503, "Switched off", "this bandit is switched off", {"retry-after": "60"}),
     (ActionsPaused, 409, "Actions paused", None, {}),
     (NotIndexed, 409, "Not known here", _NOT_INDEXED, {}),
-    # The store is unavailable or closed, or lacks tables or rights.
+    # The store is unavailable or closed, or tables or permissions are missing.
     (JournalError, 503, "Try again", _UNAVAILABLE, {"retry-after": "1"}),
-    (Exception, 500, "Internal error", "something went wrong here; the log says what", {}),
+    (Exception, 500, "Internal error", "the service failed; its log has the details", {}),
 )
 
 
 def malformed_json(error: msgspec.DecodeError, body: bytes | bytearray) -> ProblemError:
-    """Return the problem of a body that is not JSON: where it ends, if it ends too early."""
+    """Return the problem for a body that is not JSON; if it is incomplete, show where it ends."""
     detail = str(error)
     if not body:
         detail = "the body is empty: send JSON, with curl as in -d '{\"value\": 1}'"
     elif "truncated" in detail:
         last = bytes(body[-20:]).decode(errors="replace")
-        detail = f"the JSON ends too early, after {len(body)} bytes, behind {last!r}"
-        detail += ": a quotation mark or a bracket is not closed"
+        detail = f"the JSON is incomplete: it ends after {len(body)} bytes, with {last!r}"
+        detail += "; close all quotation marks and brackets"
     elif re.search(rb"[:,\[]\s*-?(NaN|Infinity)", body):
-        detail += ": JSON has no NaN and no Infinity; send null for what is not known"
+        detail += ": JSON has no NaN or Infinity; send null for unknown values"
     return ProblemError(400, "Malformed JSON", detail)
 
 
-#: What fields are called elsewhere.
+#: Field names of other APIs, and the corresponding field here.
 _SYNONYMS = {
     "reward": "value", "decision_id": "id", "decision": "id", "time": "at", "timestamp": "at",
     "arms": "actions", "features": "context", "user": "subject", "user_id": "subject",
@@ -93,34 +93,34 @@ _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*?)`( - at `.*)?"
 
 
 def _unknown_field(detail: str, body: Any) -> str:
-    """Return what to say of a field that the body of a route does not have."""
-    found = _UNKNOWN_FIELD.fullmatch(detail)
-    if found is None or body is None:
+    """Add the known fields and a suggestion to msgspec's message about an unknown field."""
+    match = _UNKNOWN_FIELD.fullmatch(detail)
+    if match is None or body is None:
         return detail
-    name, place = found[1], found[2] or ""
-    known = _fields_of(body, nested="[" in place)
-    meant = _SYNONYMS.get(name, "")
-    if meant not in known:
-        meant = next(iter(difflib.get_close_matches(name, known, n=1)), "")
-    question = f"did you mean `{meant}`? " if meant else ""
-    return f"unknown field `{name}`{place}: {question}Known fields: {', '.join(known)}"
+    name, path = match[1], match[2] or ""
+    known = _fields_of(body, nested="[" in path)
+    suggestion = _SYNONYMS.get(name, "")
+    if suggestion not in known:
+        suggestion = next(iter(difflib.get_close_matches(name, known, n=1)), "")
+    question = f"did you mean `{suggestion}`? " if suggestion else ""
+    return f"unknown field `{name}`{path}: {question}Known fields: {', '.join(known)}"
 
 
 @cache
 def _fields_of(body: Any, nested: bool) -> tuple[str, ...]:
-    """Return the fields of a body, or of the items that it lists."""
-    found: Any = msgspec.inspect.type_info(body)
+    """Return the fields of a body, or those of the items in its list."""
+    info: Any = msgspec.inspect.type_info(body)
     if nested:
-        found = found.fields[0].type.item_type
-    return tuple(field.encode_name for field in found.fields)
+        info = info.fields[0].type.item_type
+    return tuple(field.encode_name for field in info.fields)
 
 
 def problem_of(error: Exception, body: Any = None) -> tuple[Problem, dict[str, str]]:
-    """Return the problem that an error is to a client, and the headers of the response.
+    """Return the problem to send for an error, and the headers of the response.
 
     Args:
-        error: that ended the request.
-        body: type of the request's body; None if it has none.
+        error: Error that ended the request.
+        body: Type of the request body; None if the route has none.
     """
     if isinstance(error, ProblemError):
         return error.problem, error.headers

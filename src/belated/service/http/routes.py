@@ -1,6 +1,6 @@
-"""The routes of a bandit: how requests are parsed, handled and rendered.
+"""The routes of a bandit: how requests are parsed and handled, and responses rendered.
 
-The OpenAPI document is made from the same table, so that the two cannot disagree.
+The OpenAPI document is generated from the same table of routes, so the two cannot disagree.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ from belated.wire.messages import (
     Switch,
 )
 
-#: Rows of a batch that are held in memory until they are used, in bytes.
+#: Maximum size of the parsed rows of a batch that are kept in memory, in bytes. Further rows are
+#: parsed again when they are used.
 HELD_BYTES = 8 << 20
 #: The content type of most responses.
 JSON = b"application/json"
@@ -82,26 +83,28 @@ encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True)
 class Route:
-    """A method and a path, and what is done for a request to them.
+    """A method and a path, and how requests to them are handled.
 
     Attributes:
-        method: of HTTP.
-        path: a part in braces is a parameter.
-        handler: handles an exchange and its body, and finishes the exchange with the result. For a
-            route of the service: takes the service and an exchange, and returns status and content.
-        summary: in a few words.
-        answer: type of the response; None unless it is JSON.
-        status: of the response.
-        body: type of the request's body; None if it has none.
-        query: optional query parameters, each with its type.
-        also: type of the response for further statuses that are no problems.
-        content: content type of the response.
-        scope: that a key must have; None if no key is needed. There is no default, so that it
-            cannot be forgotten.
-        everywhere: whether the key must be for all bandits.
-        render: makes the response from the result; None if the result is one.
-        of_service: whether it is about the service rather than a bandit.
-        name: in the OpenAPI document; that of the handler if it is empty.
+        method: HTTP method.
+        path: Path; a part in braces is a parameter.
+        handler: Handles an exchange and its parsed body, and finishes the exchange with the result.
+            For a route of the service: takes the service and an exchange, and returns the status
+            and the content.
+        summary: Summary for the OpenAPI document.
+        answer: Type of the response; None unless it is JSON.
+        status: Status of a successful response.
+        body: Type of the request body; None if the route has none.
+        query: Types of the optional query parameters, by name.
+        also: Types of the responses with other statuses that are not problems, by status.
+        content: Content type of the response.
+        scope: Scope that an API key needs; None if no key is required. There is no default, so
+            that a route cannot be left open by mistake.
+        everywhere: Whether the key must be valid for all bandits.
+        render: Converts the result of the handler to the response; None if the result is the
+            response.
+        of_service: Whether the route belongs to the service rather than to a bandit.
+        name: Operation id in the OpenAPI document; if empty, the name of the handler.
     """
 
     method: str
@@ -120,13 +123,13 @@ class Route:
     of_service: bool = False
     name: str = ""
 
-    #: From the bytes of a body to its type. Made at once: msgspec resolves the annotations of a
-    #: type when it first meets it, and two threads that do so at the same time can crash.
-    read: Callable[[bytes | bytearray], Any] = field(init=False, repr=False, compare=False)
+    #: Parses a request body. The decoder is created at import: msgspec resolves the annotations of
+    #: a type on first use, and two threads that do so at the same time can crash.
+    parse: Callable[[bytes | bytearray], Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        read = _nothing if self.body is None else msgspec.json.Decoder(self.body).decode
-        object.__setattr__(self, "read", read)
+        parse = _nothing if self.body is None else msgspec.json.Decoder(self.body).decode
+        object.__setattr__(self, "parse", parse)
 
 
 def _nothing(data: bytes | bytearray) -> None:
@@ -138,18 +141,18 @@ class Exchange:
     """One request over a connection, from its headers to its response.
 
     Attributes:
-        connection: sends the response.
-        method: of the request.
-        keep_alive: whether another request may follow over the connection.
-        query: the part of the URL after the question mark.
-        body: as far as it has been received.
-        error: why the request is refused, if that is known before its turn.
-        route: None until it is found.
-        bandit: set once the request is allowed, if it is about a bandit.
-        tokens: of the bandit, if it makes any.
-        id: in the path, empty if there is none.
-        key: that came with the request; None without one.
-        more: CORS headers of the response.
+        connection: Sends the response.
+        method: HTTP method of the request.
+        keep_alive: Whether another request may follow over the connection.
+        query: The part of the URL after the question mark.
+        body: The part of the body that has been received.
+        error: Why the request is refused, if that is known before its turn to be dispatched.
+        route: Route of the request; None until it is found.
+        bandit: Bandit of the request, set once the request is authorized.
+        tokens: Reward tokens of the bandit; None if it issues none.
+        id: Decision id or subject in the path; empty if there is none.
+        key: API key of the request; None if there is none.
+        headers: Additional headers of the response.
     """
 
     connection: Responder
@@ -163,15 +166,15 @@ class Exchange:
     tokens: RewardTokens | None = None
     id: str = ""
     key: Key | None = None
-    more: dict[str, str] | None = None
+    headers: dict[str, str] | None = None
 
     @property
     def key_name(self) -> str:
-        """The name of the key it came with, empty without one."""
+        """The name of the API key of the request; empty without a key."""
         return "" if self.key is None else self.key.name
 
     def finish(self, result: Any) -> None:
-        """Render a result and send it; if it is an error, send the problem."""
+        """Render a result and send it. If the result is an exception, send it as a problem."""
         if isinstance(result, Exception):
             self.connection.refuse(self, result)
             return
@@ -186,23 +189,23 @@ class Exchange:
 
 
 class Responder(Protocol):
-    """Sends the responses to requests: a connection."""
+    """Sends the response to a request. Implemented by connections."""
 
     def respond(self, exchange: Exchange, status: int, kind: bytes, data: bytes, /) -> None:
         """Send a response."""
 
     def refuse(self, exchange: Exchange, error: Exception, /) -> None:
-        """Send a problem in place of the response."""
+        """Send an error, as a problem."""
 
 
 # --- parsing -------------------------------------------------------------------------------------
 
 
 def parse_request(request: DecisionRequest, definition: Definition) -> tuple[ParsedRequest, bytes]:
-    """Return a decision request and its rows, float32 numbers row after row.
+    """Validate a decision request; return it with its rows, packed as float32 numbers.
 
     Raises:
-        InvalidInput: it is not a request that this bandit can decide.
+        InvalidInput: the request is not valid for this bandit.
     """
     features, dim, context = definition.features, definition.policy.row_width, None
     actions = offered(request.actions, features)
@@ -210,11 +213,13 @@ def parse_request(request: DecisionRequest, definition: Definition) -> tuple[Par
         check_id(request.id)
     if features is None:
         if request.context is not None:
-            raise InvalidInput("this bandit has no features: send rows instead of a context")
+            raise InvalidInput("this bandit has no features: send `rows` instead of `context`")
         rows = _packed_rows(request, dim)
     else:
         if request.rows is not None or request.dim is not None or actions is None:
-            raise InvalidInput("this bandit has features: send a context and actions, no rows")
+            raise InvalidInput(
+                "this bandit has features: send `context` and `actions`, without `rows` and `dim`"
+            )
         _check_sizes(request.context, actions, dim)
         rows = features.rows(request.context, actions).tobytes()
         if definition.contexts:
@@ -232,7 +237,7 @@ def parse_request(request: DecisionRequest, definition: Definition) -> tuple[Par
 
 
 def _subject_of(request: DecisionRequest, definition: Definition) -> str | None:
-    """Return the subject that a request names, or its context; None without one."""
+    """Return the subject in a request or in its context; None if there is none."""
     if request.subject is None and definition.subject is not None:
         return in_context(request.context, definition.subject)
     return request.subject
@@ -244,33 +249,35 @@ def parse_fallback(
     count: int,
     definition: Definition,
 ) -> tuple[int, int]:
-    """Return the index of the action that the caller chose, and when."""
+    """Return the index of the action that the caller chose, and when it was chosen."""
     fallback = request.fallback
     assert fallback is not None
     if request.id is None:
-        raise InvalidInput("fallback needs an id: that of the decision that the caller made", None)
-    offered = list(range(count) if names is None else names)
-    if fallback.action not in offered:
-        message = f"fallback.action is {fallback.action!r}: one of the actions was expected"
+        raise InvalidInput(
+            "`fallback` requires `id`: send the id of the decision that the caller made", None
+        )
+    actions = list(range(count) if names is None else names)
+    if fallback.action not in actions:
+        message = f"fallback.action is {fallback.action!r}, which is not one of the actions"
         raise InvalidInput(message, fallback.action)
     at = checked_time(fallback.at, system_clock(), definition.clock_skew)
-    return offered.index(fallback.action), at
+    return actions.index(fallback.action), at
 
 
 def _check_sizes(context: Any, actions: Any, dim: int) -> None:
-    """Refuse what would take features too much memory or time, before they begin."""
-    count, of_context, of_actions = len(actions), 0, 0
+    """Refuse requests whose features would take too much memory or time to compute."""
+    count, context_fields, action_fields = len(actions), 0, 0
     if isinstance(context, MAPPINGS):
-        of_context = len(context)
+        context_fields = len(context)
     if isinstance(actions, Mapping):
-        of_actions = sum(len(one) for one in actions.values() if isinstance(one, Mapping))
-    if of_context + of_actions > MAX_FIELDS:
-        message = f"context has {of_context:,} fields, and actions have {of_actions:,}"
+        action_fields = sum(len(row) for row in actions.values() if isinstance(row, Mapping))
+    if context_fields + action_fields > MAX_FIELDS:
+        message = f"context has {context_fields:,} fields, and actions have {action_fields:,}"
         raise InvalidInput(f"{message}: at most {MAX_FIELDS:,} together are allowed")
-    if of_context * (count + of_actions) > MAX_PAIRS:
-        message = f"context has {of_context:,} fields, and actions has {count:,} actions"
+    if context_fields * (count + action_fields) > MAX_PAIRS:
+        message = f"context has {context_fields:,} fields, and actions has {count:,} actions"
         limit = f"context fields × (actions + action fields) may be at most {MAX_PAIRS:,}"
-        raise InvalidInput(f"{message} with {of_actions:,} fields: {limit}")
+        raise InvalidInput(f"{message} with {action_fields:,} fields: {limit}")
     if count * dim > MAX_NUMBERS:
         message = f"actions has {count:,} actions, each with a row of {dim:,} numbers"
         raise InvalidInput(f"{message}: at most {MAX_NUMBERS // dim:,} actions are allowed")
@@ -279,37 +286,40 @@ def _check_sizes(context: Any, actions: Any, dim: int) -> None:
 def parse_rewards(
     rewards: Sequence[tuple[str, RewardBody]], bandit: ServedBandit, reporter: str
 ) -> list[Reward]:
-    """Return rewards as they are reported.
+    """Validate the rewards of a request and return their events.
 
     Args:
-        rewards: each with its decision id.
-        bandit: they are for.
-        reporter: the name of the key that reports them.
+        rewards: Rewards as sent, each with its decision id.
+        bandit: The bandit.
+        reporter: Name of the API key that reports them.
 
     Raises:
-        InvalidInput: one of them cannot be a reward of this bandit.
+        InvalidInput: a reward is not valid for this bandit.
     """
     now = bandit.now()
     min_reward, max_reward = bandit.reward_range
     return [
         reported_reward(
             id,
-            one.value,
-            now if one.at is None else event_time(one.at, bandit, id),
-            one.part,
-            one.revision,
+            reward.value,
+            now if reward.at is None else event_time(reward.at, bandit, id),
+            reward.part,
+            reward.revision,
             min_reward=min_reward,
             max_reward=max_reward,
             reporter=reporter,
         )
-        for id, one in rewards
+        for id, reward in rewards
     ]
 
 
 def parse_subject_rewards(
     rewards: Sequence[SubjectRewardBody], bandit: ServedBandit, reporter: str
 ) -> list[SubjectReward]:
-    """Return rewards of subjects as they are reported; the arguments of :func:`parse_rewards`."""
+    """Validate the subject rewards of a request and return their events.
+
+    The arguments are those of :func:`parse_rewards`.
+    """
     now = bandit.now()
     min_reward, max_reward = bandit.reward_range
     return [
@@ -327,78 +337,79 @@ def parse_subject_rewards(
 
 
 def event_time(at: datetime | int, bandit: ServedBandit, id: str = "") -> int:
-    """Return the time of an event as reported, in microseconds since 1970.
+    """Validate the time of an event and return it in microseconds since 1970.
 
     Args:
-        at: as it was sent.
-        bandit: it is for.
-        id: of the decision, if the event cannot be before it.
+        at: Time as sent.
+        bandit: The bandit.
+        id: Id of the decision, if the event must not be earlier than the decision.
 
     Raises:
-        InvalidInput: it was before the year 2000 or before its decision, or is in the future.
+        InvalidInput: the time is before the year 2000, before the decision, or in the future.
     """
     decided = bandit.decided_at(id) if id else None
     return checked_time(at, bandit.now(), bandit.definition.clock_skew, decided)
 
 
 def checked_time(at: datetime | int, now: int, skew: int, decided: int | None = None) -> int:
-    """Return a time in microseconds since 1970; refuse one that cannot be, as of `event_time`."""
-    moment = as_microseconds(at)
-    if moment < MIN_MICROSECONDS:
-        message = f"at is {as_datetime(moment).isoformat()}, which is before the year 2000"
-        raise InvalidInput(f"{message}: leave at out for now", at)
-    check_reported(moment, now, decided, skew)
-    return moment
+    """Return a time in microseconds since 1970; raise InvalidInput as `event_time` does."""
+    at_us = as_microseconds(at)
+    if at_us < MIN_MICROSECONDS:
+        message = f"`at` is {as_datetime(at_us).isoformat()}, which is before the year 2000"
+        raise InvalidInput(f"{message}: omit `at` to use the current time", at)
+    check_reported(at_us, now, decided, skew)
+    return at_us
 
 
 def rewards_in(
     id: str, body: RewardBody | RewardsBody | SubjectRewardsBody
 ) -> list[tuple[str, RewardBody]]:
-    """Return the rewards that a request reports, each with its decision id.
+    """Return the rewards in a request, each with its decision id.
 
-    Those of subjects have none, and never a token.
+    Subject rewards have an empty decision id and never a token.
     """
     if isinstance(body, SubjectRewardsBody):
-        return [("", RewardBody(one.value)) for one in body.rewards]
+        return [("", RewardBody(reward.value)) for reward in body.rewards]
     if isinstance(body, RewardsBody):
-        return [(one.id, one) for one in body.rewards]
+        return [(reward.id, reward) for reward in body.rewards]
     return [(id, body)]
 
 
 def _packed_rows(request: DecisionRequest, dim: int) -> bytes:
-    """The rows of an offer as float32 numbers, one row after the other."""
+    """Return the rows of a request, packed as float32 numbers."""
     if request.dim not in (None, dim):
-        raise InvalidInput(f"rows of {request.dim} numbers: {dim} were expected", request.dim)
+        message = f"each row has {request.dim} numbers, but this bandit expects {dim}"
+        raise InvalidInput(message, request.dim)
     rows = request.rows
     if rows is None:
-        raise InvalidInput("rows is missing: a row of numbers for each action", None)
-    return _unpacked(rows, dim) if isinstance(rows, str) else _packed(rows, dim)
+        raise InvalidInput("`rows` is missing: send a row of numbers for each action", None)
+    return _decoded(rows, dim) if isinstance(rows, str) else _packed(rows, dim)
 
 
-def _unpacked(given: str, dim: int) -> bytes:
+def _decoded(text: str, dim: int) -> bytes:
     try:
-        data = base64.b64decode(given, validate=True)
+        data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise InvalidInput("rows is a text, but no base64", None) from None
+        raise InvalidInput("`rows` is a string, but not valid base64", None) from None
     if not data or len(data) % (4 * dim):
-        message = f"rows has {len(data)} bytes: a multiple of {4 * dim} was expected"
-        raise InvalidInput(message, None)
+        message = f"`rows` has {len(data)} bytes, which is not a multiple of {4 * dim}"
+        raise InvalidInput(f"{message}: send {dim} float32 numbers for each action", None)
     if len(data) > 4 * dim * MAX_ACTIONS:
         count = len(data) // (4 * dim)
-        raise InvalidInput(f"{count:,} rows: an offer may have {MAX_ACTIONS:,}", count)
+        raise InvalidInput(f"`rows` has {count:,} rows: at most {MAX_ACTIONS:,} are allowed", count)
     return data
 
 
-def _packed(given: list[list[float]], dim: int) -> bytes:
-    if set(map(len, given)) != {dim}:
-        raise InvalidInput(f"rows: rows of {dim} numbers were expected, and at least one", None)
+def _packed(rows: list[list[float]], dim: int) -> bytes:
+    if set(map(len, rows)) != {dim}:
+        raise InvalidInput(f"`rows` must have at least one row, each of {dim} numbers", None)
     numbers: list[float] = []
-    for row in given:
+    for row in rows:
         numbers += row
     try:
         return struct.pack(f"<{len(numbers)}f", *numbers)
-    except OverflowError:  # beyond float32, and so beyond what a row may hold: this says where
-        return as_rows(given, dim).tobytes()
+    except OverflowError:  # beyond float32, so `as_rows` refuses it, naming the number
+        return as_rows(rows, dim).tobytes()
 
 
 # --- handlers ------------------------------------------------------------------------------------
@@ -416,10 +427,10 @@ def _decide(call: Exchange, body: DecisionRequest) -> None:
     call.bandit.decide_sticky(_subject_of(body, definition), names, span, parse, call.finish)
 
 
-def _decided(call: Exchange, made: Sequence[Decision] | Repeated) -> Decided:
-    (decision, *_) = made
+def _decided(call: Exchange, decisions: Sequence[Decision] | Repeated) -> Decided:
+    (decision, *_) = decisions
     token = None if call.tokens is None else call.tokens.of(decision)
-    return Decided.of(decision, token, call.bandit.slot, isinstance(made, Repeated))
+    return Decided.of(decision, token, call.bandit.slot, isinstance(decisions, Repeated))
 
 
 def _rendered(tokens: RewardTokens | None, decision: Decision) -> Decided:
@@ -433,23 +444,25 @@ def _decide_many(call: Exchange, body: DecisionRequests) -> None:
 def _parsed(
     requests: Sequence[DecisionRequest], definition: Definition
 ) -> Iterator[tuple[ParsedRequest, Rows]]:
-    """Parse one request after the other; rows beyond `HELD_BYTES` are made when they are used."""
+    """Parse the requests of a batch. Rows beyond `HELD_BYTES` are parsed again when used."""
     held = 0
-    for n, one in enumerate(requests):
-        if one.sticky is not None:
-            message = f"requests[{n}].sticky is {one.sticky!r}: batches have no sticky decisions"
-            raise InvalidInput(f"{message}; ask for this one alone", one.sticky)
-        request, rows = parse_request(one, definition)
+    for n, request in enumerate(requests):
+        if request.sticky is not None:
+            message = f"requests[{n}].sticky is {request.sticky!r}: batches do not support sticky"
+            remedy = "send this request to POST /v1/{bandit}/decisions"
+            raise InvalidInput(f"{message} decisions; {remedy}", request.sticky)
+        parsed, rows = parse_request(request, definition)
         held += len(rows)
-        yield request, rows if held <= HELD_BYTES else partial(_rows, one, definition)
+        yield parsed, rows if held <= HELD_BYTES else partial(_rows, request, definition)
 
 
 def _rows(request: DecisionRequest, definition: Definition) -> bytes:
     return parse_request(request, definition)[1]
 
 
-def _many_decided(call: Exchange, made: Sequence[Decision]) -> ManyDecided:
-    return ManyDecided([_rendered(call.tokens, one) for one in made], call.bandit.slot)
+def _many_decided(call: Exchange, decisions: Sequence[Decision]) -> ManyDecided:
+    rendered = [_rendered(call.tokens, decision) for decision in decisions]
+    return ManyDecided(rendered, call.bandit.slot)
 
 
 def _reward(call: Exchange, body: RewardBody | RewardsBody) -> None:
@@ -491,7 +504,7 @@ def _state(call: Exchange, _: None) -> None:
 
 
 def state_of(bandit: ServedBandit) -> BanditState:
-    """Return the state of a bandit, by the model that decides now."""
+    """Return the state of a bandit, with the current model of this process."""
     model = bandit.decider.model
     return BanditState(
         bandit=bandit.definition.name,
@@ -533,37 +546,40 @@ def _change_action(call: Exchange, body: ActionBody) -> None:
 
 
 def _at(call: Exchange) -> int:
-    """Return the time in the query; now if there is none."""
+    """Return the time in the query string, or the current time if there is none."""
     text = call.query.decode("latin-1")
-    try:  # more than these are not taken apart: a query may be longer than a body
-        given = parse_qs(text, keep_blank_values=True, max_num_fields=10)
+    try:  # limit the work: a query string may be longer than a body
+        parameters = parse_qs(text, keep_blank_values=True, max_num_fields=10)
     except ValueError:
-        raise InvalidInput("the query has more than 10 parameters: at is the only one") from None
-    if given.keys() - {"at"}:
-        raise InvalidInput(f"{sorted(given)} in the query: nothing but at can be there")
-    if not given:
+        message = "the query string has more than 10 parameters: only `at` is allowed"
+        raise InvalidInput(message) from None
+    if unknown := sorted(parameters.keys() - {"at"}):
+        names = ", ".join(map(repr, unknown))
+        raise InvalidInput(f"unknown query parameter {names}: only `at` is allowed")
+    if not parameters:
         return call.bandit.now()
-    if len(given["at"]) > 1:
-        raise InvalidInput("at occurs in the query more than once")
-    (text,) = given["at"]
+    if len(parameters["at"]) > 1:
+        raise InvalidInput("the query parameter `at` occurs more than once")
+    (text,) = parameters["at"]
     try:
-        at = _read_at(text.encode() if _NUMBER.fullmatch(text) else msgspec.json.encode(text))
+        at = _parse_at(text.encode() if _NUMBER.fullmatch(text) else msgspec.json.encode(text))
     except msgspec.DecodeError as error:
-        message = f"at in the query: {error}: {TIME_HINT}, and write + as %2B"
+        message = f"invalid query parameter `at`: {error}: {TIME_HINT}, and write + as %2B"
         raise InvalidInput(message) from None
     return event_time(at, call.bandit)
 
 
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
-_read_at: Callable[[bytes], Any] = msgspec.json.Decoder(EventTime).decode
+_parse_at: Callable[[bytes], Any] = msgspec.json.Decoder(EventTime).decode
 
 _DECISIONS = "/v1/{bandit}/decisions"
 _AT = {"at": EventTime}
 
-#: The scope `decide` includes activations and voids: the caller reports what became of a decision.
+#: Activations and voids need the scope `decide`: the caller that requested a decision reports
+#: whether it was carried out.
 BANDIT_ROUTES = (
     Route(
-        "POST", _DECISIONS, _decide, "Choose one of some actions", Decided, 201,
+        "POST", _DECISIONS, _decide, "Choose one of the actions", Decided, 201,
         DecisionRequest, scope="decide", render=_decided,
     ),
     Route(
@@ -577,8 +593,8 @@ BANDIT_ROUTES = (
     ),
     Route(
         "POST", f"{_DECISIONS}/{{id}}/reward", _reward,
-        "The same by POST, for navigator.sendBeacon", Accepted, 202, RewardBody, scope="reward",
-        render=_accepted, name="post_reward",
+        "Report the reward of a decision by POST, for navigator.sendBeacon", Accepted, 202,
+        RewardBody, scope="reward", render=_accepted, name="post_reward",
     ),
     Route(
         "POST", "/v1/{bandit}/rewards/batch", _reward, "Report many rewards",
@@ -592,12 +608,12 @@ BANDIT_ROUTES = (
     ),
     Route(
         "PUT", f"{_DECISIONS}/{{id}}/activation", _activate,
-        "Say that a decision took effect: its window starts", Accepted, 202, query=_AT,
+        "Report that a decision took effect, which starts its window", Accepted, 202, query=_AT,
         scope="decide", render=_accepted,
     ),
     Route(
         "POST", f"{_DECISIONS}/{{id}}/void", _void,
-        "Say that a decision was never carried out: nothing is learned from it", Accepted, 202,
+        "Report that a decision was never carried out: nothing is learned from it", Accepted, 202,
         query=_AT, scope="decide", render=_accepted,
     ),
     Route(
@@ -619,8 +635,9 @@ BANDIT_ROUTES = (
     ),
     Route(
         "PUT", "/v1/{bandit}/mode", _switch,
-        "Learn on, freeze the model, do without it, or decide nothing", Switch, 200, ModeBody,
-        scope="admin", render=lambda call, event: Switch(event.mode, event.reason, event.at),
+        "Set the mode: learn, freeze the model, use the baseline, or stop deciding", Switch, 200,
+        ModeBody, scope="admin",
+        render=lambda call, event: Switch(event.mode, event.reason, event.at),
     ),
     Route(
         "GET", "/v1/{bandit}/models", _models, "List the models that an operator can choose",
@@ -628,7 +645,7 @@ BANDIT_ROUTES = (
     ),
     Route(
         "PUT", "/v1/{bandit}/model", _choose_model,
-        "Decide with an earlier model, or with the newest again; learning goes on",
+        "Choose an earlier model, or the newest again; learning continues",
         ModelSwitch, 200, ModelBody, scope="admin",
         render=lambda call, event: ModelSwitch(
             event.version if event.model else "latest", event.reason, event.at
@@ -640,56 +657,59 @@ BANDIT_ROUTES = (
     ),
     Route(
         "DELETE", "/v1/{bandit}/subjects/{subject}", _erase_subject,
-        "Erase a subject: all its decisions and rewards count as if they had never been",
+        "Erase a subject: its decisions and rewards count as if they had never been made",
         Erasure, scope="admin", render=lambda call, count: Erasure(count),
     ),
 )  # fmt: skip
 
-#: By method and the parts of the path after the bandit.
+#: Routes by method and the parts of the path after the bandit.
 _TABLE = {(route.method, *route.path.split("/")[3:]): route for route in BANDIT_ROUTES}
-#: What a part of a path names, by the part before it.
+#: Path parameters, by the part of the path before them.
 _NAMED = {"decisions": "{id}", "subjects": "{subject}"}
 _METHODS = sorted({route.method for route in BANDIT_ROUTES})
 
 
 def find(method: str, parts: list[str]) -> Route:
-    """The route of a request.
+    """Return the route of a request.
 
     Args:
-        method: of the request.
-        parts: of the path, after the bandit.
+        method: HTTP method.
+        parts: Parts of the path after the bandit.
+
+    Raises:
+        ProblemError: there is no such route.
 
     >>> find("PUT", ["decisions", "a1", "reward"]).path
     '/v1/{bandit}/decisions/{id}/reward'
     """
-    found = _find(method, parts)
-    if found is None or (parts and not parts[-1]):
+    route = _find(method, parts)
+    if route is None or (parts and not parts[-1]):
         path = "…/" + "/".join(parts)
         if parts and not parts[-1]:
             raise no_slash(path)
-        others = [other for other in _METHODS if _find(other, parts)]
-        if not others and len(parts) > 2 and parts[0] in _NAMED:
-            path += ": if the id holds a slash, write it as %2F"
-        raise not_found(method, others, path)
-    return found
+        allowed = [method for method in _METHODS if _find(method, parts)]
+        if not allowed and len(parts) > 2 and parts[0] in _NAMED:
+            path += ": if the id contains a slash, write it as %2F"
+        raise not_found(method, allowed, path)
+    return route
 
 
 def _find(method: str, parts: list[str]) -> Route | None:
-    found = _TABLE.get((method, *parts))
-    if found is None and len(parts) >= 2 and parts[0] in _NAMED:
-        found = _TABLE.get((method, parts[0], _NAMED[parts[0]], *parts[2:]))
-    return found
+    route = _TABLE.get((method, *parts))
+    if route is None and len(parts) >= 2 and parts[0] in _NAMED:
+        route = _TABLE.get((method, parts[0], _NAMED[parts[0]], *parts[2:]))
+    return route
 
 
 def no_slash(path: str) -> ProblemError:
-    """Return the problem of a path that ends with a slash."""
-    return ProblemError(404, "Not found", f"leave out the slash at the end of {path}")
+    """Return the problem for a path that ends with a slash."""
+    return ProblemError(404, "Not found", f"remove the slash at the end of {path}")
 
 
-def not_found(method: str, others: Sequence[str], path: str) -> ProblemError:
-    """Return why there is no route: other methods may have one."""
-    if not others:
+def not_found(method: str, allowed: Sequence[str], path: str) -> ProblemError:
+    """Return the problem for a path without a route, or with routes for other methods only."""
+    if not allowed:
         return ProblemError(404, "Not found", f"there is no {path}")
-    message = f"this takes {' or '.join(others)}, not {method}"
-    headers = {"allow": ", ".join(others)}
+    message = f"use {' or '.join(allowed)} here, not {method}"
+    headers = {"allow": ", ".join(allowed)}
     return ProblemError(405, "Method not allowed", message, headers=headers)

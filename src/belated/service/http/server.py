@@ -1,4 +1,4 @@
-"""The server process: it runs until SIGTERM or SIGINT, then drains and stops."""
+"""The server process, which runs until SIGTERM or SIGINT, then drains and stops."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ try:
 except ModuleNotFoundError:
     raise MissingExtra("belated serve", "service") from None
 
-#: Seconds in which requests in flight may end after a signal to stop.
+#: Seconds that requests in flight have to finish after a signal to stop.
 GRACE = 10.0
-#: Seconds for which an idle connection may send another request after that: one that is under way
-#: when the connection is closed would not be answered.
+#: Seconds for which idle connections are kept open during a stop: a request that is already on its
+#: way when the server closes the connection would not be answered.
 IDLE_SECONDS = 1.0
-#: Connections that may wait to be accepted.
+#: Maximum number of connections that wait to be accepted.
 BACKLOG = 2048
-#: Open files besides connections: of the store, the spool, the log.
+#: Number of file descriptors reserved for the store, the spool and the log.
 SPARE_FILES = 128
-#: Seconds after which a thread that computes, such as a learner, must hand over Python's lock. With
-#: the interpreter's 5 ms a request waits that long whenever a model is being fitted.
+#: Seconds after which a computing thread, such as a learner, must release the GIL. With Python's
+#: default of 5 ms, every request during a fit would wait that long.
 SWITCH_INTERVAL = 0.0005
 
 log = logging.getLogger("belated.service")
@@ -42,16 +42,16 @@ log = logging.getLogger("belated.service")
 def serve(
     app: Service, host: str, port: int, *, drain: float = 0.0, limits: Limits | None = None
 ) -> int:
-    """Serve until SIGTERM or SIGINT, then answer requests in flight; returns the exit code.
+    """Serve until SIGTERM or SIGINT, then finish requests in flight; return the exit code.
 
     Args:
-        app: what is served.
-        host: the address to listen on.
-        port: 0 for any that is free.
-        drain: seconds for which it serves on after the signal: it reports that it is not ready, so
-            that load balancers send nothing more, and closes each connection after its next
-            response.
-        limits: of the connections.
+        app: Service to run.
+        host: Address to listen on.
+        port: Port to listen on; 0 for any free port.
+        drain: Seconds for which the server continues after the signal. Meanwhile it reports that it
+            is not ready, so that load balancers send no further requests, and closes each
+            connection after its next response.
+        limits: Limits of the connections.
 
     Raises:
         InvalidInput: the port is in use.
@@ -63,10 +63,10 @@ def serve(
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise
-        message = f"port {port} of {host} is in use: choose another with --port"
-        raise InvalidInput(f"{message}, or under [server]; 0 for any that is free", port) from None
+        message = f"port {port} on {host} is in use: choose another with --port"
+        raise InvalidInput(f"{message} or under [server], or 0 for any free port", port) from None
     server = Server(app, listening, drain=drain, limits=limits)
-    for number in (signal.SIGTERM, signal.SIGINT):  # also before it serves
+    for number in (signal.SIGTERM, signal.SIGINT):  # they may arrive before it serves
         signal.signal(number, lambda number, frame: server.stop())
     collect_rarely()
     sys.setswitchinterval(SWITCH_INTERVAL)
@@ -74,10 +74,10 @@ def serve(
 
 
 def collect_rarely() -> None:
-    """Make the garbage collector look at new objects only, and less often.
+    """Make the garbage collector ignore existing objects, and run less often.
 
-    A server creates hardly any reference cycles, and in each turn of the event loop a few thousand
-    objects that reference counting frees.
+    A server creates hardly any reference cycles, but in each turn of the event loop a few thousand
+    objects, which reference counting frees.
     """
     gc.collect()
     gc.freeze()
@@ -89,13 +89,13 @@ class Server:
     """Serves on a socket, in the thread that calls :meth:`run`.
 
     Args:
-        app: what is served.
-        listening: where.
-        drain: as of :func:`serve`.
-        limits: of the connections.
+        app: Service to run.
+        listening: Listening socket.
+        drain: Seconds to continue after a stop, as in :func:`serve`.
+        limits: Limits of the connections.
 
     Attributes:
-        started: is set once requests are accepted.
+        started: Set once requests are accepted.
     """
 
     app: Service
@@ -106,11 +106,11 @@ class Server:
     _stopped: threading.Event = field(default_factory=threading.Event, init=False)
 
     def stop(self) -> None:
-        """Have it stop; from any thread, and from a signal handler."""
+        """Ask the server to stop. May be called from any thread or signal handler."""
         self._stopped.set()
 
     def run(self) -> int:
-        """Serve until :meth:`stop` is called; returns the exit code."""
+        """Serve until :meth:`stop` is called; return the exit code."""
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(self._serve())
 
@@ -120,7 +120,7 @@ class Server:
         try:
             app.start(loop)
         except Exception as error:
-            if isinstance(error, BelatedError):  # it says what to do
+            if isinstance(error, BelatedError):  # its message says what to do
                 log.error("the service cannot start", extra={"why": str(error)})
             else:
                 log.exception("the service cannot start")
@@ -140,8 +140,8 @@ class Server:
             app.draining = True
             log.info("draining: no longer ready", extra={"seconds": self.drain})
             await asyncio.sleep(self.drain)
-        log.info("stopping: what is under way is answered first")
-        app.draining = True  # every answer closes its connection
+        log.info("stopping: requests in flight are answered first")
+        app.draining = True  # close each connection after its next response
         backlog = self.listening.dup()
         server.close()
         await _accept_all(backlog, connections)
@@ -152,9 +152,9 @@ class Server:
 
 
 async def _accept_all(listening: socket.socket, connections: Connections) -> None:
-    """Accept the connections that wait in the backlog, and close the socket.
+    """Accept the connections in the backlog, then close the socket.
 
-    The system resets those that are left there.
+    The operating system resets connections that were not accepted.
     """
     loop = asyncio.get_running_loop()
     listening.setblocking(False)
@@ -173,18 +173,21 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _affordable(limits: Limits) -> Limits:
-    """Raise the limit of open files if needed, or else lower that of connections."""
+    """Raise the limit on open files if needed; if that fails, reduce the connection limit."""
     if sys.platform == "win32":
         return limits
     import resource
 
-    wanted = limits.connections + SPARE_FILES
+    needed = limits.connections + SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        if soft < wanted:
-            fewer = max(1, soft - SPARE_FILES)
-            log.warning("open files limit the connections", extra={"connections": fewer})
-            return replace(limits, connections=fewer)
+        if soft < needed:
+            connections = max(1, soft - SPARE_FILES)
+            log.warning(
+                "the limit on open files reduces the number of connections",
+                extra={"connections": connections},
+            )
+            return replace(limits, connections=connections)
     return limits

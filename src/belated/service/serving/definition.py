@@ -1,4 +1,4 @@
-"""A bandit as the configuration defines it."""
+"""The definition of a served bandit."""
 
 from __future__ import annotations
 
@@ -16,32 +16,38 @@ from belated.journals.identity import check_change, identify, identity_of
 from belated.policies import Policy
 from belated.service.access.tokens import TokenMode
 
-#: How many learners a bandit has at a time.
+#: Number of learners that work on a bandit at the same time.
 LearnerCount = Literal["one", "many"]
 
 
 @dataclass(frozen=True)
 class Definition:
-    """What a served bandit is.
+    """The definition of a served bandit.
 
     Attributes:
-        name: it stands in the address of every request.
-        policy: how actions are chosen.
-        rewards: what a missing reward means.
-        features: from a context and actions to rows; None if requests have rows.
-        retention: how long a decision accepts rewards, in microseconds; None: for ever.
-        partitions: of its journal; None for as many as there are, and 1 in a new one.
-        tokens: whether decisions come with a reward token, and whether rewards need it.
-        token_lifetime: of a reward token, in microseconds; None: as long as rewards are learned.
-        baseline: how to choose without a model: the name of an action, ``first`` or ``uniform``.
-        keep_requests: share of the decisions whose request is kept; "auto": all, but of those above
-            4 KiB as many as take 4 KiB on average; 0: none. Requests can be personal data.
-        contexts: whether each decision is stored with its context, so that features can change. It
-            can be personal data.
-        holdout: a share of decisions that a baseline makes, to see what the policy earns beyond it.
-        subject: the field of contexts that names the subject; None if only requests name it.
-        clock_skew: by how much the clocks of callers may differ from ours, in microseconds.
-        learners: "one" learns all partitions, and others stand by; "many" share the partitions.
+        name: Name of the bandit, which is part of the URL of every request.
+        policy: Policy that chooses actions.
+        rewards: Meaning of a missing reward.
+        features: Computes rows from a context and actions; None if requests contain rows.
+        retention: How long a decision accepts rewards, in microseconds; None for no limit.
+        partitions: Number of partitions of the journal; None for the existing number, or 1 in a new
+            journal.
+        tokens: Whether decisions come with a reward token, and whether rewards require it.
+        token_lifetime: Lifetime of a reward token in microseconds; None for as long as rewards are
+            learned.
+        baseline: Choice without a model: the name of an action, ``first`` or ``uniform``.
+        keep_requests: Share of the decisions whose request is stored, 0 for none. ``"auto"`` stores
+            all requests up to 4 KiB, and as many larger ones as take 4 KiB per decision on average.
+            Requests can be personal data.
+        contexts: Whether each decision is stored with its context, so that features can be changed
+            later. Contexts can be personal data.
+        holdout: Share of the decisions that a baseline makes, to measure what the policy earns
+            beyond it.
+        subject: Field of the context that contains the subject; None if only requests name it.
+        clock_skew: Tolerated difference between the clocks of callers and of the service, in
+            microseconds.
+        learners: ``"one"``: one learner handles all partitions, and others stand by. ``"many"``:
+            learners share the partitions.
     """
 
     name: str
@@ -62,17 +68,17 @@ class Definition:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "policy", self.policy.bound_to(self.features))
-        _ = self.policy.start  # refused now if it does not fit into memory
+        _ = self.policy.start  # raises if the model does not fit into memory
 
     def identify(self, journal: Journal) -> None:
-        """Write into a new journal what the bandit is; refuse one that was made for another."""
+        """Store the identity of the bandit in a new journal; refuse a journal of another bandit."""
         identify(journal, **self._identity)
 
     def check_change(self, identity: Mapping[str, str]) -> None:
-        """Refuse a journal that this bandit cannot open; nothing is written.
+        """Refuse a journal that this bandit cannot open, without writing to it.
 
         Args:
-            identity: of the journal.
+            identity: Identity stored in the journal.
         """
         check_change(identity, identity_of(**self._identity), self.features)
 
@@ -87,6 +93,6 @@ class Definition:
 
     @property
     def actions(self) -> frozenset[str]:
-        """Those that its features name; none where requests bring their own."""
-        known = self.features.actions if isinstance(self.features, PerArm) else ()
-        return frozenset(map(str, known))
+        """Names of the actions that the features declare; empty if requests bring their own."""
+        names = self.features.actions if isinstance(self.features, PerArm) else ()
+        return frozenset(map(str, names))

@@ -1,4 +1,4 @@
-"""Many callers, one commit: what gathers while a commit is under way goes into the next one."""
+"""Group commit: events that arrive during a commit are appended together in the next one."""
 
 from __future__ import annotations
 
@@ -21,67 +21,73 @@ from belated.service.histogram import SECONDS, SIZES, Histogram
 from belated.service.runtime import Runtime
 
 T = TypeVar("T")
-#: Is called with a result, or with an error if there is none. A future for each request would cost
-#: as much as the rest of the request: these are plain callbacks.
+#: Called with a result, or with an error. Callbacks are used because a future for each request
+#: would cost as much as the rest of the request.
 Done = Callable[[T | Exception], None]
-#: Events in one commit: larger ones only make everyone in it wait.
+#: Maximum number of events per commit; larger commits only increase latency.
 MAX_COMMIT = 1_000
-#: Idle turns of the event loop after which the next commit no longer waits for the callers that
-#: were just answered. What is read in one turn is chosen for, and then appended, in the next.
+#: Idle turns of the event loop after which the next commit no longer waits for further events from
+#: the callers that were just answered. A request that is read in one turn is decided and appended
+#: in the next.
 QUIET_TURNS = 2
-#: Callers for whom a commit begins at once: more would not make it much cheaper for each.
+#: Number of callers for which a commit begins at once, because waiting for more would hardly reduce
+#: the cost per caller.
 ENOUGH = 64
 
-_NOTHING_KEPT: Mapping[int, bytes] = MappingProxyType({})
+_NO_REQUESTS: Mapping[int, bytes] = MappingProxyType({})
 
 
 @dataclass(slots=True, eq=False)
 class Append:
-    """Events of one caller, whose callbacks run on the event loop.
+    """Events of one caller to append. The callbacks run on the event loop.
 
     Attributes:
-        journal: where they go.
-        events: of one caller.
-        done: is called with the position of each once they are durable, as of :meth:`Log.append`;
-            or with the error.
-        counted: is then called with their number.
-        kept: what decisions among them were chosen from, by their place.
-        named: ids among them that callers chose: each may have one decision.
+        journal: Log to append to.
+        events: Events of one caller.
+        counted: Called after `done`, with the number of events.
+        done: Called with the positions of the events once they are durable, or with an error.
+        stored_requests: Requests to store with decisions, by index of the event.
+        ids: Decision ids that the caller chose; each may have only one decision.
     """
 
     journal: UniqueLog
     events: Sequence[Event]
     counted: Callable[[Any], None]
     done: Done[Any]
-    kept: Mapping[int, bytes]
-    named: Collection[str]
+    stored_requests: Mapping[int, bytes]
+    ids: Collection[str]
 
     def durable(self, positions: Sequence[int], standing: Mapping[str, Decision]) -> None:
-        """The events are durable, or others stand in their place: as of :class:`Appended`."""
+        """Report that the append has succeeded; the arguments are those of :class:`Appended`."""
         try:
-            self.done(positions)  # the caller is waiting
+            self.done(positions)  # answer the caller first
         finally:
             self.counted(len(positions))
 
     def failed(self, error: Exception) -> None:
-        """The append failed, or its outcome is unknown."""
+        """Report that the append has failed, or that its outcome is unknown."""
         self.done(error)
 
 
 @dataclass(eq=False)
 class GroupCommit:
-    """A worker that appends for all bandits, so that the event loop never waits for a disk.
+    """Appends events for all bandits in a worker, so that the event loop never waits for a disk.
 
-    There is nothing to tune: a commit begins when the one before it has ended and its callers are
-    answered, with all that has come meanwhile. Alone a caller waits for one commit, in a crowd for
-    two at most. A caller that sends its next event as soon as it is answered is in the next commit,
-    not in the one after: commits are as large, and as few, as they can be without a timer.
+    There is nothing to tune: a commit begins when the previous one has finished and its callers are
+    answered, with all events that have arrived meanwhile. A single caller waits for one commit, one
+    of many for at most two. A caller that sends its next event as soon as it is answered is
+    included in the next commit, so commits are as large and as few as possible without a timer.
 
     Args:
-        log: for events; used by this worker alone.
-        loop: of the callers.
-        runtime: time and threads.
-        wait: seconds in which more is to come before a commit begins.
+        log: Log that only this worker uses.
+        loop: Event loop of the callers.
+        runtime: Time and threads.
+        wait: Seconds to collect events before a commit begins.
+
+    Attributes:
+        seconds: Durations of commits.
+        sizes: Numbers of events per commit.
+        failures: Numbers of failed commits, by bandit.
     """
 
     log: BatchLog
@@ -92,13 +98,11 @@ class GroupCommit:
     def __post_init__(self) -> None:
         self._monotonic = self.runtime.monotonic
         self._waiting: list[Append] = []
-        self._since = 0.0  # when the first of them came
-        self._noticed = False
-        self._answering = False  # the next commit begins when that is done
+        self._since = 0.0  # when the first waiting append arrived
+        self._wake_scheduled = False
+        self._answering = False  # the next commit begins when callers are answered
         self._lock = threading.Lock()
         self._closing = False
-        #: For metrics: how long commits took, how many events each had, and how many failed, by
-        #: the name of the bandit.
         self.seconds = Histogram(SECONDS)
         self.sizes = Histogram(SIZES)
         self.failures: Counter[str] = Counter()
@@ -112,10 +116,10 @@ class GroupCommit:
         done: Done[Sequence[int]],
     ) -> None:
         """Append the events of one caller: see :class:`Append`."""
-        self.append_all([Append(journal, events, counted, done, _NOTHING_KEPT, ())])
+        self.append_all([Append(journal, events, counted, done, _NO_REQUESTS, ())])
 
     def append_all(self, appends: Sequence[Append]) -> None:
-        """Append for several callers at once, each with its own callbacks."""
+        """Append the events of several callers, each with its own callbacks."""
         with self._lock:
             closing = self._closing
             before = len(self._waiting)
@@ -125,25 +129,25 @@ class GroupCommit:
                 self._waiting += appends
         if closing:
             error = JournalClosed("the service is stopping: retry elsewhere")
-            call_all(partial(one.failed, error) for one in appends)
+            call_all(partial(append.failed, error) for append in appends)
         elif before < ENOUGH <= before + len(appends):
             self._worker.wake()
-        elif not self._noticed:  # wake the worker once for all that comes in this turn of the loop
-            self._noticed = True
-            self.loop.call_soon(self._notice)
+        elif not self._wake_scheduled:  # wake the worker once per turn of the event loop
+            self._wake_scheduled = True
+            self.loop.call_soon(self._wake)
 
-    def _notice(self) -> None:
-        self._noticed = False
+    def _wake(self) -> None:
+        self._wake_scheduled = False
         if not self._is_gathering:
             self._worker.wake()
 
     @property
     def _is_gathering(self) -> bool:
-        """Whether the next commit waits for those who are being answered."""
+        """Whether the next commit waits for events from the callers that are being answered."""
         return self._answering and len(self._waiting) < ENOUGH and not self._closing
 
     def close(self) -> None:
-        """Commit all that waits; further events are refused."""
+        """Commit all waiting events, and refuse further ones."""
         with self._lock:
             self._closing = True
         self._worker.stop()
@@ -155,47 +159,50 @@ class GroupCommit:
             if self._is_gathering:
                 return None
             if self._waiting and not self._closing:
-                early = self._since + self.wait - self._monotonic()
-                if early > 0.0:
-                    return early
-            taken = self._take()
-        if not taken:
+                remaining = self._since + self.wait - self._monotonic()
+                if remaining > 0.0:
+                    return remaining
+            appends = self._take()
+        if not appends:
             return None
-        self._commit(taken)
+        self._commit(appends)
         return 0.0 if self._waiting else None
 
     def _take(self) -> list[Append]:
-        """Return the first that fit into one commit, and at least one."""
+        """Remove the first appends that fit into one commit, at least one, and return them."""
         size = count = 0
-        for one in self._waiting:
-            size += len(one.events)
+        for append in self._waiting:
+            size += len(append.events)
             if count and size > MAX_COMMIT:
                 break
             count += 1
-        taken, self._waiting = self._waiting[:count], self._waiting[count:]
-        return taken
+        appends, self._waiting = self._waiting[:count], self._waiting[count:]
+        return appends
 
-    def _commit(self, taken: list[Append]) -> None:
-        groups: dict[int, list[Append]] = {}
-        for one in taken:
-            groups.setdefault(id(one.journal), []).append(one)
-        batches = [_batch(some) for some in groups.values()]
+    def _commit(self, appends: list[Append]) -> None:
+        by_journal: dict[int, list[Append]] = {}
+        for append in appends:
+            by_journal.setdefault(id(append.journal), []).append(append)
+        groups = list(by_journal.values())
+        batches = [_batch(group) for group in groups]
         start = self._monotonic()
-        found = self._append(batches)
-        if any(isinstance(one, Appended) for one in found):
+        results = self._append(batches)
+        if any(isinstance(result, Appended) for result in results):
             self.seconds.add(self._monotonic() - start)
             self.sizes.add(sum(len(batch.events) for batch in batches))
-        outcomes = list(zip(groups.values(), found, strict=True))
-        large = [
-            some for some, one in outcomes if isinstance(one, CommitTooLarge) and len(some) > 1
+        outcomes = list(zip(groups, results, strict=True))
+        too_large = [
+            group
+            for group, result in outcomes
+            if isinstance(result, CommitTooLarge) and len(group) > 1
         ]
         self._answering = True
-        answers = [outcome for outcome in outcomes if outcome[0] not in large]
+        answers = [outcome for outcome in outcomes if outcome[0] not in too_large]
         self.loop.call_soon_threadsafe(self._answer, answers)
-        for some in large:  # what each of them sent may well fit
-            half = len(some) // 2
-            self._commit(some[:half])
-            self._commit(some[half:])
+        for group in too_large:  # the events of fewer callers may fit
+            half = len(group) // 2
+            self._commit(group[:half])
+            self._commit(group[half:])
 
     def _answer(self, outcomes: Iterable[tuple[Sequence[Append], Appended | Exception]]) -> None:
         try:
@@ -217,38 +224,39 @@ class GroupCommit:
     def _append(self, batches: list[Batch]) -> list[Appended | Exception]:
         try:
             return [*self.log.append_all(batches)]
-        except Exception as error:  # each caller gets it, and the worker goes on
+        except Exception as error:  # report it to each caller; the worker continues
             if len(batches) > 1 and not isinstance(error, JournalUnavailable):
-                # One bandit that is refused must not keep the others from being committed.
-                return [one for batch in batches for one in self._append([batch])]
+                # One refused bandit must not prevent the commits of others.
+                return [result for batch in batches for result in self._append([batch])]
             if not isinstance(error, CommitTooLarge):
                 self.failures.update(batch.journal.bandit for batch in batches)
             return [error] * len(batches)
 
 
 def _batch(appends: Sequence[Append]) -> Batch:
-    """The events of several callers as one batch of their bandit."""
-    events, kept = gather((one.events, one.kept) for one in appends)
-    named = {id for one in appends for id in one.named}
-    return Batch(appends[0].journal, events, named, kept)
+    """Return the events of several callers of one bandit as one batch."""
+    events, requests = gather((append.events, append.stored_requests) for append in appends)
+    ids = {id for append in appends for id in append.ids}
+    return Batch(appends[0].journal, events, ids, requests)
 
 
 def _answer_all(outcomes: Iterable[tuple[Sequence[Append], Appended | Exception]]) -> None:
     calls: list[Callable[[], None]] = []
-    for appends, found in outcomes:
-        if isinstance(found, Exception):
-            calls += (partial(one.failed, found) for one in appends)
+    for appends, result in outcomes:
+        if isinstance(result, Exception):
+            calls += (partial(append.failed, result) for append in appends)
             continue
         start = 0
-        for one in appends:
-            end = start + len(one.events)
-            calls.append(partial(one.durable, found.positions[start:end], found.standing))
+        for append in appends:
+            end = start + len(append.events)
+            positions = result.positions[start:end]
+            calls.append(partial(append.durable, positions, result.standing))
             start = end
     call_all(calls)
 
 
 def call_all(calls: Iterable[Callable[[], None]]) -> None:
-    """Call all, even if one raises; its error is raised at the end, to be logged."""
+    """Call all functions, even if one raises; then raise the first error."""
     failure: Exception | None = None
     for call in calls:
         try:
@@ -259,22 +267,22 @@ def call_all(calls: Iterable[Callable[[], None]]) -> None:
         raise failure
 
 
-def resolve(future: asyncio.Future[T], found: T | Exception) -> None:
-    """Set the result of a future, or its exception, unless it was cancelled."""
+def resolve(future: asyncio.Future[T], result: T | Exception) -> None:
+    """Set the result or exception of a future, unless it is done or cancelled."""
     if future.done():
         return
-    if isinstance(found, Exception):
-        future.set_exception(found)
+    if isinstance(result, Exception):
+        future.set_exception(result)
     else:
-        future.set_result(found)
+        future.set_result(result)
 
 
-def pass_on(done: Done[T], found: asyncio.Future[T]) -> None:
-    """Call `done` with the result of a future, or with its exception."""
-    if found.cancelled():
+def pass_on(done: Done[T], future: asyncio.Future[T]) -> None:
+    """Call `done` with the result or exception of a future, unless it was cancelled."""
+    if future.cancelled():
         return
-    error = found.exception()
+    error = future.exception()
     if error is None:
-        done(found.result())
+        done(future.result())
     elif isinstance(error, Exception):
         done(error)

@@ -1,4 +1,4 @@
-"""Requests that come at the same time are decided together, which is quicker than one by one."""
+"""Batching of concurrent decision requests, which is faster than deciding one by one."""
 
 from __future__ import annotations
 
@@ -20,29 +20,30 @@ from belated.journals import UniqueLog
 from belated.service.runtime import Runtime
 from belated.service.serving.group_commit import ENOUGH, Append, Done, GroupCommit, call_all
 
-#: The rows of a request as float32 numbers, row after row; or what makes them when they are used.
+#: The rows of a request, packed as float32 numbers; or a function that returns them.
 Rows = bytes | Callable[[], bytes]
-#: Microseconds for which a slot is used: for many commits, and soon all partitions have a share.
+#: Microseconds for which new ids share a slot: long enough for many commits, and short enough to
+#: spread decisions evenly over the partitions.
 WHILE = 1_000_000
 
 
 @dataclass(eq=False)
 class RequestBatcher:
-    """Chooses for the requests of one turn of the event loop, and commits the decisions.
+    """Decides for the requests of each turn of the event loop together, and commits the decisions.
 
-    A crowd is divided: while some of its decisions are committed, others are chosen. A large batch
-    is chosen for in several turns, so that the event loop can serve others in between.
+    If there are many requests, some decisions are committed while others are chosen. Large batches
+    are processed in several turns, so that the event loop can serve other requests in between.
 
     Args:
-        decider: chooses; used by the event loop alone.
-        commits: makes the decisions durable.
-        journal: where they go.
-        loop: of the callers.
-        runtime: the clock of the decisions.
-        rng: randomness of the choices.
-        slots: of new ids.
-        finds_by_id: whether the log does. If not, an id that was made by a client and is sent for
-            the first time is taken to be new.
+        decider: Chooses actions; used only on the event loop.
+        commits: Commits the decisions.
+        journal: Log that the decisions are appended to.
+        loop: Event loop of the callers.
+        runtime: Clock of the decisions.
+        rng: Random numbers of the choices.
+        slots: Slots of new ids.
+        finds_by_id: Whether the log can look up ids. If not, an id that a client has generated and
+            sends for the first time is assumed to be new.
     """
 
     decider: Decider
@@ -56,7 +57,7 @@ class RequestBatcher:
 
     def __post_init__(self) -> None:
         self._clock = self.runtime.clock
-        self._waiting: deque[_Batch] = deque()
+        self._queue: deque[_Batch] = deque()
         self._scheduled = False
 
     def decide(
@@ -66,27 +67,27 @@ class RequestBatcher:
         counted: Callable[[Sequence[Decision]], None],
         done: Done[list[Decision]],
     ) -> None:
-        """Decide; `done` is called once all decisions are durable.
+        """Queue the requests of one caller.
 
-        Under an id of the caller's it is the decision that stands: another one, if another process
-        was faster.
+        If another process was first to commit a decision with the same id, the caller gets that
+        decision.
 
         Args:
-            requests: of one caller.
-            rows: of each, float32 numbers row after row.
-            counted: is called at last with the decisions that were made here.
-            done: is called with all of them, or with the error.
+            requests: Requests of one caller.
+            rows: Rows of each request, packed as float32 numbers.
+            counted: Called last, with the decisions that this process made.
+            done: Called with all decisions once they are durable, or with an error.
         """
         self._schedule()
-        named = [
+        ids = [
             request.id
             for request in requests
             if request.id is not None and (self.finds_by_id or not _is_new(request))
         ]
-        self._waiting.append(
-            _Batch(self.journal, [], counted, done, {}, named, requests, rows, self.decider)
+        self._queue.append(
+            _Batch(self.journal, [], counted, done, {}, ids, requests, rows, self.decider)
         )
-        if len(self._waiting) == ENOUGH:  # they are committed while others are still read
+        if len(self._queue) == ENOUGH:  # commit these while further requests are read
             self._choose()
 
     def record(
@@ -96,9 +97,9 @@ class RequestBatcher:
         counted: Callable[[Sequence[Decision]], None],
         done: Done[list[Decision]],
     ) -> None:
-        """Commit decisions that one caller made itself; arguments as of :meth:`decide`."""
-        named = [request.id for request in requests if request.id is not None and self.finds_by_id]
-        batch = _Batch(self.journal, [], counted, done, {}, named, requests, rows, self.decider)
+        """Commit decisions that the caller made itself; the arguments are those of `decide`."""
+        ids = [request.id for request in requests if request.id is not None and self.finds_by_id]
+        batch = _Batch(self.journal, [], counted, done, {}, ids, requests, rows, self.decider)
         for n, request in enumerate(requests):
             table = table_of(rows[n : n + 1], self.decider.policy.row_width)
             batch.add(self.decider.record(request, table), 0, n + 1)
@@ -120,29 +121,31 @@ class RequestBatcher:
         refusals = []
         try:
             made = self._decide(parts)
-        except Exception:  # due to one of them: try each by itself
-            refusals = [one for part in parts if (one := self._try(part)) is not None]
+        except Exception:  # caused by one of the batches: try each by itself
+            refusals = [refusal for part in parts if (refusal := self._try(part)) is not None]
         else:
             start = 0
             for batch, end in parts:
                 start = batch.add(made, start, end)
         batches = [batch for batch, _ in parts]
-        self.commits.append_all([one for one in batches if one.is_chosen])
-        self._waiting.extend(one for one in batches if not one.is_chosen and not one.refused)
-        if self._waiting:
+        self.commits.append_all([batch for batch in batches if batch.is_complete])
+        self._queue.extend(
+            batch for batch in batches if not batch.is_complete and not batch.refused
+        )
+        if self._queue:
             self._schedule()
-        if refusals:  # not from within another one's request
+        if refusals:  # later, not during the request of another caller
             self.loop.call_soon(call_all, refusals)
 
     def _next_parts(self) -> list[tuple[_Batch, int]]:
-        """Take from the queue what is chosen for in one turn: each batch, and up to which request.
+        """Remove the requests of one turn from the queue: batches, and the end of each part.
 
-        That is `ENOUGH` requests; fewer if their rows have more than `AT_ONCE` numbers.
+        These are up to `ENOUGH` requests, or fewer if their rows have more than `AT_ONCE` numbers.
         """
         parts, room, rows = [], ENOUGH, AT_ONCE / self.decider.policy.row_width
-        while self._waiting and room > 0 and rows > 0:
-            batch = self._waiting.popleft()
-            end = len(batch.made)
+        while self._queue and room > 0 and rows > 0:
+            batch = self._queue.popleft()
+            end = len(batch.decisions)
             while end < len(batch.requests) and room > 0 and rows > 0:
                 rows -= batch.requests[end].n_rows
                 room -= 1
@@ -151,7 +154,7 @@ class RequestBatcher:
         return parts
 
     def _try(self, part: tuple[_Batch, int]) -> Callable[[], None] | None:
-        """Decide for one caller; returns the callback of an error, if there is one."""
+        """Decide for one caller; on an error, return the callback that reports it."""
         batch, end = part
         try:
             batch.add(self._decide([part]), 0, end)
@@ -164,8 +167,8 @@ class RequestBatcher:
         requests: list[ParsedRequest] = []
         rows: list[Rows] = []
         for batch, end in parts:
-            requests += batch.requests[len(batch.made) : end]
-            rows += batch.rows[len(batch.made) : end]
+            requests += batch.requests[len(batch.decisions) : end]
+            rows += batch.rows[len(batch.decisions) : end]
         table = table_of(rows, self.decider.policy.row_width)
         now = self._clock()
         self.decider.slot = self.slots.at(now)
@@ -174,52 +177,61 @@ class RequestBatcher:
 
 @dataclass(slots=True, eq=False)
 class _Batch(Append):
-    """The requests of one caller, which are decided all or none."""
+    """The requests of one caller. Either all of them are decided or none."""
 
-    kept: dict[int, bytes]
-    named: list[str]
+    stored_requests: dict[int, bytes]
+    ids: list[str]
     requests: Sequence[ParsedRequest]
     rows: Sequence[Rows]
     decider: Decider
-    made: list[Decision] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
     refused: bool = False
 
     @property
-    def is_chosen(self) -> bool:
-        """Whether all its decisions are made."""
-        return len(self.made) == len(self.requests)
+    def is_complete(self) -> bool:
+        """Whether all decisions have been made."""
+        return len(self.decisions) == len(self.requests)
 
     def add(self, made: Made, start: int, end: int) -> int:
-        """Add decisions, those of `made` from `start` on; returns where those of others begin."""
-        first = len(self.made)
+        """Add the next decisions of this batch; return where those of the next batch begin.
+
+        Args:
+            made: Decisions of several batches.
+            start: Index of the first decision of this batch.
+            end: Number of decisions that this batch has afterwards.
+        """
+        first = len(self.decisions)
         stop = start + end - first
-        self.made += made.decisions[start:stop]
-        self.events = self.made
-        if self.is_chosen:
-            self.events = with_subjects(self.made, self.requests)
-        if kept := made.requests:
-            self.kept |= {n - start + first: kept[n] for n in range(start, stop) if n in kept}
+        self.decisions += made.decisions[start:stop]
+        self.events = self.decisions
+        if self.is_complete:
+            self.events = with_subjects(self.decisions, self.requests)
+        if stored := made.requests:
+            self.stored_requests |= {
+                n - start + first: stored[n] for n in range(start, stop) if n in stored
+            }
         return stop
 
     def durable(self, positions: Sequence[int], standing: Mapping[str, Decision]) -> None:
-        made = decisions = self.made
+        own = decisions = self.decisions
         if standing:
-            decisions = [standing.get(event.id, event) for event in made]
-            pairs = list(zip(made, decisions, strict=True))
-            made = [event for event, stands in pairs if stands == event]
-            for event, stands in pairs:
-                if stands != event:
+            decisions = [standing.get(event.id, event) for event in own]
+            pairs = list(zip(own, decisions, strict=True))
+            own = [event for event, committed in pairs if committed == event]
+            for event, committed in pairs:
+                if committed != event:
                     self.decider.discard(event)
         try:
-            self.done(decisions)  # the caller is waiting
+            self.done(decisions)  # answer the caller first
         finally:
             unapplied = self.decider.unapplied
-            for event, position in zip(decisions, positions, strict=False):  # then of subjects
+            # Positions also include those of subject decisions, after the decisions.
+            for event, position in zip(decisions, positions, strict=False):
                 unapplied.mark_durable(event.id, position)
-            self.counted(made)
+            self.counted(own)
 
     def failed(self, error: Exception) -> None:
-        for event in self.made:
+        for event in self.decisions:
             self.decider.discard(event)
         self.done(error)
 
@@ -229,16 +241,16 @@ def _is_new(request: ParsedRequest) -> bool:
 
 
 def table_of(rows: Sequence[Rows], dim: int) -> Row:
-    """Return rows as one table, checked."""
-    data = b"".join([one if isinstance(one, bytes) else one() for one in rows])
+    """Return the rows of several requests as one validated table."""
+    data = b"".join([part if isinstance(part, bytes) else part() for part in rows])
     return as_rows(np.frombuffer(data, np.float32).reshape(-1, dim), dim)
 
 
 class Slots:
-    """Draws the slot of new ids, one for all of a while, so that a commit fills one partition.
+    """Draws a slot for the new ids of each second, so that commits go to few partitions.
 
     Args:
-        new_id: Makes an id of the time in microseconds since 1970, with a slot at random.
+        new_id: Returns an id with a random slot, for a time in microseconds since 1970.
 
     >>> from belated.core.ids import new_id
     >>> slots = Slots(new_id)
@@ -253,8 +265,8 @@ class Slots:
         self._slot: int | None = None
 
     def at(self, now_us: int) -> int:
-        """Return the slot of ids that are made at a time."""
-        # A clock may step back.
+        """Return the slot of ids at a time in microseconds since 1970."""
+        # The clock may step back.
         if self._slot is None or not 0 <= now_us - self._since < WHILE:
             self._slot, self._since = slot_of(key_of(self._new_id(now_us, None))), now_us
         return self._slot

@@ -1,6 +1,6 @@
-"""The bandits of one decider process: choose, commit, then answer.
+"""The bandits of one decider process, which choose, commit, and then answer.
 
-They share connections, threads and commits.
+All bandits of a process share connections, threads and commits.
 """
 
 from __future__ import annotations
@@ -81,26 +81,28 @@ from belated.service.serving.spools import WAIT, LeftSpools, Recovery, Spools
 
 #: A model older than this, in seconds, is stale.
 MAX_MODEL_AGE = 600.0
-#: Seconds after which work on a batch lets the event loop serve others.
+#: Seconds after which work on a batch yields to other requests on the event loop.
 TURN_SECONDS = 0.01
-#: Seconds in which a journal with a spool before it must answer a look-up.
+#: Timeout of look-ups in a journal that has a spool, in seconds.
 LOOK_UP_SECONDS = 0.5
-#: Events for unknown decisions that may wait at the learner: in all, and of one reporter.
+#: Maximum number of unmatched events (for unknown decisions) at the learner: in total, and per
+#: reporter.
 MAX_UNMATCHED, MAX_OF_REPORTER = 100_000, 25_000
 #: Seconds after which a refused event may be sent again.
 RETRY_SECONDS = 60.0
 #: Seconds between two log lines about a policy that fails.
 FALLBACK_LOG_SECONDS = 60.0
-#: Seconds between two log lines about one issue.
+#: Seconds between two log lines about the same issue.
 ISSUE_LOG_SECONDS = 60.0
-#: Seconds to wait for a store without a spool before it.
+#: Timeout of the store in seconds, if there is no spool.
 PATIENT_WAIT = 10.0
-#: Seconds that rewards wait for each other if each partition they fall on costs a record of Kafka.
+#: Seconds for which rewards are collected into one commit on Kafka, where a commit writes a record
+#: to each of its partitions.
 REWARD_SECONDS = 0.25
-#: Seconds between two looks for models while some come, and at most; between two for modes; and
-#: after a failure.
+#: Seconds between two polls for models: while new ones arrive, and at most; between two polls for
+#: modes; and after a failure.
 POLL_SECONDS, MAX_POLL_SECONDS, MODE_SECONDS, MODEL_RETRY_SECONDS = 0.05, 0.25, 0.25, 0.2
-#: The share of the event loop's time that loading models may take.
+#: Maximum share of the event loop's time that loading models may take.
 MAX_LOADING = 0.01
 
 log = logging.getLogger("belated.service")
@@ -110,34 +112,37 @@ T = TypeVar("T")
 
 @dataclass
 class RequestStats:
-    """What has happened, for metrics: counters only ever grow."""
+    """Counters of a bandit for the metrics. They never decrease."""
 
     decisions: int = 0
     rewards: int = 0
     activations_voids: int = 0
     unmatched_refused: int = 0
     models: int = 0
-    entropy: float = 0.0  # Σ -log p of the choices
-    seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))  # of answers to decide
+    entropy: float = 0.0  # Σ -log p of the chosen actions
+    #: Response times of decision requests.
+    seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))
     failures: Counter[str] = field(default_factory=Counter)  # by what failed
     last_error: str = ""
 
 
 class Repeated(NamedTuple):
-    """A decision that was made earlier, and is returned again."""
+    """An earlier decision that is returned again."""
 
     decision: Decision
 
 
 class ServedBandit:
-    """Handles the requests for one bandit; all but :meth:`close` on the event loop.
+    """Handles the requests for one bandit.
+
+    All methods except :meth:`close` are called on the event loop.
 
     Args:
-        definition: of the bandit.
-        shared: connections, threads and commits of all bandits of this process.
-        seed: of the choices.
-        kernels: to use instead of the best available.
-        tuning: sizes, and how ids are made.
+        definition: Definition of the bandit.
+        shared: Connections, threads and commits of all bandits of this process.
+        seed: Seed of the random choices.
+        kernels: Kernels to use instead of the best available ones.
+        tuning: Sizes, and the generator of ids.
     """
 
     def __init__(
@@ -151,11 +156,11 @@ class ServedBandit:
     ) -> None:
         self.definition = definition
         self.stats = RequestStats()
-        #: What the console shows; None where there is none.
+        #: Report for the console; None before the service has started.
         self.report_page: BanditReport | None = None
         self._runtime, self._loop, self.commits = shared.runtime, shared.loop, shared.commits
         policy, name = definition.policy, definition.name
-        #: The least and the greatest reward that is accepted.
+        #: Minimum and maximum reward that is accepted.
         self.reward_range = definition.rewards.range(policy.family.support)
         journal = shared.writing.journal(name, partitions=definition.partitions)
         definition.identify(journal)
@@ -171,7 +176,7 @@ class ServedBandit:
             tuning=tuning,
         )
         self._spool: SpoolJournal | None = None
-        #: Delivers what other processes have left; None if there are no spools.
+        #: Delivers the spools of processes that have ended; None if there are no spools.
         self.recovery: Recovery | None = None
         if shared.spools is not None and shared.forwarder is not None:
             self._spool = shared.spools.open(journal, self._delivered, shared.forwarder)
@@ -198,22 +203,25 @@ class ServedBandit:
         self._threads = shared.threads
         self._room = UnmatchedRoom()
         self._fallback_log_due = -math.inf
-        #: What was refused here; and of the journal, as of the last model.
+        # Issues of requests that this process refused, and those of the journal as of the last
+        # model.
         self._refused, self._journal_issues = IssueCounter(), dict[str, Noticed]()
-        # By kind and field: when it may be logged again, and the count that was logged.
+        # When an issue may be logged again, and its count when it was last logged, by kind and
+        # field.
         self._logged: dict[tuple[str, str], tuple[float, int]] = {}
         self._tasks: set[Future[Any]] = set()
-        #: By subject, done when the last request for a sticky decision was answered.
-        self._deciding: dict[str, Future[None]] = {}
-        #: By subject, since when a decision is current, and what awaits the one that is found.
-        self._wanted: dict[str, tuple[int, Future[Decision | None]]] = {}
+        # The last request for a sticky decision, by subject; done once it is answered.
+        self._sticky_turns: dict[str, Future[None]] = {}
+        # Pending look-ups of current decisions by subject: the oldest time of a current decision,
+        # and the future of the result.
+        self._look_ups: dict[str, tuple[int, Future[Decision | None]]] = {}
         self._looking_up = False
-        #: When the newest model was made, in microseconds since 1970; None before the first one.
+        #: When the newest model was published, in microseconds since 1970; None before the first.
         self.model_at: int | None = None
-        #: Whether the newest model is for other features, as in the course of a rolling deployment.
+        #: Whether the newest model is for other features, as during a rolling deployment.
         self.has_other_features = False
-        self._switched: ModeChanged | None = None
-        #: The act of the operator who chose the model; None if the newest decides.
+        self._mode_event: ModeChanged | None = None
+        #: The operator's choice of a model; None if the newest model decides.
         self.chosen: ModelChosen | None = None
 
     # --- deciding --------------------------------------------------------------------------------
@@ -221,11 +229,11 @@ class ServedBandit:
     def decide_many(
         self, parsed: Iterable[tuple[ParsedRequest, Rows]], done: Done[list[Decision]]
     ) -> None:
-        """Decide for a batch, which is parsed in several turns of the event loop if it is large.
+        """Decide for a batch. A large batch is parsed in several turns of the event loop.
 
         Args:
-            parsed: the requests of one caller, who gets all decisions or none, and their rows.
-            done: is called with the decisions, or with the error.
+            parsed: Requests and their rows. Either all of them are decided or none.
+            done: Called with the decisions, or with an error.
         """
         self._run(self._decide_parsed(parsed), done)
 
@@ -241,7 +249,7 @@ class ServedBandit:
         return await deciding
 
     async def _yield_if_due(self, turn: float) -> float:
-        """Let the event loop serve others if this turn is long; returns when the turn began."""
+        """Yield to the event loop if this turn has taken long; return when the turn began."""
         if self._runtime.monotonic() <= turn + TURN_SECONDS:
             return turn
         await asyncio.sleep(0)
@@ -250,12 +258,12 @@ class ServedBandit:
     def decide(
         self, requests: Sequence[ParsedRequest], rows: Sequence[Rows], done: Done[list[Decision]]
     ) -> None:
-        """Decide, in one commit for all; `done` is called once it is durable.
+        """Decide for the requests of one caller, in one commit.
 
         Args:
-            requests: of one caller, who gets all decisions or none.
-            rows: of each, float32 numbers row after row.
-            done: is called with the decisions, or with the error.
+            requests: Requests. Either all of them are decided or none.
+            rows: Rows of each request, packed as float32 numbers.
+            done: Called with the decisions once they are durable, or with an error.
 
         Raises:
             BanditOff: the bandit is switched off.
@@ -266,9 +274,9 @@ class ServedBandit:
         for request in requests:
             if request.subject is not None:
                 check_subject(request.subject, request.id, self._journal.partitions)
-        ids = [one.id for one in requests if one.id is not None]
+        ids = [request.id for request in requests if request.id is not None]
         if ids:
-            self._run(self._decide_named(requests, rows, ids, start), done)
+            self._run(self._decide_with_ids(requests, rows, ids, start), done)
         else:
             self._batcher.decide(requests, rows, partial(self._answered, start), done)
 
@@ -280,24 +288,23 @@ class ServedBandit:
         parse: Callable[[], tuple[ParsedRequest, Rows]],
         done: Done[list[Decision] | Repeated],
     ) -> None:
-        """Return the current decision of a subject, or decide.
+        """Return the current decision of a subject if there is one; otherwise decide.
 
-        Requests for one subject take turns here, so that two at once get one decision. At another
-        decider process, one at the same moment may be decided separately.
+        Requests for the same subject are handled one at a time, so that concurrent requests get the
+        same decision. This does not hold across decider processes.
 
         Args:
-            subject: that was named, if any was.
-            names: of the actions on offer; None if they are as many as the rows of the request.
-            span: for how long a decision is current, in microseconds.
-            parse: returns the request and its rows, which only a new decision needs.
-            done: is called with the decision, or with the error.
+            subject: Subject of the request; None if it has none, which is an error.
+            names: Names of the offered actions; None if actions are the rows of the request.
+            span: How long a decision stays current, in microseconds.
+            parse: Returns the request and its rows, which only a new decision needs.
+            done: Called with the decision, or with an error.
         """
         if subject is None:
-            message = "sticky is for the decisions of a subject: send the subject, too"
-            raise InvalidInput(message, None)
+            raise InvalidInput("`sticky` requires `subject`: send the subject, too", None)
         if not finds_by_id(self._journal):
-            message = "sticky decisions are looked up by their subject, and this store finds none"
-            raise InvalidInput(f"{message}: leave out sticky, or use SQLite or PostgreSQL", None)
+            message = "this store cannot look up decisions by subject, which `sticky` requires"
+            raise InvalidInput(f"{message}: omit `sticky`, or use SQLite or PostgreSQL", None)
         if self.decider.mode == "off":
             raise BanditOff()
         self._run(self._decide_sticky(check_id(subject, "the subject"), names, span, parse), done)
@@ -309,11 +316,11 @@ class ServedBandit:
         span: int,
         parse: Callable[[], tuple[ParsedRequest, Rows]],
     ) -> list[Decision] | Repeated:
-        before = self._deciding.get(subject)
-        turn = self._deciding[subject] = self._loop.create_future()
+        previous = self._sticky_turns.get(subject)
+        turn = self._sticky_turns[subject] = self._loop.create_future()
         try:
-            if before is not None:
-                await before
+            if previous is not None:
+                await previous
             now = self._runtime.clock()
             current = await self._current(subject, now - span)
             if current is not None:
@@ -327,31 +334,31 @@ class ServedBandit:
             return await deciding
         finally:
             turn.set_result(None)
-            if self._deciding[subject] is turn:
-                del self._deciding[subject]
+            if self._sticky_turns[subject] is turn:
+                del self._sticky_turns[subject]
 
     async def _current(self, subject: str, since: int) -> Decision | None:
-        """Look up the current decision of a subject, together with those of others."""
-        answer: Future[Decision | None] = self._loop.create_future()
-        self._wanted[subject] = since, answer
+        """Look up the current decision of a subject; concurrent look-ups are batched."""
+        result: Future[Decision | None] = self._loop.create_future()
+        self._look_ups[subject] = since, result
         if not self._looking_up:
             self._looking_up = True
-            self._run(self._look_up(), lambda _: None)
-        return await answer
+            self._run(self._run_look_ups(), lambda _: None)
+        return await result
 
-    async def _look_up(self) -> None:
-        """Look up what is wanted; what gathers meanwhile is looked up next."""
-        while self._wanted:
-            wanted, self._wanted = self._wanted, {}
-            since = {subject: at for subject, (at, _) in wanted.items()}
+    async def _run_look_ups(self) -> None:
+        """Run pending look-ups in batches until there are none."""
+        while self._look_ups:
+            look_ups, self._look_ups = self._look_ups, {}
+            since = {subject: at for subject, (at, _) in look_ups.items()}
             try:
-                found = await self._read(partial(read_current, since=since))
+                decisions = await self._read(partial(read_current, since=since))
             except Exception as error:
-                for _, answer in wanted.values():
-                    resolve(answer, error)
+                for _, result in look_ups.values():
+                    resolve(result, error)
             else:
-                for subject, (_, answer) in wanted.items():
-                    resolve(answer, found.get(subject))
+                for subject, (_, result) in look_ups.items():
+                    resolve(result, decisions.get(subject))
         self._looking_up = False
 
     def _run(self, work: Coroutine[Any, Any, T], done: Done[T]) -> None:
@@ -361,7 +368,7 @@ class ServedBandit:
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(partial(pass_on, done))
 
-    async def _decide_named(
+    async def _decide_with_ids(
         self,
         requests: Sequence[ParsedRequest],
         rows: Sequence[Rows],
@@ -369,35 +376,46 @@ class ServedBandit:
         start: float,
     ) -> list[Decision]:
         if len(set(ids)) < len(ids):
-            raise InvalidInput("an id occurs twice in this request: ids name one decision each")
-        are_made = requests[0].fallback is not None
-        if any((request.fallback is None) is are_made for request in requests):
-            message = "requests with and without fallback: send them in batches of their own"
+            raise InvalidInput("an id occurs twice in this request: each decision needs its own id")
+        are_fallbacks = requests[0].fallback is not None
+        if any((request.fallback is None) is are_fallbacks for request in requests):
+            message = "this batch has requests with and without `fallback`: send two batches"
             raise InvalidInput(message, None)
-        # Under an id that is sent for the first time there is no decision yet; and if the client
-        # retries before the first attempt is answered, it no longer waits for that answer.
-        retried = [one.id for one in requests if one.id is not None and not one.first_attempt]
+        # An id that is sent for the first time has no decision yet. If the client retries before
+        # the first attempt is answered, it no longer waits for that response.
+        retried = [
+            request.id
+            for request in requests
+            if request.id is not None and not request.first_attempt
+        ]
         try:
             known = await self._known_decisions(retried) if retried else {}
         except NotIndexed:
-            if not are_made:
+            if not are_fallbacks:
                 raise
-            known = {}  # of two decisions under one id, the first committed counts
+            known = {}  # of two decisions with the same id, the one committed first counts
         await self._check_same(requests, rows, known)
-        new = [n for n, one in enumerate(requests) if one.id not in known]
-        made: list[Decision] = []
+        new = [n for n, request in enumerate(requests) if request.id not in known]
+        decisions: list[Decision] = []
         if new:
             deciding: Future[list[Decision]] = self._loop.create_future()
-            asked, data = [requests[n] for n in new], [rows[n] for n in new]
-            make = self._batcher.record if are_made else self._batcher.decide
-            make(asked, data, self._count, partial(resolve, deciding))
-            made = await deciding
-            # Another decider may have been asked the same meanwhile: the first committed stands.
-            await self._check_same(requests, rows, {event.id: event for event in made})
-        first = iter(made)
-        chosen = [known[one.id] if one.id in known else next(first) for one in requests]
+            decide = self._batcher.record if are_fallbacks else self._batcher.decide
+            decide(
+                [requests[n] for n in new],
+                [rows[n] for n in new],
+                self._count,
+                partial(resolve, deciding),
+            )
+            decisions = await deciding
+            # Another decider may have committed a decision with the same id first.
+            await self._check_same(requests, rows, {event.id: event for event in decisions})
+        new_decisions = iter(decisions)
+        result = [
+            known[request.id] if request.id in known else next(new_decisions)
+            for request in requests
+        ]
         self.stats.seconds.add(self._runtime.monotonic() - start)
-        return chosen
+        return result
 
     async def _check_same(
         self,
@@ -405,22 +423,22 @@ class ServedBandit:
         rows: Sequence[Rows],
         known: Mapping[str, Decision],
     ) -> None:
-        """Refuse an id that was used for other rows: it is no retry."""
+        """Refuse a request whose id was used for other rows, since it is not a retry."""
         turn = self._runtime.monotonic()
-        for one, data in zip(requests, rows, strict=True):
-            if one.id is not None and one.id in known:
+        for request, data in zip(requests, rows, strict=True):
+            if request.id is not None and request.id in known:
                 table = table_of([data], self.definition.policy.row_width)
-                check_same(known[one.id], table, self.definition.features)
+                check_same(known[request.id], table, self.definition.features)
                 turn = await self._yield_if_due(turn)
 
-    def _answered(self, start: float, made: Sequence[Decision]) -> None:
-        self._count(made)
+    def _answered(self, start: float, decisions: Sequence[Decision]) -> None:
+        self._count(decisions)
         self.stats.seconds.add(self._runtime.monotonic() - start)
 
-    def _count(self, made: Sequence[Decision]) -> None:
-        for event in made:
+    def _count(self, decisions: Sequence[Decision]) -> None:
+        for event in decisions:
             self.stats.entropy -= math.log(event.propensity)
-        self.stats.decisions += len(made)
+        self.stats.decisions += len(decisions)
         if self.decider.failure is not None:
             self._log_fallback()
 
@@ -437,17 +455,17 @@ class ServedBandit:
     def append_rewards(
         self, rewards: Sequence[Reward | SubjectReward], done: Done[Sequence[int]]
     ) -> None:
-        """Append rewards: one commit for all.
+        """Append rewards in one commit.
 
-        Rewards of known decisions are always accepted. Others wait for their decision, and are
-        refused with :class:`RateLimited` if too many do.
+        Rewards for known decisions are always accepted. Rewards for unknown decisions wait for
+        their decision, and are refused with :class:`RateLimited` if too many are waiting.
         """
-        append = partial(self.reward_commits.append, self._reward_log, rewards, self._rewarded)
-        self._admit(rewards[0].reporter, [one.id for one in rewards], append, done)
+        append = partial(self.reward_commits.append, self._reward_log, rewards, self._count_rewards)
+        self._admit(rewards[0].reporter, [reward.id for reward in rewards], append, done)
 
     def append_event(self, event: Mark, done: Done[Sequence[int]]) -> None:
-        """Append an activation or a void, which are accepted as rewards are."""
-        append = partial(self.commits.append, self._log, [event], self._noted)
+        """Append an activation or a void, under the same conditions as rewards."""
+        append = partial(self.commits.append, self._log, [event], self._count_marks)
         self._admit("", [event.id], append, done)
 
     def _admit(
@@ -468,7 +486,7 @@ class ServedBandit:
     ) -> Sequence[int]:
         """Append events after looking up which of their decisions are unknown."""
         distinct = list(dict.fromkeys(ids))
-        with suppress(JournalReadUnavailable, NotIndexed):  # unknown: accept them
+        with suppress(JournalReadUnavailable, NotIndexed):  # no look-up possible: accept them
             known = {*await self._known_decisions(distinct), *await self._known_subjects(distinct)}
             if unknown := [id for id in distinct if id not in known]:
                 try:
@@ -481,22 +499,22 @@ class ServedBandit:
         append(partial(resolve, appending))
         return await appending
 
-    def _rewarded(self, count: int) -> None:
+    def _count_rewards(self, count: int) -> None:
         self.stats.rewards += count
 
-    def _noted(self, count: int) -> None:
+    def _count_marks(self, count: int) -> None:
         self.stats.activations_voids += count
 
     # --- issues ----------------------------------------------------------------------------------
 
     @property
     def noticed(self) -> dict[str, Noticed]:
-        """The issues of this process: what it refused, and the values of fields."""
+        """The issues of this process: refused requests, and unexpected values of fields."""
         return total_of(self._refused, of_fields(self.definition.features))
 
     @property
     def issues(self) -> list[Issue]:
-        """All issues, those of the journal too."""
+        """All issues, including those of the journal."""
         return issues_of(total_of(self._journal_issues, self.noticed))
 
     def note_refused(self, error: Exception) -> None:
@@ -505,7 +523,7 @@ class ServedBandit:
         self._log_issues()
 
     def _log_issues(self) -> None:
-        """Log each issue that was noticed again, at most once a minute; nothing that was sent."""
+        """Log each issue that occurred again, at most once per minute and without user data."""
         now = self._runtime.monotonic()
         for issue in self.issues:
             key = issue.name, issue.field
@@ -516,64 +534,68 @@ class ServedBandit:
                 log.warning(issue.what, extra=extra | {"count": issue.count, "do": issue.remedy})
 
     def decided_at(self, id: str) -> int | None:
-        """Return when a decision was made, as far as that is known without a look-up."""
+        """Return when a decision was made, or None if that is unknown without a look-up."""
         decision = self.decider.unapplied.find(id)
         return time_of(id) if decision is None else decision.at_us
 
     # --- reading the journal ---------------------------------------------------------------------
 
     async def _known_decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
-        """Return the decision under each of these ids, if one was made.
+        """Return the decisions with these ids, by id, as far as they exist.
 
-        Decisions that wait in the spool are found among the decider's own.
+        Decisions in the spool are among the unapplied decisions of this process.
 
         Raises:
-            JournalReadUnavailable: that cannot be known now.
-            NotIndexed: the journal never knows, and it was not decided here a moment ago.
+            JournalReadUnavailable: the journal cannot be read, and an id is unknown here.
+            NotIndexed: the store cannot look up decisions, and an id is unknown here.
         """
-        found = {} if self._spool is None else self._made_here(ids, spooled=True)
-        rest = [id for id in ids if id not in found]
+        decisions = {} if self._spool is None else self._recent_decisions(ids, spooled=True)
+        rest = [id for id in ids if id not in decisions]
         if rest:
             try:
-                found |= await self._read(lambda journal: journal.decisions(rest))
+                decisions |= await self._read(lambda journal: journal.decisions(rest))
             except (JournalReadUnavailable, NotIndexed):
-                found |= self._made_here(rest, spooled=False)
-                if len(found) < len(ids):  # another process may have used the id
+                decisions |= self._recent_decisions(rest, spooled=False)
+                if len(decisions) < len(ids):  # another process may have used the id
                     raise
-        return found
+        return decisions
 
     async def _known_subjects(self, ids: Sequence[str]) -> set[str]:
-        """Return those of these ids that are of subjects, and were decided for first."""
+        """Return the ids of subjects whose first record is a decision."""
         subjects = [id for id in ids if id.startswith(subject_id(""))]
         if not subjects:
             return set()
         records = await self._read(lambda journal: journal.records_of(subjects, 1))
-        return {one.event.id for one in records if isinstance(one.event, SubjectDecision)}
+        return {
+            record.event.id for record in records if isinstance(record.event, SubjectDecision)
+        }  # fmt: skip
 
-    def _made_here(self, ids: Sequence[str], *, spooled: bool) -> dict[str, Decision]:
-        found = {id: self.decider.unapplied.find(id, spooled=spooled) for id in ids}
-        return {id: decision for id, decision in found.items() if decision is not None}
+    def _recent_decisions(self, ids: Sequence[str], *, spooled: bool) -> dict[str, Decision]:
+        """Return decisions of this process that no model includes yet, by id."""
+        decisions = {id: self.decider.unapplied.find(id, spooled=spooled) for id in ids}
+        return {id: decision for id, decision in decisions.items() if decision is not None}
 
     async def _read(self, work: Callable[[Journal], T]) -> T:
         """Read from the journal in a thread.
 
         Raises:
-            JournalReadUnavailable: it does not answer, or not in time if there is a spool.
+            JournalReadUnavailable: the journal does not respond, or not in time if there is a
+                spool.
         """
         if self._spool is not None and self._spool.status.journal_down:
-            raise JournalReadUnavailable("the journal is unavailable: it cannot be read now")
+            raise JournalReadUnavailable("the journal is unavailable and cannot be read: retry")
         reading = self._loop.run_in_executor(self._threads, work, self._reader)
         try:
             return await asyncio.wait_for(reading, None if self._spool is None else LOOK_UP_SECONDS)
         except TimeoutError:
             raise JournalReadUnavailable(
-                f"the journal has not answered for {LOOK_UP_SECONDS:g} s"
+                f"the journal did not respond within {LOOK_UP_SECONDS:g} s: retry"
             ) from None
 
     # --- state -----------------------------------------------------------------------------------
 
     def details(self, id: str, done: Done[DecisionHistory]) -> None:
-        """Read all records of a decision, judged by the rules of the ledger."""
+        """Read all records of a decision, with their effect; call `done` with the result."""
         self._run(self._read(partial(self._read_history, check_id(id))), done)
 
     def _read_history(self, id: str, reader: Journal) -> DecisionHistory:
@@ -588,7 +610,14 @@ class ServedBandit:
         )
 
     def change_mode(self, mode: Mode, reason: str, actor: str, done: Done[ModeChanged]) -> None:
-        """Change the mode at all deciders within a second; the journal records who and why."""
+        """Append a change of the mode, which all deciders follow within a second.
+
+        Args:
+            mode: New mode.
+            reason: Why the mode is changed.
+            actor: Name of the API key.
+            done: Called with the event, or with an error.
+        """
         event = ModeChanged(self._runtime.clock(), mode, reason, actor)
 
         def append(journal: Journal) -> ModeChanged:
@@ -598,13 +627,20 @@ class ServedBandit:
         self._run(self._read(append), done)
 
     def models(self, done: Done[list[ModelState]]) -> None:
-        """Read which models an operator can choose; `done` is called with them."""
+        """Read the models that an operator can choose, and call `done` with them."""
         self._run(self._read(lambda _: models_in(self._models, self.chosen)), done)
 
     def choose_model(
         self, version: Version, reason: str, actor: str, done: Done[ModelChosen]
     ) -> None:
-        """Have all deciders use this model within a second; the journal records who and why."""
+        """Append the choice of a model, which all deciders follow within a second.
+
+        Args:
+            version: Version of the model, or ``"latest"``.
+            reason: Why the model is chosen.
+            actor: Name of the API key.
+            done: Called with the event, or with an error.
+        """
 
         def append(journal: Journal) -> ModelChosen:
             now = self._runtime.clock()
@@ -615,7 +651,7 @@ class ServedBandit:
         self._run(self._read(append), done)
 
     def erase(self, id: str, actor: str, done: Done[int]) -> None:
-        """Erase a decision; `done` is called with 1, or with 0 if its id has no record."""
+        """Erase a decision; call `done` with 1, or with 0 if the id is unknown."""
 
         def append(journal: Journal) -> int:
             known = bool(journal.records_of([id], 1))
@@ -627,10 +663,7 @@ class ServedBandit:
         self._run(self._read(append), done)
 
     def erase_subject(self, subject: str, actor: str, done: Done[int]) -> None:
-        """Erase a subject; `done` is called with the number of its decisions.
-
-        Nothing happens to a subject that has no record.
-        """
+        """Erase a subject; call `done` with the number of its decisions, 0 for an unknown one."""
 
         def append(journal: Journal) -> int:
             records = journal.records_of([subject_id(subject)])
@@ -643,11 +676,11 @@ class ServedBandit:
         self._run(self._read(append), done)
 
     def change_action(self, done: Done[ActionState], **change: Any) -> None:
-        """Change an action at all deciders within a second; the journal records who and why.
+        """Append a change of an action, which all deciders follow within a second.
 
         Args:
-            done: is called with its state, or with the error.
-            **change: arguments of :func:`action_change`.
+            done: Called with the state of the action, or with an error.
+            **change: Arguments of :func:`action_change`.
         """
 
         def append(journal: Journal) -> ActionState:
@@ -660,70 +693,74 @@ class ServedBandit:
 
     @property
     def actions(self) -> list[ActionState]:
-        """The state of each action that the features declare, or that was ever changed."""
+        """The state of each action that the features declare or that was ever changed."""
         known = declared(self.definition.features)
         return states_at(self.decider.actions, self._runtime.clock(), known)
 
     @property
     def duplicates(self) -> int | None:
-        """Events that the store had and did not write again; None if it does not look."""
+        """Number of duplicate events that the store did not write again; None if not counted."""
         return self._journal.duplicates if isinstance(self._journal, CountsDuplicates) else None
 
     @property
     def failed_commits(self) -> int:
-        """Commits with events of this bandit that failed."""
+        """Number of failed commits with events of this bandit."""
         return self.commits.failures[self.definition.name]
 
     @property
     def spool(self) -> SpoolStatus | None:
-        """What waits on the local disk; None if there is no spool."""
+        """Status of the spool of this process; None if there is no spool."""
         return None if self._spool is None else self._spool.status
 
     @property
     def left_spools(self) -> LeftSpools | None:
-        """What processes that died have left on the local disk; None if there is no spool."""
+        """Status of the spools of processes that have ended; None if there is no spool."""
         return None if self.recovery is None else self.recovery.left(self.definition.name)
 
     def is_stale(self, seconds: float) -> bool:
-        """Whether the model is older than that, and a newer one could be had elsewhere."""
+        """Whether the model is too old, and other processes may have a newer one.
+
+        Args:
+            seconds: Maximum age of the model.
+        """
         if self.decider.mode in ("baseline", "off") or self.decider.chosen is not None:
-            return False  # it needs none, or an operator chose one
+            return False  # the bandit needs no new model
         if self.has_other_features:
-            return False  # there is none for its features
+            return False  # there is no newer model for its features
         if self.age is None:
             return True
         if self.decider.mode == "freeze":
             return False
-        # While the store is unavailable no decider has a newer one: all go on with what they have.
+        # While the store is unavailable, no decider can have a newer model.
         unavailable = self._spool is not None and self._spool.status.journal_down
         return self.age > seconds and not unavailable
 
     @property
     def slot(self) -> int | None:
-        """The slot that new ids should have now on Kafka; None for other stores.
+        """The slot that clients should use in new ids; None if the store can look up decisions.
 
-        There, a retry must get the same response.
+        Without look-ups (on Kafka), a retry is recognized only if it goes to the same partition.
         """
         if finds_by_id(self._journal) or self._journal.partitions == 1:
             return None
         return self._slots.at(self._runtime.clock())
 
     def now(self) -> int:
-        """Return the time by this process' clock, in microseconds since 1970."""
+        """Return the time in microseconds since 1970, by the clock of this process."""
         return self._runtime.clock()
 
     @property
     def version(self) -> int:
-        """Records that the model has learned from."""
+        """Number of records that the model includes."""
         return self._source.version
 
     @property
     def age(self) -> float | None:
-        """The age of the newest model in seconds; None before the first one."""
+        """Age of the newest model in seconds; None before the first one."""
         return None if self.model_at is None else (self._runtime.clock() - self.model_at) / 1e6
 
     def close(self) -> None:
-        """Deliver what waits in the spool, if there is one."""
+        """Deliver the events in the spool, and close the journals."""
         self._log.close()
         if self._reward_log is not self._log:
             self._reward_log.close()
@@ -733,84 +770,89 @@ class ServedBandit:
     # --- models, modes and actions ---------------------------------------------------------------
 
     def _delivered(self, events: Sequence[Event], positions: Sequence[int]) -> None:
-        """Note the positions of delivered events; called by the worker of the spool."""
-        found = [
+        """Mark delivered decisions as durable; called by the worker of the spool."""
+        decisions = [
             (event.id, position)
             for event, position in zip(events, positions, strict=True)
             if isinstance(event, Decision)
         ]
-        with suppress(RuntimeError):  # the loop has ended, and its decider with it
-            self._loop.call_soon_threadsafe(self._mark_durable, found)
+        with suppress(RuntimeError):  # the event loop has been closed
+            self._loop.call_soon_threadsafe(self._mark_durable, decisions)
 
-    def _mark_durable(self, found: Sequence[tuple[str, int]]) -> None:
-        for id, position in found:
+    def _mark_durable(self, decisions: Sequence[tuple[str, int]]) -> None:
+        for id, position in decisions:
             self.decider.unapplied.mark_durable(id, position)
 
     def load(self, published: PublishedModel) -> None:
-        """Load a model, if it can be used."""
+        """Use a newly published model, unless it is for other features or cannot be loaded."""
         self._room.update(published.unmatched)
         self._journal_issues = published.issues
         self._log_issues()
         differs = published.features != self.definition.policy.features
         if differs and not self.has_other_features:
             extra = {"bandit": self.definition.name}
-            log.warning("the newest model is for other features: the last one is kept", extra=extra)
+            log.warning(
+                "the newest model is for other features: continuing with the previous model",
+                extra=extra,
+            )
         self.has_other_features = differs
         if differs:
             return
         try:
             self._source.load(published, self.decider.unapplied)
-        except Exception as error:  # of another policy, or damaged: keep the last one
+        except Exception as error:  # of another policy, or damaged: keep the previous model
             self.note("model", error)
             return
         self.model_at = published.at
         self.stats.models += 1
 
     def take_mode(self, event: ModeChanged) -> None:
-        """Switch to this mode."""
-        if event == self._switched:
+        """Switch to the mode of an event."""
+        if event == self._mode_event:
             return
-        self._switched = event
+        self._mode_event = event
         for mode in MODES:
             if mode == event.mode:
                 self.decider.change_mode(mode)
-                # The reason is in the journal: nothing that a client sent is logged.
+                # The reason is only in the journal, since texts from clients are not logged.
                 extra = {"bandit": self.definition.name, "mode": mode}
                 log.info("mode changed", extra=extra)
                 return
-        self.note("mode", InvalidInput(f"a newer release knows the mode {event.mode!r}"))
+        self.note("mode", InvalidInput(f"unknown mode {event.mode!r}: upgrade this process"))
 
     def take_actions(self, changes: Changes) -> None:
-        """Choose only actions that are open from now on."""
+        """Apply changes of actions: choose only those that are not paused or retired."""
         self.decider.actions = changes
         log.info("actions changed", extra={"bandit": self.definition.name})
 
     def take_chosen(self, event: ModelChosen) -> None:
-        """Decide with the model that an operator chose, or with the newest again."""
+        """Use the model that an operator chose, or the newest model again."""
         self.chosen = event if event.model else None
         try:
             self.decider.use_model(PublishedModel.read(event.model) if event.model else None)
-        except Exception as error:  # of another policy, or damaged: keep the last one
+        except Exception as error:  # of another policy, or damaged: keep the previous model
             self.note("model", error)
             return
         extra = {"bandit": self.definition.name, "version": event.version}
-        log.info("an operator chose the model that decides", extra=extra)
+        log.info("an operator chose a model", extra=extra)
 
     def note(self, what: str, error: Exception) -> None:
         """Count a failure to load a model, and log its reason once."""
         self.stats.failures[what] += 1
         if str(error) != self.stats.last_error:
-            log.warning("no new model", extra={"bandit": self.definition.name, "why": str(error)})
+            log.warning(
+                "cannot load a new model", extra={"bandit": self.definition.name, "why": str(error)}
+            )
         self.stats.last_error = str(error)
 
 
 class UnmatchedRoom:
-    """Counts unmatched events at the learner, and those accepted here since its last model.
+    """Limits the number of unmatched events, which the learner keeps in memory.
 
-    An event that comes before its decision waits at the learner, in memory. To look up the decision
-    of every event would be expensive. So while there is ample room, events are accepted without a
-    look-up, and each counts as if its decision were unknown. Beyond that, decisions are looked up,
-    and only events of unknown ones count.
+    An event that arrives before its decision waits at the learner. Looking up the decision of every
+    event would be expensive. So while there is ample room, events are accepted without a look-up,
+    and each counts as unmatched. Once half the room is used, decisions are looked up, and only
+    events for unknown decisions count.
 
     >>> room = UnmatchedRoom()
     >>> room.is_ample("shop", 1), room.is_ample("shop", MAX_OF_REPORTER)
@@ -818,14 +860,15 @@ class UnmatchedRoom:
     """
 
     def __init__(self) -> None:
-        self._waiting: Mapping[str, int] = {}
-        # Of the last model, and of the one before it, which may not have read them all.
+        self._unmatched: Mapping[str, int] = {}  # at the learner
+        # Events accepted since the last model, and between the last two models: the last one may
+        # not include them all.
         self._recent: Counter[str] = Counter()
         self._earlier: Counter[str] = Counter()
 
-    def update(self, waiting: Mapping[str, int]) -> None:
+    def update(self, unmatched: Mapping[str, int]) -> None:
         """Load the counts of a new model: unknown ids by reporter."""
-        self._waiting = waiting
+        self._unmatched = unmatched
         self._earlier, self._recent = self._recent, Counter()
 
     def add(self, reporter: str, count: int) -> None:
@@ -833,60 +876,64 @@ class UnmatchedRoom:
         self._recent[reporter] += count
 
     def is_ample(self, reporter: str, count: int) -> bool:
-        """Whether so many more events can be accepted without being looked up."""
-        whole, own = self._used(reporter)
-        return 2 * (whole + count) <= MAX_UNMATCHED and 2 * (own + count) <= MAX_OF_REPORTER
+        """Whether `count` more events can be accepted without looking up their decisions."""
+        total, own = self._used(reporter)
+        return 2 * (total + count) <= MAX_UNMATCHED and 2 * (own + count) <= MAX_OF_REPORTER
 
     def check(self, reporter: str, unknown: list[str]) -> None:
         """Refuse events for unknown decisions if there is no room for them.
 
         Raises:
-            RateLimited: too many wait already.
+            RateLimited: too many events are waiting already.
         """
-        whole, own = self._used(reporter)
+        total, own = self._used(reporter)
         if own + len(unknown) > MAX_OF_REPORTER:
-            waiting = f"{own:,} events of this key for unknown decisions wait already"
+            waiting = f"{own:,} events from this key are already waiting for unknown decisions"
             limit = MAX_OF_REPORTER
-        elif whole + len(unknown) > MAX_UNMATCHED:
-            waiting = f"{whole:,} events for unknown decisions wait already"
+        elif total + len(unknown) > MAX_UNMATCHED:
+            waiting = f"{total:,} events are already waiting for unknown decisions"
             limit = MAX_UNMATCHED
         else:
             return
-        message = f"no decision has the id {unknown[0]!r}, and {waiting} (limit {limit:,})"
+        message = f"unknown decision id {unknown[0]!r}, and {waiting} (limit {limit:,})"
+        remedy = "use the ids of existing decisions, and send events after their decisions"
         if unknown[0].startswith(subject_id("")):
-            message = f"{waiting} (limit {limit:,}), and rewards of subjects may not be credited"
-        remedy = "send the ids of decisions, after their decisions"
+            message = f"{waiting} (limit {limit:,}), and this subject has no decision"
+            remedy = "send rewards of a subject after its first decision"
         raise RateLimited(f"{message}: {remedy}", RETRY_SECONDS)
 
     def _used(self, reporter: str) -> tuple[int, int]:
-        counts = (self._waiting, self._recent, self._earlier)
-        whole = sum(sum(one.values()) for one in counts)
-        return whole, sum(one.get(reporter, 0) for one in counts)
+        """Return the number of events that count as unmatched: in total, and of the reporter."""
+        counts = (self._unmatched, self._recent, self._earlier)
+        total = sum(sum(by_reporter.values()) for by_reporter in counts)
+        return total, sum(by_reporter.get(reporter, 0) for by_reporter in counts)
 
 
 class ServedBandits(dict[str, ServedBandit]):
-    """Serves bandits, by name, over three connections however many they are.
+    """The bandits that a process serves, by name.
+
+    They share three connections to the store, regardless of the number of bandits.
 
     Args:
-        definitions: of the bandits.
-        store: of their journals.
-        loop: the requests' event loop.
-        runtime: time and threads.
-        spools: where events wait while the store is unavailable; None to refuse them then.
-        seed: of the choices.
-        kernels: to use instead of the best available.
-        tuning: sizes, and how ids are made.
+        definitions: Definitions of the bandits.
+        store: Store of the journals.
+        loop: Event loop of the requests.
+        runtime: Time and threads.
+        spools: Where events are stored while the store is unavailable; None to refuse them then.
+        seed: Seed of the random choices.
+        kernels: Kernels to use instead of the best available ones.
+        tuning: Sizes, and the generator of ids.
 
     Attributes:
-        commits: makes events durable.
-        reward_commits: makes rewards durable; separate on Kafka, where each partition of a commit
-            costs a record.
-        writing: opens the journals that events are committed to.
-        rewarding: opens those that rewards are committed to.
-        reading: opens those that look-ups read, so that none waits for a commit.
-        polling: the connection for models, modes and keys.
-        threads: in which look-ups read.
-        forwarder: of the spools.
+        commits: Commits events.
+        reward_commits: Commits rewards. Separate on Kafka, where a commit writes a record to each
+            of its partitions.
+        writing: Session that commits events.
+        rewarding: Session that commits rewards.
+        reading: Session for look-ups, so that none waits for a commit.
+        polling: Session that polls for models, modes and keys.
+        threads: Threads for look-ups.
+        forwarder: Forwarder of the spools; None if there are none.
     """
 
     def __init__(
@@ -933,7 +980,7 @@ class ServedBandits(dict[str, ServedBandit]):
             raise
 
     def close(self) -> None:
-        """Commit what waits, and close the store."""
+        """Commit pending events, and close the store."""
         self.commits.close()
         if self.reward_commits is not self.commits:
             self.reward_commits.close()
@@ -951,13 +998,15 @@ class ServedBandits(dict[str, ServedBandit]):
 
 @dataclass(eq=False)
 class ModelPoll:
-    """Polls for models, modes and paused actions of all bandits; less often while nothing changes.
+    """Polls the store for models, modes and changes of actions, for all bandits.
+
+    Polls less often while nothing changes.
 
     Args:
-        session: for this alone.
-        bandits: by name.
-        loop: of the bandits.
-        runtime: time and threads.
+        session: Session that nothing else uses.
+        bandits: Bandits by name.
+        loop: Event loop of the bandits.
+        runtime: Time and threads.
     """
 
     session: StoreSession
@@ -967,25 +1016,26 @@ class ModelPoll:
 
     def __post_init__(self) -> None:
         self._monotonic = self.runtime.monotonic
-        self._numbers: dict[str, int] = {}
-        self._versions: dict[str, int] = {}  # of the changes of actions
-        self._choices: dict[str, int] = {}  # of the choices of models
+        # The last known version by bandit: of models, of changes of actions, of chosen models.
+        self._model_numbers: dict[str, int] = {}
+        self._action_versions: dict[str, int] = {}
+        self._choice_versions: dict[str, int] = {}
         self._model_due = self._mode_due = 0.0
         self._pause = POLL_SECONDS
         self._worker: Worker | None = None
-        #: Whether the journal was removed or replaced under this process.
+        #: Whether the journal was removed or replaced while this process was running.
         self.replaced = False
 
     def start(self) -> None:
-        """Load what there is now, then poll in a thread.
+        """Load the current models, modes and actions, then poll in a thread.
 
         Raises:
-            JournalError: it cannot be read.
+            JournalError: the store cannot be read.
         """
-        self._numbers = dict.fromkeys(self.bandits, 0)
-        self._versions = dict.fromkeys(self.bandits, 0)
-        self._choices = dict.fromkeys(self.bandits, 0)
-        for call in (*self._look_for_modes(), *self._look_for_models()):
+        self._model_numbers = dict.fromkeys(self.bandits, 0)
+        self._action_versions = dict.fromkeys(self.bandits, 0)
+        self._choice_versions = dict.fromkeys(self.bandits, 0)
+        for call in (*self._poll_modes(), *self._poll_models()):
             call()
         self._mode_due = self._monotonic() + MODE_SECONDS
         self._worker = self.runtime.start_worker("belated models", self._step)
@@ -1000,17 +1050,17 @@ class ModelPoll:
         calls: list[Callable[[], None]] = []
         try:
             if now >= self._mode_due:
-                calls += self._look_for_modes()
+                calls += self._poll_modes()
                 self._mode_due = now + MODE_SECONDS
             if now >= self._model_due:
-                models = self._look_for_models()
+                models = self._poll_models()
                 calls += models
                 self._pause = POLL_SECONDS if models else min(2 * self._pause, MAX_POLL_SECONDS)
             self.replaced = False
-        except JournalError as error:  # it is unavailable: go on with what there is
+        except JournalError as error:  # continue with the current models
             self.replaced = isinstance(error, JournalReplaced)
-            for one in self.bandits.values():
-                one.note("board", error)
+            for bandit in self.bandits.values():
+                bandit.note("board", error)
             return MODEL_RETRY_SECONDS
         if calls:
             self.loop.call_soon_threadsafe(self._apply, calls)
@@ -1023,25 +1073,27 @@ class ModelPoll:
         now = self._monotonic()
         self._model_due = now + (now - start) / MAX_LOADING
 
-    def _look_for_modes(self) -> list[Callable[[], None]]:
+    def _poll_modes(self) -> list[Callable[[], None]]:
+        """Return calls that apply changed modes, actions and choices of models."""
         modes = self.session.modes(list(self.bandits))
         calls: list[Callable[[], None]] = []
         calls += [partial(self.bandits[name].take_mode, event) for name, event in modes.items()]
-        for name, (version, changes) in self.session.actions(self._versions).items():
-            self._versions[name] = version
+        for name, (version, changes) in self.session.actions(self._action_versions).items():
+            self._action_versions[name] = version
             calls.append(partial(self.bandits[name].take_actions, changes))
-        for name, (version, event) in self.session.chosen_models(self._choices).items():
-            self._choices[name] = version
+        for name, (version, event) in self.session.chosen_models(self._choice_versions).items():
+            self._choice_versions[name] = version
             calls.append(partial(self.bandits[name].take_chosen, event))
         return calls
 
-    def _look_for_models(self) -> list[Callable[[], None]]:
+    def _poll_models(self) -> list[Callable[[], None]]:
+        """Return calls that load new models."""
         calls: list[Callable[[], None]] = []
-        for name, (number, data) in self.session.published(self._numbers).items():
-            bandit, self._numbers[name] = self.bandits[name], number
+        for name, (number, data) in self.session.published(self._model_numbers).items():
+            bandit, self._model_numbers[name] = self.bandits[name], number
             try:
                 model = PublishedModel.read(data)
-            except (UnsupportedFormat, CorruptJournal) as error:  # one may come that can be read
+            except (UnsupportedFormat, CorruptJournal) as error:  # keep the previous model
                 bandit.note("board", error)
             else:
                 calls.append(partial(bandit.load, model))

@@ -1,7 +1,7 @@
-"""Spools: a folder on a local disk where events wait while the store is unavailable.
+"""Spools: files on a local disk that store events while the store is unavailable.
 
-A process uses the first file of its bandit that is not in use and holds no events. What a process
-that died has left in a file is delivered by any other process.
+A process uses the first file of a bandit that is not in use and contains no events. The events in
+the file of a process that has ended are delivered by any other process.
 """
 
 from __future__ import annotations
@@ -27,59 +27,59 @@ from belated.journals.spool.file import DiskStore, SpoolFile, beginning_of
 from belated.journals.spool.journal import Delivered, Forwarder
 from belated.service.runtime import Runtime, Worker
 
-#: Seconds that the store has to answer before events go to the local disk.
+#: Seconds that the store has to respond before events go to the local disk.
 PATIENCE = 0.35
-#: How many bytes a process may leave there for each bandit: some five million events.
+#: Default maximum size of a spool file in bytes: room for about five million events.
 LIMIT = 1 << 30
 
-#: Seconds between two looks at what others have left.
+#: Seconds between two searches for the spools of processes that have ended.
 SWEEP = 2.0
-#: Seconds to wait for a store that has a spool before it: as long as it hangs, it is not tried.
+#: Timeout of a store with a spool, in seconds. Events go to the spool while the store hangs.
 WAIT = 2.0
 
 log = logging.getLogger("belated.service")
 
-#: Why a file cannot be read: it is another user's, its disk fails, or it was changed.
+#: Why a file cannot be read: it belongs to another user, its disk fails, or it is damaged.
 Unreadable = Literal["not_permitted", "unreadable", "damaged"]
 
 
 class Recovery(Protocol):
-    """Delivers what other processes have left, again and again."""
+    """Delivers the spools of processes that have ended."""
 
     def left(self, bandit: str) -> LeftSpools:
-        """What still waits."""
+        """Return what has not been delivered yet."""
 
     def stop(self, seconds: float | None = None) -> None:
-        """Stop delivering; wait for a running delivery, for so many seconds at most."""
+        """Stop delivering; wait at most so many seconds for a running delivery."""
 
 
 class Spools(Protocol):
-    """Gives each served bandit a spool: see :class:`SpoolFolder`."""
+    """Opens a spool for each served bandit. See :class:`SpoolFolder`."""
 
     def forwarder(self) -> Forwarder:
-        """Make the thread that the spools of a process share."""
+        """Create the forwarder thread that the spools of a process share."""
 
     def open(self, journal: Journal, delivered: Delivered, forwarder: Forwarder) -> SpoolJournal:
-        """Put a spool before a journal."""
+        """Open a spool in front of a journal."""
 
     def recover(self, store: OpensJournals, bandits: Sequence[str], runtime: Runtime) -> Recovery:
-        """Deliver what other processes have left."""
+        """Start delivering the spools of processes that have ended."""
 
 
 @dataclass(frozen=True)
 class SpoolFolder:
-    """A folder with the spools of some bandits.
+    """A folder with the spool files of all bandits.
 
     Args:
-        path: of the folder, on a local disk; made if it is not there.
-        limit: how many bytes each file may have.
+        path: Path of the folder, on a local disk. Created if it does not exist.
+        limit: Maximum size of each file in bytes.
     """
 
     path: Path
     limit: int = LIMIT
 
     def forwarder(self) -> Forwarder:
-        """Make the thread that the spools of a process share."""
+        """Create the forwarder thread that the spools of a process share."""
         return Forwarder(PATIENCE)
 
     def open(
@@ -88,13 +88,13 @@ class SpoolFolder:
         delivered: Delivered | None = None,
         forwarder: Forwarder | None = None,
     ) -> SpoolJournal:
-        """A spool before a journal, in a file of its own.
+        """Open a spool in front of a journal, in a file that no other process uses.
 
         Raises:
-            JournalUnavailable: there can be no file.
-            SpoolNotPermitted: this user may make none in the folder.
+            JournalUnavailable: the file cannot be created.
+            SpoolNotPermitted: this user may not create files in the folder.
         """
-        self._make()
+        self._create()
         for number in count():
             path = self.path / f"{quote(journal.bandit, safe='')}.{number}.spool"
             try:
@@ -102,76 +102,76 @@ class SpoolFolder:
             except SpoolInUse:
                 continue
             except SpoolNotPermitted:
-                if not path.exists():  # then it is the folder that may not be written to
+                if not path.exists():  # the folder is not writable
                     raise
-                continue  # the file is another user's
-            if self._waiting(store, journal.bandit) == 0:
+                continue  # the file belongs to another user
+            if self._undelivered(store, journal.bandit) == 0:
                 return SpoolJournal(
                     journal, store, limit=self.limit, delivered=delivered, forwarder=forwarder
                 )
-            store.close()  # it is for those who deliver what others left
-        raise AssertionError("there are as many numbers as processes")
+            store.close()  # leave it to the recovery
+        raise AssertionError("there are infinitely many numbers")
 
     def recover(self, store: OpensJournals, bandits: Sequence[str], runtime: Runtime) -> Recovery:
-        """Deliver what other processes have left, again and again."""
+        """Start delivering the spools of processes that have ended."""
         recovery = SpoolRecovery(self, store, bandits)
         recovery.start(runtime)
         return recovery
 
     def files(self, bandit: str) -> list[Path]:
-        """Return the files of a bandit, in use or not."""
+        """Return the files of a bandit, whether in use or not."""
         name = re.compile(rf"{re.escape(quote(bandit, safe=''))}\.\d+\.spool")
         return sorted(path for path in self.path.glob("*.spool") if name.fullmatch(path.name))
 
     def left(self, bandit: str) -> dict[Path, int | Unreadable]:
-        """Return how many events wait in files that no process holds, or why that is unknown.
+        """Return the number of undelivered events by file, or why it is unknown.
 
-        A file that is in use is not among them: its process delivers it.
+        Files that are in use are not included, since their processes deliver them.
         """
-        found = {path: self._left_in(path, bandit) for path in self.files(bandit)}
-        return {path: waiting for path, waiting in found.items() if waiting}
+        files = {path: self._left_in(path, bandit) for path in self.files(bandit)}
+        return {path: events for path, events in files.items() if events}
 
     def _left_in(self, path: Path, bandit: str) -> int | Unreadable:
         try:
             if path.stat().st_size <= len(beginning_of(bandit)):
                 return 0
             store = DiskStore(path)
-        except (FileNotFoundError, SpoolInUse):  # it has just gone, or is looked after
+        except (FileNotFoundError, SpoolInUse):  # delivered meanwhile, or in use
             return 0
         except (PermissionError, SpoolNotPermitted):
             return "not_permitted"
-        except OSError:  # whatever is wrong with this one, the others can be delivered
+        except OSError:  # other files can still be delivered
             return "unreadable"
         try:
-            return self._waiting(store, bandit)
+            return self._undelivered(store, bandit)
         finally:
             store.close()
 
-    def _waiting(self, store: DiskStore, bandit: str) -> int | Unreadable:
+    def _undelivered(self, store: DiskStore, bandit: str) -> int | Unreadable:
         try:
             return SpoolFile(store, bandit=bandit, limit=self.limit).waiting
         except JournalUnavailable:
             return "unreadable"
-        except JournalError:  # it is damaged, or something else
+        except JournalError:  # damaged, or not a spool of this bandit
             return "damaged"
 
-    def _make(self) -> None:
+    def _create(self) -> None:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            message = f"the folder of the spools, {str(self.path)!r}, cannot be made"
+            message = f"cannot create the spool folder {str(self.path)!r}"
             raise JournalUnavailable(f"{message}: {error.strerror}") from error
 
 
 @dataclass(frozen=True)
 class LeftSpools:
-    """Undelivered events in the spools of processes that died.
+    """Undelivered events in the spools of processes that have ended.
 
     Attributes:
-        files: Files that hold events, or cannot be read.
-        events: Events in those that can be read.
-        unreadable: The others by why: ``not_permitted``, ``unreadable``, ``damaged``; and under
-            ``folder`` 1 if the folder itself cannot be looked through.
+        files: Number of files that contain events or cannot be read.
+        events: Number of events in the readable files.
+        unreadable: Number of unreadable files by reason: ``not_permitted``, ``unreadable`` or
+            ``damaged``. ``folder`` is 1 if the folder itself cannot be listed.
     """
 
     files: int
@@ -180,7 +180,7 @@ class LeftSpools:
 
 
 class OpensJournals(Protocol):
-    """A store, or a session with one."""
+    """A store, or a session of a store."""
 
     def journal(self, bandit: str) -> Journal:
         """Open the journal of a bandit."""
@@ -188,12 +188,12 @@ class OpensJournals(Protocol):
 
 @dataclass(eq=False)
 class SpoolRecovery:
-    """Delivers the spool files of some bandits that no process holds.
+    """Delivers the spool files that are not in use by any process.
 
     Args:
-        folder: with the spools.
-        store: of the journals.
-        bandits: names of the bandits.
+        folder: Folder with the spools.
+        store: Store of the journals.
+        bandits: Names of the bandits.
     """
 
     folder: SpoolFolder
@@ -201,66 +201,67 @@ class SpoolRecovery:
     bandits: Sequence[str]
 
     def __post_init__(self) -> None:
-        self._noted: dict[Path, str] = {}
+        self._logged: dict[Path, str] = {}  # the last reason by file
         self._left: dict[str, dict[Path, int | Unreadable]] = {}
         self._folder_fails = False
         self._worker: Worker | None = None
 
     def left(self, bandit: str) -> LeftSpools:
-        """What still waits of a bandit, as of the last look."""
-        found = list(self._left.get(bandit, {}).values())
-        unreadable: Counter[str] = Counter(one for one in found if isinstance(one, str))
+        """Return the undelivered events of a bandit, as of the last search."""
+        files = list(self._left.get(bandit, {}).values())
+        events = sum(count for count in files if isinstance(count, int))
+        unreadable: Counter[str] = Counter(reason for reason in files if isinstance(reason, str))
         if self._folder_fails:
             unreadable["folder"] = 1
-        return LeftSpools(len(found), sum(one for one in found if isinstance(one, int)), unreadable)
+        return LeftSpools(len(files), events, unreadable)
 
     def start(self, runtime: Runtime) -> None:
-        """Look now, and then every few seconds."""
+        """Search now and every `SWEEP` seconds."""
         self._worker = runtime.start_worker("belated spool recovery", self.step)
 
     def stop(self, seconds: float | None = None) -> None:
-        """Stop; wait for a running delivery, for so many seconds at most."""
+        """Stop; wait at most so many seconds for a running delivery."""
         if self._worker is not None:
             self._worker.stop(seconds)
 
     def step(self) -> float:
-        """Try each file once; returns when to look again. It never raises: it must live on."""
+        """Try to deliver each file once, without raising; return the seconds until the next try."""
         try:
             left = {bandit: self.folder.left(bandit) for bandit in self.bandits}
-        except Exception as error:  # of the folder; what is known of its files stays
+        except Exception as error:  # the folder cannot be listed: keep the last result
             self._folder_fails = True
-            self._note(self.folder.path, str(error))
+            self._log_failure(self.folder.path, str(error))
             return SWEEP
         self._folder_fails = False
-        self._noted.pop(self.folder.path, None)
+        self._logged.pop(self.folder.path, None)
         self._left = left
         for bandit, files in left.items():
             for path in list(files):
                 try:
                     self._deliver(bandit, path)
-                    self._noted.pop(path, None)
+                    self._logged.pop(path, None)
                     del files[path]
                 except Exception as error:
-                    self._note(path, str(error), bandit)
+                    self._log_failure(path, str(error), bandit)
         return SWEEP
 
     def _deliver(self, bandit: str, path: Path) -> None:
         journal = self.store.journal(bandit)
-        try:  # without a thread: nobody waits for this one
+        try:  # without a thread, since no caller waits
             spool = SpoolJournal(journal, path, limit=self.folder.limit, wait=None)
         except BaseException:
             journal.close()
             raise
-        with spool:  # as it was opened it has delivered what it could
+        with spool:  # opening it has delivered as many events as possible
             status = spool.status
         if status.queued:
-            raise JournalUnavailable(f"{status.queued} events still wait: {status.error}")
+            raise JournalUnavailable(f"{status.queued} events are not delivered: {status.error}")
         extra = {"bandit": bandit, "file": str(path), "events": status.forwarded}
-        log.info("events that a process had left were delivered", extra=extra)
+        log.info("delivered the events in the spool of a stopped process", extra=extra)
 
-    def _note(self, path: Path, why: str, bandit: str = "*") -> None:
+    def _log_failure(self, path: Path, why: str, bandit: str = "*") -> None:
         """Log why a file cannot be delivered, once per reason."""
-        if self._noted.get(path) != why:
-            self._noted[path] = why
+        if self._logged.get(path) != why:
+            self._logged[path] = why
             extra = {"bandit": bandit, "file": str(path), "why": why}
-            log.warning("events that a process has left cannot be delivered yet", extra=extra)
+            log.warning("cannot deliver the events in the spool of a stopped process", extra=extra)
