@@ -60,7 +60,7 @@ def test_the_plan_says_what_changes(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == "no journals yet\n"
     use(file)
     assert main(["features", "diff", file]) == 0
-    assert capsys.readouterr().out == "offers: features are those of the journal\n"
+    assert capsys.readouterr().out == "offers: features match the journal\n"
     config(tmp_path, AFTER)
     expected = [
         "field added: member Flag()",
@@ -123,8 +123,8 @@ def test_what_a_service_needs_is_checked_before_it_starts(
         monkeypatch.delitem(sys.modules, f"belated.service.http.{name}", raising=False)
     assert main(["serve", "--check", file]) == 1
     said = capsys.readouterr().out
-    assert "partitions: 1; the file says 2" in said
-    assert "the environment has no NO_SUCH_SECRETS" in said
+    assert "partitions: 1, but 2 in the configuration" in said
+    assert "the environment variable NO_SUCH_SECRETS is not set" in said
     assert said.endswith("WRONG: it cannot start for 3 reasons\n")
     assert main(["doctor", file]) == 1
     assert "wrong    extras: " in capsys.readouterr().out

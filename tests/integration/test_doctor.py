@@ -121,13 +121,13 @@ def test_all_is_well(
     found = examined(offers, server=spool)
     assert {one.state for one in found.values()} == {"ok"}, found
     assert EVERYWHERE | OF_STORE[open_store(offers).name] == found.keys()
-    assert "somebody; its lease ends in" in found["leader of offers"].what
+    assert "somebody; its lease expires in" in found["leader of offers"].what
     assert main(["doctor", str(tmp_path / "belated.toml")]) == 0
     assert "ok       model of offers: it is " in capsys.readouterr().out
     assert main(["doctor", str(tmp_path / "belated.toml"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["ok"] is True
-    assert told["findings"][0] == {"check": "config", "state": "ok", "what": "it names offers"}
+    assert told["findings"][0] == {"check": "config", "state": "ok", "what": "bandits: offers"}
 
 
 def test_a_server_that_loses_events_is_wrong(
@@ -146,7 +146,7 @@ def test_a_server_that_loses_events_is_wrong(
         assert found[name].state == "wrong"
         assert "acknowledged events can be lost" in found[name].what
         assert f"set {name} = on" in found[name].mend
-    assert (found["tables"].state, found["tables"].what) == ("wrong", "there are none")
+    assert (found["tables"].state, found["tables"].what) == ("wrong", "they do not exist")
     assert found["spool"].state == "warning"
     assert found["store"].state == "ok"
     assert "journal of offers" not in found
@@ -155,9 +155,9 @@ def test_a_server_that_loses_events_is_wrong(
 @pytest.mark.parametrize(
     ("settings", "state", "said"),
     [
-        ({}, "warning", "no commit waits for any: a failover can lose events"),
+        ({}, "warning", "commits do not wait for it: a failover can lose events"),
         ({"synchronous_commit": "remote_write"}, "warning", "can lose events"),
-        ({"synchronous_commit": "on"}, "ok", "a commit waits for *"),
+        ({"synchronous_commit": "on"}, "ok", "commits wait for *"),
     ],
 )
 def test_a_standby_that_may_lack_events(
@@ -207,7 +207,7 @@ def test_a_clock_that_had_jumped(examined: Examine, address: str, store: Store) 
     made = Definition("jumped", DelayedUCB(2, Bernoulli()), Explicit())
     finding = {one.check: one for one in examine_bandits(store, [made])}["stamps of jumped"]
     assert finding.state == "wrong"
-    assert "s ahead of the clock that stamps" in finding.what
+    assert "s ahead of the store's clock" in finding.what
     assert "no window ends before 20" in finding.what
     assert "NTP" in finding.mend
 
@@ -247,7 +247,7 @@ def test_what_does_not_fit_or_was_left(
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
     found = examined(offers, partitions=4, server=f'spool_dir = "{tmp_path}"')
     assert found["journal of offers"].state == "wrong"
-    assert "partitions: 1; the file says 4" in found["journal of offers"].what
+    assert "partitions: 1, but 4 in the configuration" in found["journal of offers"].what
     assert found["leader of offers"].state == "warning"
     assert found["model of offers"].state == "wrong"
     assert found["spool room"].state == "warning"
@@ -255,7 +255,7 @@ def test_what_does_not_fit_or_was_left(
     (tmp_path / "offers.1.spool").unlink()
     found = examined(offers, server=f'spool_dir = "{tmp_path}"')
     assert found["spool of offers"].state == "warning"
-    assert "2 events of processes that have died wait in 1 files" in found["spool of offers"].what
+    assert "2 undelivered events of stopped processes in 1 files" in found["spool of offers"].what
 
 
 def test_a_file_that_is_not_there_yet(examined: Examine, tmp_path: Path) -> None:
@@ -263,13 +263,13 @@ def test_a_file_that_is_not_there_yet(examined: Examine, tmp_path: Path) -> None
     found = examined(f"sqlite:///{tmp_path}/new.db")
     assert (found["store"].state, found["store"].mend) == (
         "warning",
-        "start the service: it makes it",
+        "start the service, which creates it",
     )
     assert not (tmp_path / "new.db").exists()
     assert "journal of offers" not in found
     found = examined(f"sqlite:///{tmp_path}/none/new.db")
     assert found["store"].state == "wrong"
-    assert "cannot be written to" in found["store"].what
+    assert "is not writable" in found["store"].what
 
 
 def test_a_file_that_does_not_keep_its_promises(

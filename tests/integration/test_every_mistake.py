@@ -311,7 +311,7 @@ MISTAKES: dict[str, Python | Http | Cli] = {
         ("no argument flor", "Did you mean floor?"),
     ),
     "misspelled key": Cli(
-        "serve --check wrong.toml", ("wrong.toml, line 5", "no such key, but port"), code=1
+        "serve --check wrong.toml", ("wrong.toml, line 5", "did you mean port?"), code=1
     ),
     "unlisted action by command": Cli(
         "action pause offers green --config offers.toml", ("unknown action 'green'", "blue, red")

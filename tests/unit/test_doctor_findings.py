@@ -81,12 +81,12 @@ def test_a_sound_server(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (Server(standbys=[(1, "", "on")]), "failover", "warning", "a standby is connected"),
         (Server(standbys=[(2, "a", "local")]), "failover", "warning", "2 standbys are"),
-        (Server(standbys=[(2, "a", "on")]), "failover", "ok", "a commit waits for a"),
+        (Server(standbys=[(2, "a", "on")]), "failover", "ok", "commits wait for a"),
         (Server(seconds=60.0), "clock", "warning", "60.0 s apart"),
         (Server(seconds=-60.0), "clock", "warning", "60.0 s apart"),
-        (Server(has_tables=[(False,)]), "tables", "wrong", "there are none"),
-        (Server(version=[(1, 1)]), "tables", "wrong", f"version 1, and {VERSION} is needed"),
-        (Server(version=[(None, 1)]), "tables", "wrong", f"{VERSION} is needed"),
+        (Server(has_tables=[(False,)]), "tables", "wrong", "they do not exist"),
+        (Server(version=[(1, 1)]), "tables", "wrong", f"version 1, but {VERSION} is required"),
+        (Server(version=[(None, 1)]), "tables", "wrong", f"{VERSION} is required"),
         (Server(version=[(VERSION + 2, VERSION + 1)]), "tables", "wrong", "newer"),
     ],
 )
@@ -144,7 +144,7 @@ def test_a_spool_that_cannot_be_written(file: Callable[[Path], Path], tmp_path: 
     (tmp_path / "taken").write_text("a file")
     found = spool(file(tmp_path / "taken"))
     assert found["spool"].state == "wrong"
-    assert "cannot be written to" in found["spool"].what
+    assert "cannot write to" in found["spool"].what
     assert "spool room" not in found
 
 

@@ -193,7 +193,7 @@ def test_a_module_is_loaded_by_its_name(shop: str) -> None:
     ("value", "why"),
     [
         ('"shop.policies"', "a list of modules in quotes was expected, not 'shop.policies'"),
-        ("[3]", "a text in quotes was expected, not 3"),
+        ("[3]", "a string in quotes was expected, not 3"),
         ('["no.such"]', "the module 'no.such' cannot be imported (ModuleNotFoundError: "),
         ('["json"]', "the module 'json' registers no policy: decorate one"),
         ('["belated.policies"]', "the module 'belated.policies' registers no policy"),

@@ -154,7 +154,7 @@ class TestWhatIsRead:
         assert keys is not None
         assert list(keys.secrets) == ["a"]
         assert secret not in repr(config) + repr(keys)
-        with pytest.raises(InvalidInput, match="the environment has no SIGNERS: set it to"):
+        with pytest.raises(InvalidInput, match="the environment variable SIGNERS is not set"):
             config.token_keys({})
         assert parse_config(STORE + OFFERS).token_keys({}) is None
         (mistake,) = mistakes(STORE + OFFERS + 'tokens = "report"\n')
@@ -205,8 +205,8 @@ class TestTheCommand:
         file.write_text(STORE.replace("address", "adress") + OFFERS, encoding="utf-8")
         assert main(["serve", "--check", str(file)]) == 1
         missing, unknown, summary = capsys.readouterr().out.splitlines()
-        assert missing.startswith(f"{file}, line 1: store.address: it is missing")
-        assert unknown.startswith(f"{file}, line 2: store.adress: there is no such key, but addr")
+        assert missing.startswith(f"{file}, line 1: store.address: missing")
+        assert unknown.startswith(f"{file}, line 2: store.adress: unknown key; did you mean addr")
         assert summary == "WRONG: 2 mistakes"
 
     @pytest.mark.parametrize("command", ["serve", "learn"])
@@ -218,7 +218,7 @@ class TestTheCommand:
         file.write_text(STORE.replace("address", "adress") + OFFERS, encoding="utf-8")
         assert main([command, str(file)]) == 2
         (line,) = capsys.readouterr().err.splitlines()
-        assert "store.address: it is missing" in line
+        assert "store.address: missing" in line
         assert line.endswith(f"and 1 more: see `belated serve --check {file}`")
 
     def test_a_missing_server_is_told_with_the_command_to_install_it(
@@ -270,5 +270,5 @@ class TestTheCommand:
             read_config(tmp_path / "none.toml")
         file = tmp_path / "belated.toml"
         file.write_bytes(b"[store]\n\xff")
-        with pytest.raises(InvalidConfig, match="line 2: it is no text in UTF-8"):
+        with pytest.raises(InvalidConfig, match="line 2: the text is not valid UTF-8"):
             read_config(file)

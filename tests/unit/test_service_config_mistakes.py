@@ -13,20 +13,23 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("text", "expected"),
         [
-            (STORE, ["belated.toml: bandits: there is none: add a table [bandits.offers], "]),
-            (OFFERS, ["belated.toml: store.address: it is missing: ", "under [store]"]),
-            ("[store]\n" + OFFERS, ["belated.toml, line 1: store.address: it is missing: "]),
-            (STORE + "[bandits]", ["line 3: bandits: there is none"]),
-            (STORE + "bandits = 3", ["line 3: store.bandits: there is no such key"]),
+            (
+                STORE,
+                ["belated.toml: bandits: there are no bandits: add a table [bandits.offers], "],
+            ),
+            (OFFERS, ["belated.toml: store.address: missing: ", "under [store]"]),
+            ("[store]\n" + OFFERS, ["belated.toml, line 1: store.address: missing: "]),
+            (STORE + "[bandits]", ["line 3: bandits: there are no bandits"]),
+            (STORE + "bandits = 3", ["line 3: store.bandits: unknown key"]),
             (
                 "bandits = 3\n" + STORE,
                 ["line 1: bandits: a table was expected, as in ["],
             ),
             (STORE + "[bandits]\noffers = 3", ["line 4: bandits.offers: a table was expected"]),
-            ("address = \n", ["belated.toml: it is not written in TOML: ", "line 1"]),
+            ("address = \n", ["belated.toml: invalid TOML: ", "line 1"]),
             (
                 STORE.replace("address", "adress") + OFFERS,
-                ["line 2: store.adress: ", "but address"],
+                ["line 2: store.adress: ", "did you mean address?"],
             ),
         ],
     )
@@ -42,21 +45,21 @@ class TestMistakes:
             ("port = 'http'", "server.port: a whole number from 0 to 65,535 was expected"),
             ("port = 65536", "server.port: a whole number from 0 to 65,535 was expected"),
             ("port = true", "server.port: a whole number from 0 to 65,535 was expected, not True"),
-            ("host = 3", "server.host: a text in quotes was expected, not 3"),
+            ("host = 3", "server.host: a string in quotes was expected, not 3"),
             ("learn = 'no'", "server.learn: true or false was expected, not 'no'"),
             ("max_body_bytes = 0", "server.max_body_bytes: a whole number from 1 to "),
             (
                 "spool_max_bytes = 9999",
-                "server.spool_max_bytes: there is no spool: add spool_dir, the",
+                "server.spool_max_bytes: there is no spool: set spool_dir to",
             ),
             ("drain = '10m'", "server.drain: from 0s to 5m was expected, not '10m'"),
-            ("lease_ttl = 10", "server.lease_ttl: a text in quotes was expected, not 10"),
+            ("lease_ttl = 10", "server.lease_ttl: a string in quotes was expected, not 10"),
             ("lease_ttl = '10'", "server.lease_ttl: the duration is '10': 7d, 12h, 30m or 45s"),
             ("lease_ttl = '0s'", "server.lease_ttl: from 1s to 1h was expected, not '0s'"),
             ("hosts = 'a.example'", "server.hosts: a list of names, such as ["),
-            ("hosts = ['a.example:80']", "server.hosts: 'a.example:80' is no host: a name, or an"),
-            ("prot = 80", "server.prot: there is no such key, but port"),
-            ("workers = 4", "server.workers: there is no such key: host, port, learn, "),
+            ("hosts = ['a.example:80']", "server.hosts: 'a.example:80' is not a host: write"),
+            ("prot = 80", "server.prot: unknown key; did you mean port?"),
+            ("workers = 4", "server.workers: unknown key; known: host, port, learn, "),
         ],
     )
     def test_of_the_server(self, line: str, expected: str) -> None:
@@ -76,7 +79,7 @@ class TestMistakes:
             ("policy = 'DelayedUCB(2, Poisson(), estimator=1)'", "estimator is 1: pass Laplace()"),
             ("policy = 'DelayedUCB(2, Poisson(), prior=1)'", "prior must not be set here"),
             ("policy = 'DelayedUBC(2, Poisson())'", "did you mean DelayedUCB?"),
-            ("policy = 3", "policy: a text in quotes was expected, not 3"),
+            ("policy = 3", "policy: a string in quotes was expected, not 3"),
             ("policy = \"open('/etc/passwd')\"", "unknown name open"),
             ("rewards = \"Explicit(window='7 days')\"", "window is '7 days': 7d, 12h, 30m"),
             ("rewards = 'Explicit(window=7)'", "window is 7: a duration was expected"),
@@ -92,14 +95,14 @@ class TestMistakes:
             ),
             ("retention = '1d'", "retention: retention 1d is shorter than the window 7d"),
             ("retention = '-1d'", "retention: the duration is '-1d': 7d"),
-            ("retention = 30", "retention: a text in quotes was expected, not 30"),
+            ("retention = 30", "retention: a string in quotes was expected, not 30"),
             ("partitions = 3", "partitions"),
             ("partitions = 8192", "partitions: a whole number from 1 to 4,096 was expected"),
             ("features = 'Shard(action=3)'", "unknown name Shard; did you mean Shared?"),
             ("tokens = 'on'", '"off", "report" or "enforce" was expected, not \'on\''),
             ("learners = 'two'", '"one" or "many" was expected, not \'two\''),
             ("baseline = 0.5", "the name of an action, 'first' or 'uniform' was expected, not 0.5"),
-            ("windows = '7d'", "windows: there is no such key: features, policy, rewards, "),
+            ("windows = '7d'", "windows: unknown key; known: features, policy, rewards, "),
         ],
     )
     def test_of_a_bandit(self, line: str, expected: str) -> None:
@@ -124,7 +127,7 @@ class TestMistakes:
     def test_a_name_that_cannot_stand_in_an_address(self) -> None:
         """It would have to be escaped by every caller."""
         (found,) = mistakes(STORE + OFFERS.replace("offers", "'my offers'"))
-        assert "line 3: bandits.my offers: 'my offers' is no name for a bandit" in found
+        assert "line 3: bandits.my offers: 'my offers' is not a valid name of a bandit" in found
 
     def test_all_are_told_at_once(self) -> None:
         """So that a file is mended in one go."""
@@ -139,19 +142,20 @@ class TestMistakes:
         """It is named; an empty one counts as not set."""
         text = '[store]\naddress_env = "OFFERS"\n' + OFFERS
         expected = [
-            "belated.toml, line 2: store.address_env: the environment has no OFFERS: set it"
+            "belated.toml, line 2: store.address_env: the environment variable OFFERS is not "
+            "set: set it to the address of the store"
         ]
         assert mistakes(text) == expected
         assert mistakes(text, OFFERS="") == expected
         both = text.replace("[store]", STORE)
-        assert "there is an address too" in mistakes(both, OFFERS="sqlite:///offers.db")[0]
+        assert "address is set, too" in mistakes(both, OFFERS="sqlite:///offers.db")[0]
 
     @pytest.mark.parametrize(
         ("address", "expected"),
         [
             ("offers.db", "'offers.db' is not an address: for that file use 'sqlite:///offers.db'"),
             ("sqlite:///offers.db?bandit=offers", "the address of a store must not name a bandit"),
-            ("memory:", "the memory of one process is not durable"),
+            ("memory:", "a store in memory is neither durable"),
             ("mysql://me:secret@db/x", "unknown scheme 'mysql' in the address: use 'memory:'"),
         ],
     )

@@ -1,4 +1,4 @@
-"""The configuration, read from TOML; every mistake is reported with its key and line."""
+"""The configuration, read from TOML. All mistakes are reported, with their keys and lines."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ D = TypeVar("D")
 _OFF: TokenMode = "off"
 _AUTO: Keep = "auto"
 _ONE: LearnerCount = "one"
-#: Names of bandits: they are part of URLs, unescaped.
+#: Valid names of bandits, which need no escaping in URLs.
 _NAME = re.compile(r"[A-Za-z0-9._~-]{1,128}")
-#: A name in the ``Host`` header, without its port.
+#: A host name in the ``Host`` header, without the port.
 _HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
-#: Connections at the same time, in all and from one address.
+#: Maximum number of concurrent connections: in total, and from one address.
 MAX_CONNECTIONS, MAX_PER_ADDRESS = 4096, 1024
 
 
@@ -60,9 +60,9 @@ class Limits:
     """Limits of the connections.
 
     Attributes:
-        connections: how many there may be at a time.
-        per_address: how many of them from one address.
-        hosts: accepted host names, in lower case and without a port; none for any name.
+        connections: Maximum number of concurrent connections.
+        per_address: Maximum number of concurrent connections from one address.
+        hosts: Accepted host names, in lower case and without a port; empty to accept any name.
     """
 
     connections: int = MAX_CONNECTIONS
@@ -72,19 +72,19 @@ class Limits:
 
 @dataclass(frozen=True)
 class Server:
-    """How requests are served, and whether this process learns too.
+    """Settings of a server process.
 
     Attributes:
-        host: the address to listen on.
-        port: 0 for any that is free.
-        learn: learn in this process too; otherwise ``belated learn`` does.
-        max_body_bytes: how many bytes a request may have.
-        lease: seconds after which a dead learner is replaced.
-        auth: whether every request needs a key; None if it is not set.
-        spool: where events wait while the store is unavailable; None to refuse them then.
-        drain: seconds for which a process that is stopped still serves, no longer ready.
-        cors: the origins whose pages may send requests from a browser.
-        limits: of the connections, and the accepted host names.
+        host: Address to listen on.
+        port: Port to listen on; 0 for any free port.
+        learn: Whether the process also runs a learner. If not, run ``belated learn``.
+        max_body_bytes: Maximum size of a request body.
+        lease: Seconds after which a dead learner is replaced.
+        auth: Whether every request needs an API key; None if it is not set.
+        spool: Where events are stored while the store is unavailable; None to refuse them then.
+        drain: Seconds for which a stopped process continues to serve, although it is not ready.
+        cors: Origins whose pages may send requests from a browser.
+        limits: Limits of the connections, and accepted host names.
     """
 
     host: str = "127.0.0.1"
@@ -104,13 +104,13 @@ class Config:
     """The content of a configuration file.
 
     Attributes:
-        store: where the journals are; nothing is opened yet.
-        server: how requests are taken.
-        bandits: that are served.
-        token_keys_env: the environment variable with the keys that sign tokens.
-        policies: modules that were imported for the policies they register
+        store: Store of the journals, not opened yet.
+        server: Settings of the server.
+        bandits: Definitions of the bandits.
+        token_keys_env: Environment variable with the secrets that sign tokens.
+        policies: Modules that are imported because they register policies
             (:func:`belated.expressions.register`). Reading the file runs their code with all
-            rights of the service: name none you would not install.
+            permissions of the service, so list only modules that you trust.
     """
 
     store: Store
@@ -120,21 +120,22 @@ class Config:
     policies: tuple[str, ...] = ()
 
     def token_keys(self, environment: Mapping[str, str] = os.environ) -> TokenSecrets | None:
-        """Return the secrets that sign tokens; only a service needs them, learners do not."""
+        """Return the secrets that sign tokens. Learners do not need them."""
         if self.token_keys_env is None:
             return None
         text = environment.get(self.token_keys_env)
         if not text:
-            message = f"the environment has no {self.token_keys_env}: set it to id:base64, with"
-            raise InvalidInput(f"{message} a secret of `openssl rand -base64 32`")
+            message = f"the environment variable {self.token_keys_env} is not set: set it to"
+            raise InvalidInput(f"{message} id:base64, with a secret of `openssl rand -base64 32`")
         return TokenSecrets.read(text)
 
 
 def read_config(path: str | Path) -> Config:
-    """Return the configuration in a file.
+    """Read a configuration file.
 
     Raises:
-        InvalidConfig: something in it is wrong.
+        FileNotFoundError: the file does not exist.
+        InvalidConfig: the file has mistakes.
     """
     try:
         data = Path(path).read_bytes()
@@ -145,22 +146,22 @@ def read_config(path: str | Path) -> Config:
         text = data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise InvalidConfig([f"{path}, line {line}: it is no text in UTF-8"]) from None
+        raise InvalidConfig([f"{path}, line {line}: the text is not valid UTF-8"]) from None
     return parse_config(text, file=str(path))
 
 
 def parse_config(
     text: str, *, file: str = "belated.toml", environment: Mapping[str, str] = os.environ
 ) -> Config:
-    """Return the configuration in a text.
+    """Parse a configuration.
 
     Args:
-        text: in TOML.
-        file: its name, for messages.
-        environment: where ``address_env`` is looked up.
+        text: Text in TOML.
+        file: Name of the file, for error messages.
+        environment: Environment variables, for ``address_env``.
 
     Raises:
-        InvalidConfig: something in it is wrong.
+        InvalidConfig: the text has mistakes.
 
     >>> config = parse_config('''
     ... [store]
@@ -176,10 +177,10 @@ def parse_config(
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InvalidConfig([f"{file}: it is not written in TOML: {error}"]) from None
+        raise InvalidConfig([f"{file}: invalid TOML: {error}"]) from None
     mistakes = ConfigErrors(file, text)
     top = TomlTable(mistakes, (), values)
-    policies = top.take("policies", _modules, ())  # before any bandit names one of theirs
+    policies = top.take("policies", _modules, ())  # before bandits, which may use these policies
     store = _store(top.table("store"), environment)
     server = _server(top.table("server"))
     tokens = top.table("tokens")
@@ -201,9 +202,10 @@ def _store(table: TomlTable, environment: Mapping[str, str]) -> Store | None:
     else:
         address = environment.get(variable)
         if not address:
-            table.refuse("address_env", f"the environment has no {variable}: set it")
+            message = f"the environment variable {variable} is not set"
+            table.refuse("address_env", f"{message}: set it to the address of the store")
         if table.take("address", _text, None) is not None:
-            table.refuse("address_env", "there is an address too: keep one of the two")
+            table.refuse("address_env", "address is set, too: remove one of the two")
     table.finish()
     return table.checked(key, lambda: _shared_store(address)) if address else None
 
@@ -211,40 +213,39 @@ def _store(table: TomlTable, environment: Mapping[str, str]) -> Store | None:
 def _shared_store(address: str) -> Store:
     store = open_store(address)
     if store.name == "memory":
-        message = "the memory of one process is not durable, and no other process sees it"
+        message = "a store in memory is neither durable nor visible to other processes"
         raise InvalidInput(f"{message}: use 'sqlite:///belated.db'", address)
     return store
 
 
 def _server(table: TomlTable) -> Server:
-    usual = Server()
+    default = Server()
     server = Server(
-        host=table.take("host", _text, usual.host),
-        port=table.take("port", _whole(0, 65_535), usual.port),
-        learn=table.take("learn", _switch, usual.learn),
-        max_body_bytes=table.take("max_body_bytes", _whole(1, 1 << 30), usual.max_body_bytes),
-        lease=table.take("lease_ttl", _seconds("1s", "1h"), usual.lease),
-        auth=table.take("auth", _one_of(Auth), usual.auth),
+        host=table.take("host", _text, default.host),
+        port=table.take("port", _whole(0, 65_535), default.port),
+        learn=table.take("learn", _switch, default.learn),
+        max_body_bytes=table.take("max_body_bytes", _whole(1, 1 << 30), default.max_body_bytes),
+        lease=table.take("lease_ttl", _seconds("1s", "1h"), default.lease),
+        auth=table.take("auth", _one_of(Auth), default.auth),
         cors=table.take(
-            "cors", _list_of('origins, such as ["https://shop.example"],', as_origin), usual.cors
+            "cors", _list_of('origins, such as ["https://shop.example"],', as_origin), default.cors
         ),
         spool=_spool(table),
-        drain=table.take("drain", _seconds("0s", "5m"), usual.drain),
-        limits=_limits(table, usual.limits),
+        drain=table.take("drain", _seconds("0s", "5m"), default.drain),
+        limits=_limits(table, default.limits),
     )
     table.finish()
     table.checked("host", lambda: auth_at(server.host, server.auth))
     return server
 
 
-def _limits(table: TomlTable, usual: Limits) -> Limits:
-    many = _whole(1, 1 << 20)
+def _limits(table: TomlTable, default: Limits) -> Limits:
+    count = _whole(1, 1 << 20)
+    hosts = _list_of('names, such as ["bandits.example"],', _host)
     return Limits(
-        connections=table.take("max_connections", many, usual.connections),
-        per_address=table.take("max_connections_per_address", many, usual.per_address),
-        hosts=frozenset(
-            table.take("hosts", _list_of('names, such as ["bandits.example"],', _host), usual.hosts)
-        ),
+        connections=table.take("max_connections", count, default.connections),
+        per_address=table.take("max_connections_per_address", count, default.per_address),
+        hosts=frozenset(table.take("hosts", hosts, default.hosts)),
     )
 
 
@@ -254,22 +255,32 @@ def _spool(table: TomlTable) -> SpoolFolder | None:
     if path is not None:
         return SpoolFolder(Path(path), LIMIT if limit is None else limit)
     if limit is not None:
-        table.refuse("spool_max_bytes", "there is no spool: add spool_dir, the path of a folder")
+        table.refuse("spool_max_bytes", "there is no spool: set spool_dir to the path of a folder")
     return None
 
 
-def _bandits(tables: TomlTable, makes_tokens: bool, assigns: bool) -> tuple[Definition, ...]:
-    made = [_definition(name, tables.table(name), makes_tokens, assigns) for name in tables.names]
-    if not made:
-        tables.refuse(None, "there is none: add a table [bandits.offers], with policy and rewards")
-    return tuple(one for one in made if one is not None)
+def _bandits(tables: TomlTable, has_secrets: bool, assigns: bool) -> tuple[Definition, ...]:
+    definitions = [
+        _definition(name, tables.table(name), has_secrets, assigns) for name in tables.names
+    ]
+    if not definitions:
+        remedy = "add a table [bandits.offers], with policy and rewards"
+        tables.refuse(None, f"there are no bandits: {remedy}")
+    return tuple(definition for definition in definitions if definition is not None)
 
 
-def _definition(
-    name: str, table: TomlTable, makes_tokens: bool, assigns: bool
-) -> Definition | None:
+def _definition(name: str, table: TomlTable, has_secrets: bool, assigns: bool) -> Definition | None:
+    """Read the definition of a bandit.
+
+    Args:
+        name: Name of the bandit.
+        table: Table of the bandit.
+        has_secrets: Whether there are secrets to sign tokens.
+        assigns: Whether the store assigns partitions to several learners.
+    """
     if not _NAME.fullmatch(name):
-        table.refuse(None, f"{name!r} is no name for a bandit: letters, digits and -._~ only")
+        message = f"{name!r} is not a valid name of a bandit: use only letters, digits and -._~"
+        table.refuse(None, message)
     features = table.take("features", _written(as_features), None)
     policy: Policy | None
     if "features" in table.names:
@@ -290,9 +301,9 @@ def _definition(
     catalogue = table.take("catalogue", _text, None)
     skew = table.take("clock_skew", _seconds("1s", "1d"), CLOCK_SKEW / 1e6)
     table.finish()
-    if tokens != "off" and not makes_tokens:
-        message = 'nothing signs them: add secrets_env = "BELATED_TOKEN_KEYS" under [tokens]'
-        table.refuse("tokens", message)
+    if tokens != "off" and not has_secrets:
+        message = 'there is no secret to sign them: add secrets_env = "BELATED_TOKEN_KEYS"'
+        table.refuse("tokens", f"{message} under [tokens]")
     if policy is None or rewards is None:
         return None
     retention = table.checked("retention", lambda: retention_us(span, rewards))
@@ -302,8 +313,8 @@ def _definition(
     if tokens != "off":
         table.checked("tokens", lambda: check_bounded(rewards, policy.family.support))
     if catalogue is not None:
-        described = features
-        features = table.checked("catalogue", lambda: with_catalogue(described, catalogue))
+        declared = features
+        features = table.checked("catalogue", lambda: with_catalogue(declared, catalogue))
     if features is None and "features" in table.names:
         return None
     bound = table.checked("policy", lambda: policy.bound_to(features))
@@ -313,10 +324,10 @@ def _definition(
         table.checked("learners", lambda: check_mergeable(bound, rewards))
         if not assigns:
             table.refuse("learners", ONLY_KAFKA)
-    lasts = None if lifetime is None else lifetime // timedelta(microseconds=1)
+    lifetime_us = None if lifetime is None else lifetime // timedelta(microseconds=1)
     return Definition(
         name, bound, rewards, features, retention, partitions,
-        tokens=tokens, token_lifetime=lasts, baseline=baseline, keep_requests=keep,
+        tokens=tokens, token_lifetime=lifetime_us, baseline=baseline, keep_requests=keep,
         contexts=contexts,
         holdout=table.checked("holdout", lambda: check_holdout(holdout, features)),
         subject=subject, learners=learners, clock_skew=int(1e6 * skew),
@@ -333,23 +344,25 @@ def _holdout(table: TomlTable) -> Holdout | None:
     return table.checked("baseline", lambda: Holdout(share, baseline, by))
 
 
-# --- how values are read -------------------------------------------------------------------------
+# --- parsing values ------------------------------------------------------------------------------
 
 
 def _expected(
-    what: str, holds: Callable[[Any], bool], made: Callable[[Any], T] = lambda value: value
+    what: str,
+    is_valid: Callable[[Any], bool],
+    convert: Callable[[Any], T] = lambda value: value,
 ) -> Callable[[Any], T]:
-    """Return a function that reads a value, or raises with what was expected."""
+    """Return a function that converts a value, or raises InvalidInput if it is not valid."""
 
     def read(value: Any) -> T:
-        if not holds(value):
+        if not is_valid(value):
             raise InvalidInput(f"{what} was expected, not {value!r}", value)
-        return made(value)
+        return convert(value)
 
     return read
 
 
-_text: Callable[[Any], str] = _expected("a text in quotes", lambda value: isinstance(value, str))
+_text: Callable[[Any], str] = _expected("a string in quotes", lambda value: isinstance(value, str))
 _switch: Callable[[Any], bool] = _expected("true or false", lambda value: isinstance(value, bool))
 _action: Callable[[Any], int | str] = _expected(
     "the name of an action, 'first' or 'uniform'", lambda value: type(value) in (int, str)
@@ -369,7 +382,7 @@ def _whole(least: int, most: int) -> Callable[[Any], int]:
 
 
 def _one_of(kind: Any) -> Callable[[Any], Any]:
-    """What reads one of the words of a Literal."""
+    """Return a function that reads one of the words of a Literal."""
     words = get_args(kind)
     *first, last = (f'"{word}"' for word in words)
     return _expected(f"{', '.join(first)} or {last}", lambda value: value in words)
@@ -406,7 +419,8 @@ def _seconds(least: str, most: str) -> Callable[[Any], float]:
 
 def _host(value: Any) -> str:
     if not _HOST.fullmatch(name := _text(value)):
-        raise InvalidInput(f"{name!r} is no host: a name, or an address, without a port", name)
+        message = f"{name!r} is not a host: write a name or an address, without a port"
+        raise InvalidInput(message, name)
     return name.lower()
 
 
@@ -414,9 +428,9 @@ def _written(read: Callable[[str], T]) -> Callable[[Any], T]:
     return lambda value: read(_text(value))
 
 
-# --- tables of TOML ------------------------------------------------------------------------------
+# --- TOML tables ---------------------------------------------------------------------------------
 
-_NEEDED: Any = object()
+_REQUIRED: Any = object()
 _HEADER = re.compile(r"\s*\[([^\[\]]+)\]\s*(#.*)?")
 _KEY = re.compile(r"""\s*(?:([A-Za-z0-9_-]+)|"([^"]*)"|'([^']*)')\s*=""")
 
@@ -425,8 +439,8 @@ class ConfigErrors:
     """The mistakes in a file, in the order in which they were found.
 
     Args:
-        file: its name.
-        text: what it holds, to find the lines of keys.
+        file: Name of the file.
+        text: Content of the file, to find the lines of keys.
     """
 
     def __init__(self, file: str, text: str) -> None:
@@ -441,18 +455,18 @@ class ConfigErrors:
         self.found.append(": ".join([where, *filter(None, [".".join(path)]), why]))
 
     def check(self) -> None:
-        """Raise if there was any."""
+        """Raise InvalidConfig if there are mistakes."""
         if self.found:
             raise InvalidConfig(self.found)
 
 
 class TomlTable:
-    r"""One table.
+    r"""A TOML table, which reports mistakes and unknown keys.
 
     Args:
-        mistakes: where to note what is wrong.
-        path: the names that lead to it.
-        values: what it holds.
+        mistakes: Collects the mistakes.
+        path: Path of the table.
+        values: Values of the table.
 
     >>> mistakes = ConfigErrors("shop.toml", "[server]\nports = 80\n")
     >>> table = TomlTable(mistakes, ("server",), {"ports": 80})
@@ -460,13 +474,13 @@ class TomlTable:
     8080
     >>> table.finish()
     >>> mistakes.found
-    ['shop.toml, line 2: server.ports: there is no such key, but port']
+    ['shop.toml, line 2: server.ports: unknown key; did you mean port?']
     """
 
     def __init__(self, mistakes: ConfigErrors, path: tuple[str, ...], values: Any) -> None:
         self._mistakes = mistakes
         self._path = path
-        self._asked: list[str] = []
+        self._known: list[str] = []
         self._values: Mapping[str, Any] = values if isinstance(values, dict) else {}
         if not isinstance(values, dict):
             name = ".".join(path)
@@ -482,60 +496,61 @@ class TomlTable:
     @overload
     def take(self, key: str, read: Callable[[Any], T], default: D) -> T | D: ...
     def take(
-        self, key: str, read: Callable[[Any], Any], default: Any = _NEEDED, *, example: str = ""
+        self, key: str, read: Callable[[Any], Any], default: Any = _REQUIRED, *, example: str = ""
     ) -> Any:
-        """Read the value of a key.
+        """Read the value of a key, and report a mistake if it is missing or not valid.
 
         Args:
-            key: its name.
-            read: gives the value, or raises InvalidInput.
-            default: where it is not there, or not to be read; without it the key is needed.
-            example: of a value, for a key that is needed.
+            key: Name of the key.
+            read: Converts the value, or raises InvalidInput.
+            default: Value if the key is missing or not valid. Without a default, the key is
+                required.
+            example: Example of a value, for a required key.
         """
-        self._asked.append(key)
+        self._known.append(key)
         if key in self._values:
-            found = self.checked(key, lambda: read(self._values[key]))
-            return default if found is None and default is not _NEEDED else found
-        if default is _NEEDED:
-            self.refuse(key, f"it is missing: add {key} = {example} under [{'.'.join(self._path)}]")
+            value = self.checked(key, lambda: read(self._values[key]))
+            return default if value is None and default is not _REQUIRED else value
+        if default is _REQUIRED:
+            self.refuse(key, f"missing: add {key} = {example} under [{'.'.join(self._path)}]")
             return None
         return default
 
     def table(self, key: str) -> TomlTable:
-        """Return a table within; an empty one if it is missing."""
-        self._asked.append(key)
+        """Return the table at a key, or an empty table if it is missing."""
+        self._known.append(key)
         return TomlTable(self._mistakes, (*self._path, key), self._values.get(key, {}))
 
-    def checked(self, key: str, made: Callable[[], T]) -> T | None:
-        """Return what is made; None if that is refused."""
+    def checked(self, key: str, work: Callable[[], T]) -> T | None:
+        """Return the result of `work`; if it raises InvalidInput, report it and return None."""
         try:
-            return made()
+            return work()
         except InvalidInput as error:
             self.refuse(key, str(error))
             return None
 
     def refuse(self, key: str | None, why: str) -> None:
-        """Add a mistake at a key, or at the table itself."""
+        """Report a mistake at a key, or at the table itself."""
         self._mistakes.add(self._path if key is None else (*self._path, key), why)
 
     def finish(self) -> None:
-        """Refuse keys that were not read."""
+        """Report all keys that were not read as unknown."""
         for key in self._values:
-            if key not in self._asked:
-                close = difflib.get_close_matches(key, self._asked, n=1)
-                instead = f", but {close[0]}" if close else f": {', '.join(self._asked)} are known"
-                self.refuse(key, f"there is no such key{instead}")
+            if key not in self._known:
+                close = difflib.get_close_matches(key, self._known, n=1)
+                hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(self._known)}"
+                self.refuse(key, f"unknown key; {hint}")
 
 
 def _lines(text: str) -> dict[tuple[str, ...], int]:
-    """Return the lines of tables and keys in the common notation; others are not found."""
+    """Return the line numbers of tables and keys in the most common notation only."""
     table: tuple[str, ...] = ()
-    found: dict[tuple[str, ...], int] = {}
+    lines: dict[tuple[str, ...], int] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if header := _HEADER.fullmatch(line):
             table = tuple(part.strip(" \t\"'") for part in header[1].split("."))
-            found.setdefault(table, number)
+            lines.setdefault(table, number)
         elif key := _KEY.match(line):
             name = next(group for group in key.groups() if group is not None)
-            found.setdefault((*table, name), number)
-    return found
+            lines.setdefault((*table, name), number)
+    return lines

@@ -1,4 +1,4 @@
-"""What a change of features does to the decisions of a journal, before it is done."""
+"""Preview of a change of features: its effect on the decisions in a journal."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from belated.fold.fold import Fold
 from belated.journals import Journal, SQLiteStore, Store
 from belated.service.serving.definition import Definition
 
-#: Records that are read at each of so many places of a partition, to measure.
+#: Number of records in a sample, and of samples per partition.
 SAMPLE, PLACES = 2_000, 5
 
 
 class FeatureChange(msgspec.Struct, frozen=True):
-    """How the features of a configuration differ from those of a journal, and what follows.
+    """Difference between the features of a configuration and of a journal, and its effect.
 
     Attributes:
-        bandit: its name.
-        changes: in words; empty if the features are those of the journal.
-        refused: why the journal cannot be opened with them; empty if it can.
-        decisions: about how many are encoded again.
-        without_row: about how many have no row and are not learned from, by the reason.
-        missing: share of the decisions that lack a field, by its name.
-        seconds: about how long folding the journal again takes.
-        sampled: records on which that was measured.
+        bandit: Name of the bandit.
+        changes: Descriptions of the changes; empty if the features match the journal.
+        refused: Why the journal cannot be opened with these features; empty if it can.
+        decisions: Estimated number of decisions that are encoded again.
+        without_row: Estimated number of decisions without a row, which are not learned from, by
+            reason.
+        missing: Share of the decisions that lack a field, by name of the field.
+        seconds: Estimated time to fold the journal again, in seconds.
+        sampled: Number of sampled records on which the estimates are based.
     """
 
     bandit: str
@@ -45,9 +46,9 @@ class FeatureChange(msgspec.Struct, frozen=True):
     sampled: int = 0
 
     def lines(self) -> Iterator[str]:
-        """Yield the plan as lines for people."""
+        """Yield the change as lines of text."""
         if not self.changes:
-            yield f"{self.bandit}: features are those of the journal"
+            yield f"{self.bandit}: features match the journal"
             return
         yield f"{self.bandit}: features change"
         yield from (f"  {change}" for change in self.changes)
@@ -56,16 +57,16 @@ class FeatureChange(msgspec.Struct, frozen=True):
             return
         yield (
             f"  about {self.decisions:,} decisions are encoded again; folding the journal takes "
-            f"about {self.seconds:.1f} s (measured on {self.sampled:,} records)"
+            f"about {self.seconds:.1f} s (estimated from {self.sampled:,} records)"
         )
         for why, count in self.without_row.items():
             yield f"  about {count:,} decisions have no row and are not learned from: {why}"
         for name, share in self.missing.items():
-            yield f"  {name} is missing in {share:.0%} of them"
+            yield f"  {name} is missing in {share:.0%} of the decisions"
 
 
 def feature_changes(store: Store, bandits: tuple[Definition, ...]) -> list[FeatureChange]:
-    """Return how features differ from those of the journals that are there already."""
+    """Return how the features of bandits differ from those of their existing journals."""
     if isinstance(store, SQLiteStore) and not store.path.exists():
         return []
     identities = {stored.name: stored.identity for stored in store.describe()}
@@ -84,16 +85,16 @@ def feature_change(
     """Return how the features of a bandit differ from those of its journal.
 
     Args:
-        journal: of the bandit; nothing in it is changed.
-        identity: of the journal.
-        definition: of the bandit.
+        journal: Journal of the bandit, which is only read.
+        identity: Identity stored in the journal.
+        definition: Definition of the bandit.
     """
     features, name = definition.features, definition.name
     if features is None or identity["features"] == features.fingerprint:
         return FeatureChange(name, [])
     configured = journal.configured()
     before = None
-    with suppress(InvalidInput):  # features of the user's own
+    with suppress(InvalidInput):  # custom features
         before = as_features(configured.settings["features"] if configured else "")
     changes = list(_differences(before, features)) or ["the options of the features"]
     fold = Fold(
@@ -112,7 +113,7 @@ def feature_change(
 
 
 def _measured(plan: FeatureChange, journal: Journal, fold: Fold) -> FeatureChange:
-    """Fold some records, and return the plan with what that tells about all of them."""
+    """Fold a sample of records, and return the change with estimates for the whole journal."""
     sampled = total = 0
     start = time.perf_counter()
     with fold.learner.bulk():
@@ -147,9 +148,7 @@ def _measured(plan: FeatureChange, journal: Journal, fold: Fold) -> FeatureChang
 
 def _differences(before: Any, after: Any) -> Iterator[str]:
     if type(before) is not type(after):
-        kind = (
-            "rows of callers, or features of your own" if before is None else type(before).__name__
-        )
+        kind = "rows of callers, or custom features" if before is None else type(before).__name__
         yield f"features: {kind} -> {type(after).__name__}"
         return
     if isinstance(after, PerArm | Shared):
@@ -198,4 +197,4 @@ def _actions(before: Any, after: PerArm) -> Iterator[str]:
     if [name for name in names if name in after.actions] != [
         name for name in after.actions if name in names
     ]:
-        yield "actions are in another order"
+        yield "actions are in a different order"

@@ -1,4 +1,4 @@
-"""Logs as JSON lines: one object for each message, on stderr."""
+"""Logs as JSON lines: one object per message, on stderr."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-#: What every record of :mod:`logging` has; the rest are fields that were given as ``extra``.
-_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+#: Attributes of every record of :mod:`logging`. All others were passed as ``extra``.
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
 class JsonLines(logging.Formatter):
-    """Writes time, level, message and the fields that were given as ``extra``.
+    """Formats time, level, message, and the fields that were passed as ``extra``.
 
     >>> record = logging.makeLogRecord(
     ...     {"created": 1.7e9, "levelname": "INFO", "msg": "serving", "port": 8080}
@@ -26,14 +26,14 @@ class JsonLines(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Return a record as one line of JSON."""
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, Any] = {
             "time": when.replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "message": record.getMessage(),
         }
-        line |= {name: value for name, value in vars(record).items() if name not in _USUAL}
+        line |= {name: value for name, value in vars(record).items() if name not in _STANDARD}
         if record.exc_info and record.exc_info[1] is not None:
             error = record.exc_info[1]
             line["error"] = f"{type(error).__name__}: {error}"
@@ -42,7 +42,7 @@ class JsonLines(logging.Formatter):
 
 
 def start_logging(level: str = "info") -> None:
-    """Send all that is logged or warned of, and whatever a thread dies of, to stderr."""
+    """Log messages, warnings and uncaught exceptions of threads to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
@@ -54,5 +54,5 @@ def _log_death(args: threading.ExceptHookArgs) -> None:
     if args.exc_value is not None and not isinstance(args.exc_value, SystemExit):
         name = args.thread.name if args.thread else ""
         logging.getLogger("belated.service").error(
-            "a thread has died", extra={"thread_name": name}, exc_info=args.exc_value
+            "a thread ended with an exception", extra={"thread_name": name}, exc_info=args.exc_value
         )

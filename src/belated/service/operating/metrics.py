@@ -1,7 +1,7 @@
-"""Metrics for Prometheus: counted where things happen, rendered when they are scraped.
+"""Metrics for Prometheus, which are rendered when they are scraped.
 
-Names, units and what to do about each are in the how-to on metrics. Labels are names of bandits and
-of their fields, paths of routes, and words from short lists: never an id.
+The how-to on metrics explains each metric and what to do about it. Labels are names of bandits and
+of their fields, paths of routes, and words from short lists, but never ids.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ try:
 except ModuleNotFoundError:
     raise MissingExtra("the service", "service") from None
 
-#: For actions that only callers name.
+#: Label of all actions that the configuration does not declare.
 OTHERS = "others"
-#: Why what processes left cannot be read; ``folder``: not even the names of the files can.
+#: Why a spool cannot be read; ``folder``: the folder of the spools cannot be listed.
 UNREADABLE = (*get_args(Unreadable), "folder")
 
-#: A value; or values by a label, whose values may be by a further one; None if there is none now.
+#: A value; values by label, possibly nested; or None if there is no value at the moment.
 Value = float | Histogram | Mapping[Any, Any] | None
 
 
@@ -58,9 +58,9 @@ class Family(NamedTuple):
     """The type, help and labels of a metric.
 
     Attributes:
-        kind: of the metric.
-        help: what it is.
-        labels: of the metric.
+        kind: Class of the metric.
+        help: Help text.
+        labels: Names of the labels.
     """
 
     kind: Callable[..., Any]
@@ -69,7 +69,7 @@ class Family(NamedTuple):
 
 
 def _family(kind: Callable[..., Any], help: str, *labels: str, of_bandit: bool = True) -> Family:
-    """Return a metric with a value for each bandit, unless it is of the process."""
+    """Return a metric with a label for the bandit, unless it is about the whole process."""
     return Family(kind, help, ("bandit", *labels) if of_bandit else labels)
 
 
@@ -77,143 +77,164 @@ _counter = partial(_family, CounterMetricFamily)
 _gauge = partial(_family, GaugeMetricFamily)
 _histogram = partial(_family, HistogramMetricFamily)
 
-#: By name, without ``_total``.
+#: Metrics by name, without ``_total``.
 FAMILIES: dict[str, Family] = {
-    # Of every process that decides.
-    "belated_decisions": _counter("Decisions made here."),
+    # Processes that decide.
+    "belated_decisions": _counter("Decisions made by this process."),
     "belated_rewards": _counter("Rewards accepted by this process."),
-    "belated_activations_voids": _counter("Activations and voids accepted here."),
+    "belated_activations_voids": _counter("Activations and voids accepted by this process."),
     "belated_unmatched_refused": _counter(
-        "Events refused because too many wait for decisions that are unknown."
+        "Events refused because too many events are waiting for unknown decisions."
     ),
     "belated_store_duplicates": _counter(
-        "Events sent again by this process, which the store had and did not write."
+        "Events that this process sent again and that were already in the store."
     ),
     "belated_choice_entropy_nats": _counter(
-        "Sum of -log p of the choices; divided by the decisions, how much is explored."
+        "Sum of -log p over the decisions. Divide by the number of decisions for the average "
+        "exploration."
     ),
-    "belated_decide_seconds": _histogram("From the request to the answer, the commit included."),
-    "belated_model_age_seconds": _gauge("Since the newest model that was loaded here was made."),
-    "belated_model_version": _gauge("Records that the model that decides here has learned from."),
-    "belated_model_chosen": _gauge("1 if an operator chose the model that decides here, else 0."),
+    "belated_decide_seconds": _histogram("Response time of decision requests, with the commit."),
+    "belated_model_age_seconds": _gauge("Age of the newest model that this process has loaded."),
+    "belated_model_version": _gauge("Number of records that the current model includes."),
+    "belated_model_chosen": _gauge("1 if an operator chose the current model, else 0."),
     "belated_model_other_features": _gauge(
-        "1 if the newest model is for other features and the last one still decides, else 0."
+        "1 if the newest model is for other features, so that the previous one is used, else 0."
     ),
-    "belated_models_loaded": _counter("Models loaded here."),
-    "belated_unapplied_decisions": _gauge("Decisions made here that the model has not read yet."),
+    "belated_models_loaded": _counter("Models loaded by this process."),
+    "belated_unapplied_decisions": _gauge(
+        "Decisions made by this process that the current model does not include yet."
+    ),
     "belated_mode": _gauge(
-        "1 for how the bandit decides here: learn, freeze, baseline, off.", "mode"
+        "1 for the current mode of the bandit: learn, freeze, baseline or off.", "mode"
     ),
     "belated_action_paused": _gauge(
-        "Actions that operators have paused or retired; `others` are not in the configuration.",
+        "1 if the action is paused or retired; `others`: number of such actions that are not in "
+        "the configuration.",
         "action",
     ),
     "belated_fallback_decisions": _counter(
-        "Decisions by the baseline because the model could not choose, by the reason.", "reason"
+        "Decisions by the baseline because the model could not choose, by reason.", "reason"
     ),
     "belated_field_values": _counter(
-        "Values of fields by what became of them here: encoded (ok), missing, and so on.",
+        "Values of fields in requests to this process, by status: ok, missing, and so on.",
         "field",
         "status",
     ),
     "belated_issues": _gauge(
-        "Rewards and values that were wrong: of the journal at the learner, of this process else.",
+        "Invalid or suspicious rewards and values, by kind: in the journal (learners), or in "
+        "requests to this process (deciders).",
         "issue",
     ),
     "belated_journal_unavailable": _gauge(
-        "1 while the store is unavailable and events wait on the local disk, else 0."
+        "1 while the store is unavailable and events are spooled to the local disk, else 0."
     ),
-    "belated_spool_events": _gauge("Events that wait on the local disk."),
-    "belated_spool_bytes": _gauge("Bytes they take."),
-    "belated_spool_oldest_seconds": _gauge("Since the oldest of them came; 0 if none waits."),
+    "belated_spool_events": _gauge("Events in the spool on the local disk."),
+    "belated_spool_bytes": _gauge("Size of the spool in bytes."),
+    "belated_spool_oldest_seconds": _gauge("Age of the oldest event in the spool; 0 if empty."),
     "belated_spool_left_events": _gauge(
-        "Events left on the local disk by processes that died, and not delivered yet."
+        "Undelivered events in the spools of processes that have ended."
     ),
-    "belated_spool_left_files": _gauge("Files with such events, or that cannot be read."),
-    "belated_spool_unreadable_files": _gauge("Those that cannot be read, by why.", "reason"),
+    "belated_spool_left_files": _gauge(
+        "Spools of processes that have ended that contain events or cannot be read."
+    ),
+    "belated_spool_unreadable_files": _gauge(
+        "Spools of processes that have ended that cannot be read, by reason.", "reason"
+    ),
     "belated_internal_errors": _counter(
-        "Failures behind the requests: of a commit, or of loading a model (board, model).", "kind"
+        "Internal failures: of a commit (commit), of polling for models (board), or of loading a "
+        "model (model).",
+        "kind",
     ),
-    # Of a process that learns.
+    # Processes that learn.
     "belated_reencoded_decisions": _counter(
-        "Decisions made with other features, by what became of them: encoded again, or without a "
-        "row.",
+        "Decisions made with other features, by result: encoded again, or without a row.",
         "status",
     ),
-    "belated_learner_is_leader": _gauge("1 if this process learns the bandit, 0 if it stands by."),
+    "belated_learner_is_leader": _gauge(
+        "1 if this process is the leading learner of the bandit, 0 if it stands by."
+    ),
     "belated_learner_lag_seconds": _gauge(
-        "From the commit of a record to its folding, of the last one."
+        "Time from the commit of the last record until it was folded."
     ),
     "belated_fold_lag_seconds": _histogram(
-        "From the commit of a record to its folding, of the oldest of those read together."
+        "Time from the commit of a record until it was folded, of the oldest record in each page."
     ),
-    "belated_fit_seconds": _histogram("Duration of a fit of all rewards, concurrent with folding."),
+    "belated_fit_seconds": _histogram(
+        "Duration of a fit of all rewards, which runs concurrently with folding."
+    ),
     "belated_journal_head_info": _gauge(
-        "1 for the head of the journal, taken once an hour: `journal verify --expect` checks it.",
+        "1 for the head of the journal, computed every hour; for `journal verify --expect`.",
         "head",
     ),
     "belated_history_changes": _counter(
-        "Times at which records that were folded were gone from the journal, or others."
+        "Number of times that records that had been folded were missing or different."
     ),
     "belated_refold_disagreements": _counter(
-        "Partitions that a second fold from the first record finds otherwise."
+        "Partitions for which folding again from the first record gave a different result."
     ),
     "belated_refolds": _counter("Partitions that were folded again and compared."),
     "belated_journal_clock_ahead_seconds": _gauge(
-        "By how much the last stamp of the journal is ahead of the clock that stamps."
+        "How far the last timestamp of the journal is ahead of the clock of the store."
     ),
     "belated_journal_clock_offset_seconds": _gauge(
-        "By how much the clock that stamps is ahead of that of this machine."
+        "How far the clock of the store is ahead of the clock of this machine."
     ),
-    "belated_learner_events": _counter(
-        "Events by what they meant, over the whole journal.", "status"
-    ),
-    "belated_unmatched_events": _gauge("Events whose decision is not known."),
-    "belated_learner_decisions": _gauge("Decisions by state, over the whole journal.", "state"),
-    "belated_pending_decisions": _gauge("Decisions whose reward is out."),
-    "belated_pending_oldest_seconds": _gauge("Age of the oldest of them."),
+    "belated_learner_events": _counter("Events in the whole journal, by status.", "status"),
+    "belated_unmatched_events": _gauge("Events for unknown decisions."),
+    "belated_learner_decisions": _gauge("Decisions in the whole journal, by state.", "state"),
+    "belated_pending_decisions": _gauge("Decisions that are waiting for their reward."),
+    "belated_pending_oldest_seconds": _gauge("Age of the oldest pending decision."),
     "belated_reward_delay_seconds": _histogram(
-        "From the record of a decision to that of its reward; of a crowd only some."
+        "Time from the record of a decision to the record of its reward; sampled under load."
     ),
     "belated_half_life_seconds": _gauge(
-        "After which a decision counts for half as much; infinite if nothing is forgotten."
+        "Age at which a decision counts half as much; infinite if nothing is forgotten."
     ),
     "belated_half_life_since_seconds": _gauge(
-        "When this half-life was picked, in seconds since 1970; 0 if there was no other."
+        "When this half-life was selected, in seconds since 1970; 0 if it is the first one."
     ),
     "belated_delay_dependence": _gauge(
-        "How far rewards depend on their delay, over what chance may reach: above 1 they do."
+        "Dependence of rewards on their delay, relative to the maximum expected by chance: above "
+        "1, rewards depend on the delay."
     ),
     "belated_learner_restarts": _counter("Learners that failed and were restarted."),
-    # Of the process that leads a bandit, most of it from reports.
-    "belated_advice": _gauge("1 while a check finds what may hurt users, else 0.", "warning"),
-    "belated_report_age_seconds": _gauge("Since the last report was made."),
-    "belated_reward_per_decision": _gauge("What a decision earns.", "group"),
-    "belated_lift_ratio": _gauge("How much more the bandit earns than its holdout.", "bound"),
-    "belated_action_share": _gauge("Of the decisions of the last period.", "action"),
-    "belated_predicted_ratio": _gauge("Predicted rewards over those that came."),
-    # Of any process.
-    "belated_reward_tokens": _counter("Rewards by what their token was.", "token"),
+    # The process that leads a bandit; most of these come from its report.
+    "belated_advice": _gauge("1 while a check warns of what may hurt users, else 0.", "warning"),
+    "belated_report_age_seconds": _gauge("Age of the last report."),
+    "belated_reward_per_decision": _gauge("Average reward per decision.", "group"),
+    "belated_lift_ratio": _gauge(
+        "Relative difference between the rewards of the bandit and of its holdout.", "bound"
+    ),
+    "belated_action_share": _gauge(
+        "Share of the action in the decisions of the last period.", "action"
+    ),
+    "belated_predicted_ratio": _gauge("Predicted rewards divided by observed rewards."),
+    # All processes.
+    "belated_reward_tokens": _counter("Rewards by the result of verifying their token.", "token"),
     "belated_commit_seconds": _histogram("Duration of a commit.", of_bandit=False),
-    "belated_commit_events": _histogram("Events in a commit, of all bandits.", of_bandit=False),
+    "belated_commit_events": _histogram("Events per commit, of all bandits.", of_bandit=False),
     "belated_dead_workers": _gauge(
         "Workers that have ended, or have failed for a minute.", of_bandit=False
     ),
     "belated_worker_failures": _counter(
-        "Errors of workers; each is retried.", "worker", of_bandit=False
+        "Errors of background workers, each of which was retried.", "worker", of_bandit=False
     ),
-    "belated_http_requests": _counter("Requests.", "method", "route", "status", of_bandit=False),
-    "belated_active_api_keys": _gauge("Valid keys.", of_bandit=False),
-    "belated_keys_age_seconds": _gauge("Since the keys were last polled.", of_bandit=False),
+    "belated_http_requests": _counter(
+        "HTTP requests.", "method", "route", "status", of_bandit=False
+    ),
+    "belated_active_api_keys": _gauge("Valid API keys.", of_bandit=False),
+    "belated_keys_age_seconds": _gauge(
+        "Time since the API keys were last polled.", of_bandit=False
+    ),
 }
 
 
 def of_bandit(bandit: ServedBandit) -> dict[str, Value]:
-    """Return the values of a bandit at a decider."""
+    """Return the metrics of a bandit at a decider."""
     stats, spool, left = bandit.stats, bandit.spool, bandit.left_spools
     paused = dict.fromkeys([*bandit.definition.actions, OTHERS], 0)
-    for one in bandit.actions:
-        paused[one.action if one.action in paused else OTHERS] += one.state != "open"
+    for state in bandit.actions:
+        paused[state.action if state.action in paused else OTHERS] += state.state != "open"
     values: dict[str, Value] = {
         "belated_decisions": stats.decisions,
         "belated_rewards": stats.rewards,
@@ -253,10 +274,10 @@ def of_bandit(bandit: ServedBandit) -> dict[str, Value]:
 
 
 def _by_kind(noticed: Mapping[str, Noticed]) -> dict[str, int]:
-    """Return how often each kind of issue was noticed, over all fields."""
+    """Return the number of issues of each kind, over all fields."""
     counts = dict.fromkeys(KINDS, 0)
-    for name, seen in noticed.items():
-        counts[name.partition(" ")[0]] += seen.count
+    for name, issue in noticed.items():
+        counts[name.partition(" ")[0]] += issue.count
     return counts
 
 
@@ -265,7 +286,7 @@ def _age(now: int, since: int | None) -> float:
 
 
 def of_learner(learner: Learning) -> dict[str, Value]:
-    """Return the values of a learner; counts of the whole journal are those of the leader."""
+    """Return the metrics of a learner. Only the leader has counts of the whole journal."""
     leads = learner.leads()
     values: dict[str, Value] = {"belated_learner_is_leader": leads}
     folding: LearningService | PartitionWorker
@@ -303,7 +324,7 @@ def of_learner(learner: Learning) -> dict[str, Value]:
     if state is not None:
         counters = dict(state.counters)
         values |= {
-            # Unmatched events leave again, so that they are no counter.
+            # The number of unmatched events can decrease, so it is not a counter.
             "belated_unmatched_events": counters.pop("unmatched", 0),
             "belated_learner_events": counters,
             "belated_issues": _by_kind(state.noticed),
@@ -316,24 +337,24 @@ def of_learner(learner: Learning) -> dict[str, Value]:
 
 
 def half_life_of(fold: Fold) -> dict[str, Value]:
-    """Return the half-life in use and since when, in seconds; nothing if the policy has none."""
+    """Return the current half-life and when it was selected; empty if the policy has none."""
     if fold.policy.half_life is None:
         return {}
     weighting = fold.learner.weighting
     half_life, since = (fold.policy.half_life_us or 0) / 1e6, 0.0
-    if isinstance(weighting, HalfLife):  # otherwise there are no others to compare with
+    if isinstance(weighting, HalfLife):  # several half-lives are compared
         half_life = math.inf if weighting.half_life is None else weighting.half_life / 1e6
         since = weighting.since / 1e6
     return {"belated_half_life_seconds": half_life, "belated_half_life_since_seconds": since}
 
 
 def of_leader(learner: Learning, report: BanditReport | None) -> dict[str, Value]:
-    """Return the values of a bandit that is led here: those of its last report, and advice."""
+    """Return the metrics of a bandit that this process leads: its last report, and warnings."""
     gauges = None if report is None else report.gauges
-    found = learner.adviser.current if isinstance(learner, LearningService) else frozenset()
+    warnings = learner.adviser.current if isinstance(learner, LearningService) else frozenset()
     values: dict[str, Value] = {}
     if report is not None and gauges is not None:
-        found = found.union(gauges.attention)
+        warnings = warnings.union(gauges.attention)
         shares: dict[str, float] = defaultdict(float)
         for action, share in gauges.share.items():
             shares[action if action in report.actions else OTHERS] += share
@@ -344,22 +365,22 @@ def of_leader(learner: Learning, report: BanditReport | None) -> dict[str, Value
             "belated_action_share": shares,
             "belated_predicted_ratio": gauges.predicted,
         }
-    return values | {"belated_advice": {check: check in found for check in CHECKS}}
+    return values | {"belated_advice": {check: check in warnings for check in CHECKS}}
 
 
 @dataclass(eq=False)
 class Metrics:
-    """A registry that collects its values when it is scraped.
+    """All metrics of a process, which are collected when they are scraped.
 
     Attributes:
-        bandits: by the name of the bandit.
-        learners: that run in this process.
-        requests: how many there were, by method and path of their route and status.
-        tokens: by the name of the bandit.
-        reports: of all bandits; those of bandits that are led here are made again while somebody
-            scrapes.
-        authorizer: knows the keys; None where anyone may ask.
-        commits: commits for all bandits; None in a process that only learns.
+        bandits: Served bandits by name.
+        learners: Learners of this process.
+        requests: Number of requests, by method, path of the route, and status.
+        tokens: Reward tokens by bandit.
+        reports: Reports of all bandits. While metrics are scraped, the reports of the bandits that
+            this process leads are updated.
+        authorizer: Checks API keys; None if none are required.
+        commits: Commits for all bandits; None in a process that only learns.
     """
 
     bandits: Mapping[str, ServedBandit]
@@ -376,14 +397,14 @@ class Metrics:
         self.registry.register(self)
 
     def text(self) -> bytes:
-        """All of them, as Prometheus reads them."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self.registry)
 
     def listen(self, port: int, host: str = "127.0.0.1") -> Callable[[], None]:
-        """Answer Prometheus on a port of its own: in a process that serves nothing else.
+        """Serve the metrics on a separate port, for a process that serves nothing else.
 
         Returns:
-            What ends it.
+            A function that stops the server.
         """
         server, thread = start_http_server(port, addr=host, registry=self.registry)
 
@@ -398,11 +419,11 @@ class Metrics:
         """Yield all metrics; called by the registry."""
         values: dict[str, dict[Any, Value]] = defaultdict(dict)
 
-        def add(bandit: str, found: dict[str, Value]) -> None:
-            for name, value in found.items():
-                before: Any = values[name].get(bandit)
-                if before is not None and isinstance(value, Mapping):  # it decides and learns
-                    value = {one: before[one] + more for one, more in value.items()}  # noqa: PLW2901
+        def add(bandit: str, metrics: dict[str, Value]) -> None:
+            for name, value in metrics.items():
+                earlier: Any = values[name].get(bandit)
+                if earlier is not None and isinstance(value, Mapping):  # decider and learner
+                    value = {label: earlier[label] + count for label, count in value.items()}  # noqa: PLW2901
                 values[name][bandit] = value
 
         for name, bandit in dict(self.bandits).items():
@@ -421,7 +442,7 @@ class Metrics:
 
     def _of_process(self) -> dict[str, Any]:
         failures = self.learners.failures
-        found: dict[str, Value] = {
+        values: dict[str, Value] = {
             "belated_learner_restarts": {name: failures[name] for name in self.learners.names},
             "belated_reward_tokens": {name: tokens.seen for name, tokens in self.tokens.items()},
             "belated_dead_workers": len(dead_workers()),
@@ -429,16 +450,16 @@ class Metrics:
             "belated_http_requests": dict(self.requests),
         }
         if self.commits is not None:
-            found["belated_commit_seconds"] = self.commits.seconds
-            found["belated_commit_events"] = self.commits.sizes
+            values["belated_commit_seconds"] = self.commits.seconds
+            values["belated_commit_events"] = self.commits.sizes
         if self.authorizer is not None:
-            found["belated_active_api_keys"] = self.authorizer.known
-            found["belated_keys_age_seconds"] = self.authorizer.age
-        return found
+            values["belated_active_api_keys"] = self.authorizer.known
+            values["belated_keys_age_seconds"] = self.authorizer.age
+        return values
 
 
 def _metric(name: str, family: Family, values: Value) -> Metric:
-    """The metric with all its values."""
+    """Return a metric with all its values."""
     metric = family.kind(name, family.help, labels=family.labels)
 
     def add(labels: tuple[str, ...], value: Value) -> None:
@@ -447,8 +468,8 @@ def _metric(name: str, family: Family, values: Value) -> Metric:
             metric.add_metric(labels, list(zip(bounds, value.cumulative, strict=True)), value.total)
         elif isinstance(value, Mapping):
             for label, inner in value.items():
-                more = label if isinstance(label, tuple) else (label,)
-                add((*labels, *map(str, more)), inner)
+                inner_labels = label if isinstance(label, tuple) else (label,)
+                add((*labels, *map(str, inner_labels)), inner)
         elif value is not None:
             metric.add_metric(labels, float(value))
 
