@@ -6,9 +6,9 @@ reward of 0 is never reported; then all of them, with ``Explicit``. Times are in
 calling thread, the time that passed ("wall"), and the CPU time of all other threads for each round
 ("threads"), which make fits. Memory is the peak of the process. Each size runs in a process of its
 own. With ``--peer`` an interpreter that has bayesianbandits (its version is in
-experiments/peers/requirements) plays the same rounds, one learner for each action, as
-experiments/peers does. A size such as 2000x1 is a single block; with ``--inline`` bandits that fit
-in the caller's thread play the same rounds.
+experiments/benchmark/requirements) plays the same rounds, one learner for each action, as
+experiments/benchmark does. A size such as 2000x1 is a single block; with ``--inline`` bandits that
+fit in the caller's thread play the same rounds.
 
 Run: python benchmarks/embeddings.py [--sizes 384x10 2000x1] [--rounds 4000] [--inline]
      [--peer PYTHON]

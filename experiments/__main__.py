@@ -2,8 +2,8 @@
 
 On two free cores a full run takes some seven hours: regret 20 minutes, failures 5, rates 10,
 pending 6, waiting 4, widths 4, posteriors 4, missing 1, defaults 12, priors 5, encoding 8, blocks
-20, evaluation 60, forgetting 60, over HTTP 6, forged 8, and the peers three hours, for some of them
-take a minute for a run. The quick check takes a few minutes.
+20, evaluation 60, forgetting 60, over HTTP 6, forged 8, and the benchmark of other libraries three
+hours. The quick check takes a few minutes.
 
 Run: python -m experiments [--quick] [--only regret defaults]
 """
@@ -34,11 +34,12 @@ STEPS = {
     "evaluation": ["-m experiments.evaluation.sweep", "-m experiments.evaluation.analysis"],
     "forgetting": ["-m experiments.forgetting.sweep", "-m experiments.forgetting.analysis"],
     # These start other libraries' environments, which know nothing of ours: scripts, not modules.
-    "peers": [
-        *(f"experiments/peers/{name}.py" for name in ("install", "tuning", "sweep")),
-        "-m experiments.peers.analysis",
+    "benchmark": [
+        "experiments/benchmark/install.py",
+        "experiments/benchmark/run.py tuning",
+        "experiments/benchmark/run.py reporting",
+        "experiments/benchmark/analysis.py",
     ],
-    "speed": ["experiments/peers/speed.py"],
     "over_http": ["-m experiments.over_http.sweep", "-m experiments.over_http.analysis"],
     "forged": ["-m experiments.forged.sweep", "-m experiments.forged.analysis"],
 }

@@ -1,4 +1,4 @@
-"""Runs of entries in their libraries' environments: several at a time, and none of them twice."""
+"""Runs of entries in their libraries' environments, several at a time, and none of them twice."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from entries import ENTRIES, Settings
-from install import python_of
-from problems import HERE, write
+from install import HERE, python_of
+from protocol import ENTRIES, HORIZON, Settings
 from tqdm import tqdm
+from worlds import file_of
 
 Run = dict[str, Any]
 
@@ -23,36 +23,37 @@ ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_
 
 @dataclass(frozen=True)
 class Task:
-    """One entry on one problem: several seeds and delays in one process, which starts but once."""
+    """An entry on a problem: several seeds and delays in one process."""
 
     entry: str
     settings: Settings
     problem: str
+    kind: str
     cells: tuple[tuple[int, str], ...]
 
     def run(self) -> list[Run]:
         entry = ENTRIES[self.entry]
-        order = {
-            "peer": entry.peer,
-            "learner": entry.learner,
-            "settings": self.settings,
-            "cells": [(str(write(self.problem, seed)), seed, delay) for seed, delay in self.cells],
-        }
+        numbers = self.kind == "numbers"
+        cells = [
+            (str(file_of(self.problem, numbers, seed, HORIZON)), seed, delay)
+            for seed, delay in self.cells
+        ]
         ended = subprocess.run(
-            [python_of(entry.peer), HERE / "runner.py"],
-            input=json.dumps(order),
+            [python_of(entry.library), HERE / "play.py"],
+            input=json.dumps({"learner": entry.learner, "settings": self.settings, "cells": cells}),
             capture_output=True,
             text=True,
-            check=False,  # what it said of its failure is raised below
+            check=False,  # its error is raised below, with the task
             env=os.environ | ONE_THREAD,
         )
         if ended.returncode:
             raise RuntimeError(f"{self}:\n{ended.stderr}")
         results = map(json.loads, ended.stdout.splitlines())
-        return [self.named(*cell) | of for cell, of in zip(self.cells, results, strict=True)]
+        pairs = zip(self.cells, results, strict=True)
+        return [self.named(*cell) | result for cell, result in pairs]
 
     def named(self, seed: int, delay: str) -> Run:
-        """What a run is known by."""
+        """Return what identifies a run."""
         return {
             "problem": self.problem,
             "delay": delay,
@@ -62,25 +63,25 @@ class Task:
         }
 
 
-def run_all(tasks: Iterable[Task], *, jobs: int, resume: Path) -> list[Run]:
-    """Run what the file of finished runs does not hold yet, and return all that was asked for."""
-    finished = {_key(run): run for run in _read(resume)}
+def run_all(tasks: Iterable[Task], *, jobs: int, results: Path) -> list[Run]:
+    """Run what the file of results lacks, add it there, and return all that was asked for."""
+    finished = {_key(run): run for run in read(results)}
     runs, todo = [], []
     for task in tasks:
         known = {cell: finished.get(_key(task.named(*cell))) for cell in task.cells}
         runs += [run for run in known.values() if run]
         if missing := tuple(cell for cell, run in known.items() if not run):
             todo.append(replace(task, cells=missing))
-    with ThreadPoolExecutor(jobs) as pool:  # threads, for each only waits for a process
+    with ThreadPoolExecutor(jobs) as pool:  # threads: each only waits for a process
         futures = [pool.submit(task.run) for task in todo]
         try:
             for future in tqdm(as_completed(futures), total=len(futures), unit="task"):
                 for run in future.result():
-                    with resume.open("a", encoding="utf-8") as file:
+                    with results.open("a", encoding="utf-8") as file:
                         file.write(json.dumps(run) + "\n")
                     runs.append(run)
         except BaseException:
-            pool.shutdown(cancel_futures=True)  # else it would run all the others first
+            pool.shutdown(cancel_futures=True)
             raise
     return runs
 
@@ -90,9 +91,10 @@ def _key(run: Run) -> str:
     return json.dumps([run[name] for name in names], sort_keys=True)
 
 
-def _read(path: Path) -> Iterator[Run]:
+def read(path: Path) -> Iterator[Run]:
+    """Yield the runs of a file; the last line may be cut off."""
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         try:
             yield json.loads(line)
-        except json.JSONDecodeError:  # the last line of a sweep that was stopped
+        except json.JSONDecodeError:
             continue

@@ -2,7 +2,7 @@
 
 The peers do not agree on what they depend on, so each lives alone in ``.environments/<peer>``.
 
-Run: python experiments/peers/install.py [mabwiser river ...]
+Run: python experiments/benchmark/install.py [mabwiser river ...]
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Vowpal Wabbit: contextual bandits with features of actions (cb_explore_adf).
 
-Costs are 1 - y, in [0, 1], as its explorers expect; it has an intercept of its own.
+Costs are 1 - y, in [0, 1] where rewards are 0 or 1, as its explorers expect. It has an intercept of
+its own.
 """
 
 from __future__ import annotations
@@ -8,22 +9,23 @@ from __future__ import annotations
 import numpy as np
 from vowpalwabbit import Workspace
 
-from adapters import Arrival
+from adapters import Arrival, Problem
 
 
 class Explorer:
-    """An exploration of Vowpal Wabbit, given by its options."""
+    """An exploration of Vowpal Wabbit; settings are options of its command line."""
 
-    def __init__(self, arms: int, dim: int, shared: bool, seed: int, *, options: str) -> None:
-        self.shared = shared
-        self.rng = np.random.default_rng(seed)
-        crossed = "" if shared else "--interactions az --ignore_linear z"
-        always = f"--cb_explore_adf --random_seed {seed} --quiet"
+    def __init__(self, problem: Problem, *, exploration: str, **settings: float) -> None:
+        self.problem = problem
+        self.rng = np.random.default_rng(problem.seed)
+        crossed = "" if problem.shared else "--interactions az --ignore_linear z"
+        always = f"--cb_explore_adf --random_seed {problem.seed} --quiet --{exploration}"
+        options = " ".join(f"--{name} {value}" for name, value in settings.items())
         self.workspace = Workspace(f"{always} {crossed} {options}")
-        self.arms = [f"|a arm{arm}" for arm in range(arms)]
+        self.arms = [f"|a arm{arm}" for arm in range(problem.arms)]
 
     def prepare(self, offered: np.ndarray) -> list[str]:
-        if self.shared:
+        if self.problem.shared:
             return [f"|a {_features(row)}" for row in offered.tolist()]
         return [f"shared |z {_features(offered.tolist())}", *self.arms]
 
@@ -34,10 +36,10 @@ class Explorer:
         index = min(index, len(probabilities) - 1)
         return index, probabilities[index]
 
-    def learn(self, came: list[Arrival]) -> None:
-        for offer, index, probability, reward in came:
+    def learn(self, arrivals: list[Arrival]) -> None:
+        for offer, index, probability, reward in arrivals:
             lines = offer.copy()
-            line = index if self.shared else index + 1
+            line = index if self.problem.shared else index + 1
             lines[line] = f"0:{1.0 - reward}:{probability} {offer[line]}"
             self.workspace.learn(lines)
 
