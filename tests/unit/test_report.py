@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import re
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -21,13 +24,16 @@ from belated import (
     MemoryJournal,
     Number,
     PerArm,
+    Text,
 )
+from belated.evaluation.lifts import GroupValue, Lift
 from belated.evaluation.sources import read_journal
 from belated.exceptions import InvalidInput
 from belated.fold.rules import State
 from belated.report import Report
 from belated.report.facts import Calendar
 from belated.report.panels import PANELS, share, specifications
+from belated.report.panels.headline import relative_lift
 from belated.report.report import learned
 from belated.report.vega import LIGHT
 
@@ -97,9 +103,8 @@ def test_the_headline_is_that_of_lift(bandit: Bandit, data: dict[str, Any]) -> N
     count = lift.bandit.decisions
     assert head["bandit"] == count
     assert head["holdout"] == lift.holdout.decisions
-    assert lift.relative is not None
     expected = {
-        "lift": lift.relative,
+        "lift": relative_lift(lift),
         "extra": (count * lift.difference, count * lift.low, count * lift.high),
         "difference": (lift.difference, lift.low, lift.high),
     }
@@ -107,6 +112,28 @@ def test_the_headline_is_that_of_lift(bandit: Bandit, data: dict[str, Any]) -> N
         assert tuple(head[name].values()) == pytest.approx(numbers, rel=1e-5), name
     assert head["per_decision"]["p"] == pytest.approx(lift.bandit.value, rel=1e-5)
     assert head["per_decision_holdout"]["p"] == pytest.approx(lift.holdout.value, rel=1e-5)
+
+
+@pytest.mark.parametrize("own", [0.05, 0.14, 0.2, 0.4])
+def test_the_lift_has_the_interval_of_the_difference(own: float) -> None:
+    """Its ends are the ratios at which the difference is as unlikely; so both contain 0 or none."""
+    bandit, holdout = GroupValue("", 900, 90, own, 0.03), GroupValue("", 100, 10, 0.1, 0.02)
+    difference, error = own - 0.1, math.hypot(0.03, 0.02)
+    low, high = difference - 1.96 * error, difference + 1.96 * error
+    given = Lift(bandit, holdout, difference, low, high, 0.5, None, None, 0.95, "")
+    found = relative_lift(given)
+    assert found is not None
+    assert found[0] == pytest.approx(own / 0.1 - 1.0)
+    for end in found[1:]:
+        if end > -1.0:  # else a reward below zero would be needed
+            ratio = 1.0 + end
+            far = abs(own - ratio * 0.1) / math.hypot(0.03, ratio * 0.02)
+            assert far == pytest.approx(1.96)
+    assert (found[1] > 0.0, found[2] < 0.0) == (low > 0.0, high < 0.0)
+    error = math.hypot(0.03, 0.06)
+    low, high = difference - 1.96 * error, difference + 1.96 * error
+    unsure = replace(given, holdout=holdout._replace(error=0.06), low=low, high=high)
+    assert relative_lift(unsure) is None
 
 
 def test_delays_are_those_of_the_functions(bandit: Bandit, data: dict[str, Any]) -> None:
@@ -124,7 +151,8 @@ def test_delays_are_those_of_the_functions(bandit: Bandit, data: dict[str, Any])
         (total.mean, total.low, total.high), rel=1e-5
     )
     soon = bandit.forecast([timedelta(days=n) for n in range(1, 11)]).expected
-    assert data["forecast"]["next"][4]["by_then"] == pytest.approx(soon[4].mean, rel=1e-5)
+    most = min(soon[4].mean, total.mean)
+    assert data["forecast"]["next"][4]["by_then"] == pytest.approx(most, rel=1e-5)
 
 
 def test_counts_are_those_of_the_journal(bandit: Bandit, data: dict[str, Any]) -> None:
@@ -152,7 +180,46 @@ def test_shares_and_segments_add_up(data: dict[str, Any]) -> None:
             assert sum(row["share"] for row in rows if row[key] == one) == pytest.approx(
                 1, abs=1e-3
             )
-    assert {row["segment"] for row in data["segments"]} == {"member", "not member"}
+    segments = {(row["by"], row["segment"]) for row in data["segments"]}
+    hours = {(by, segment) for by, segment in segments if by == "hour (UTC)"}
+    assert segments - hours == {("member", "member"), ("member", "not member")}
+    assert {segment for _, segment in hours} == {
+        "00:00–06:00", "06:00–12:00", "12:00–18:00", "18:00–24:00",
+    }  # fmt: skip
+
+
+def test_segments_are_by_category_too() -> None:
+    """Common values each, the others together; text that is different everywhere is left out."""
+    bandit = Bandit(
+        PerArm(ACTIONS, context={"country": Text(hash=8), "page": Text(hash=8)}),
+        rewards=Explicit(),
+        seed=1,
+    )
+    for n in range(80):
+        country = "DE" if n % 2 else "other land" if n > 70 else f"{n % 5}"
+        bandit.decide({"country": country, "page": f"page {n}"})
+    rows = bandit.report().data["segments"]
+    countries = {row["segment"] for row in rows if row["by"] == "country"}
+    assert {"country = DE", "country = other"} <= countries
+    assert len(countries) == 6
+    assert not [row for row in rows if row["by"] == "page"]
+    assert sum(row["n"] for row in rows if row["by"] == "country") == 80
+
+
+def test_rewards_have_a_unit_or_a_currency() -> None:
+    """In titles, tiles and axes; a share is no money."""
+    report = played(300).report().with_units("purchase")
+    assert '<div class="lab">Purchases</div>' in report.html()
+    with pytest.raises(InvalidInput, match="rewards are between 0 and 1"):
+        report.with_units(currency="EUR")
+    with pytest.raises(InvalidInput, match="unit is empty"):
+        report.with_units(" ")
+    policy = DelayedUCB(9, Gaussian(), floor=0.1)
+    money = played(300, policy=policy).report().with_units("order", "EUR")
+    page = money.html().partition("<script")[0]
+    assert re.search(r"Reward per decision</div><div class=\"val\">€0\.\d\d", page)
+    axis = specifications(money.data)["earn"]
+    assert axis["config"]["locale"]["number"]["currency"] == ["€", ""]
 
 
 def test_the_auditor_finds_the_best_action(data: dict[str, Any]) -> None:
@@ -218,7 +285,7 @@ def test_the_field_with_most_unusual_values_is_named() -> None:
     most = report.data["health"]["field"]
     assert (most["name"], most["status"]) == ("age", "clipped")
     assert most["share"] == pytest.approx(0.25, abs=0.08)
-    assert "age, the most of all fields" in report.html()
+    assert "age, the highest share of all fields" in report.html()
     few = played(20, features=PerArm(ACTIONS, context=fields))
     assert "field" not in few.report().data["health"]
 
@@ -237,13 +304,18 @@ def test_a_report_of_an_hour_has_minutes() -> None:
     assert Report(data).html().count("per minute") >= 2
 
 
-def test_a_period_that_has_hardly_begun_says_nothing_of_shares() -> None:
+def test_a_partial_period_is_not_in_titles() -> None:
     """One decision is not a hundred percent of a day."""
     made = START + np.append(np.arange(300) * HOUR // 10, 31 * HOUR)
+    calendar = Calendar(START, 6 * HOUR, 6, "6 hours", START + 31 * HOUR)
     facts = SimpleNamespace(
         own=np.ones(301, dtype=bool),
-        calendar=Calendar(START, 6 * HOUR, 6, "6 hours"),
+        calendar=calendar,
         table=SimpleNamespace(made=made, action=np.arange(301) % 2, actions=("red", "blue")),
         actions=["red", "blue"],
     )
-    assert max(row["t"] for row in share.collect(facts)) == (START + 24 * HOUR) // 1000  # type: ignore[arg-type]
+    rows = share.collect(facts)  # type: ignore[arg-type]
+    assert calendar.partial == max(row["t"] for row in rows) == (START + 30 * HOUR) // 1000
+    data = {"share": rows, "partial": calendar.partial}
+    assert [last for _, _, last in share.shown_actions(data)] == [0.5, 0.5]
+    assert replace(calendar, end=START + 36 * HOUR - 1).partial is None

@@ -208,7 +208,8 @@ def test_labels_of_two_lines_are_apart(overall: float, alone: float, above: bool
 def test_the_title_says_how_certain_the_bandit_is(choices: float, title: str) -> None:
     """About one decision; and how many actions are in use."""
     rows = [{"what": "for one decision", "n": choices}, {"what": "in use overall", "n": 2.9}]
-    said = explore.words({"explore": rows, "actions": ["a", "b", "c", "d"]}).title
+    data = {"explore": rows, "actions": ["a", "b", "c", "d"], "period": "day"}
+    said = explore.words(data).title
     assert said.startswith(title)
     assert said.endswith("2.9 of 4 actions are in use")
 

@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> None:
                 progress.step(1)
         print(_line(7 * week, belated, waiting), flush=True)
     print(_NOTE)
-    report = belated.bandit.report()
+    report = belated.bandit.report().with_units("purchase")
     print("From the journal of the first bandit, with 95% intervals:\n")
     print(pairs(_findings(report.data, belated), indent="  "))
     report.save(REPORT)

@@ -45,6 +45,7 @@ from belated.exceptions import InvalidInput
 from belated.expressions import as_whole_policy, load_modules
 from belated.features.shared import with_catalogue
 from belated.policies import Policy
+from belated.report.panels.headline import relative_lift
 
 EXAMPLE = """belated evaluate sqlite:///offers.db --lift
   belated evaluate sqlite:///offers.db --policy uniform
@@ -123,7 +124,7 @@ def _lift(options: argparse.Namespace, log: JournalLog) -> tuple[Any, str]:
     if options.figure is not None:
         title = f"Lift {found.difference:+.4g}"
         save_intervals(options.figure, title, found.estimand, _lift_lines(found))
-    return found.to_dict(), _lift_text(found)
+    return found.to_dict() | {"relative": relative_lift(found)}, _lift_text(found)
 
 
 def _lift_lines(found: Lift) -> list[Interval]:
@@ -138,8 +139,8 @@ def _lift_lines(found: Lift) -> list[Interval]:
 
 def _lift_text(found: Lift) -> str:
     relative = always = "not known"
-    if found.relative is not None:
-        relative = "{} ({} to {})".format(*map(percent, found.relative))
+    if (lift := relative_lift(found)) is not None:
+        relative = "{} ({} to {})".format(*map(percent, lift))
     if found.always is not None:
         always = "{:+.4g} ({:+.4g} to {:+.4g})".format(*found.always)
     rows = [(found.estimand, f"{found.difference:+.4g} ({found.low:+.4g} to {found.high:+.4g})")]
@@ -195,14 +196,25 @@ def _delays(options: argparse.Namespace, log: JournalLog) -> tuple[Any, str]:
     table = log.table()
     if options.figure is not None:
         save_curve(options.figure, delay_curve(table))
-    found = describe(table, options.ahead or [timedelta(days=1), timedelta(days=7)])
+    ahead = options.ahead or [timedelta(days=1), timedelta(days=7)]
+    found = describe(table, log.predicted(table), ahead)
     return found, _delays_text(found)
 
 
-def describe(table: JournalTable, ahead: list[timedelta]) -> dict[str, Any]:
-    """What is known of the delays; what too few rewards can tell is None."""
+def describe(
+    table: JournalTable, predicted: JournalTable, ahead: list[timedelta]
+) -> dict[str, Any]:
+    """Return what is known of the delays; None for what too few rewards can tell.
+
+    Args:
+        table: the decisions.
+        predicted: the decisions with predicted means, as in the report.
+        ahead: horizons of the forecast, which ends with the total.
+    """
     found: dict[str, Any] = {"delays": delay_curve(table).to_dict()}
-    found["forecast"] = _or_none(lambda: forecast(table, ahead).to_dict())
+    found["forecast"] = _or_none(lambda: forecast(predicted, ahead).to_dict())
+    if found["forecast"] is not None:
+        found["forecast"]["expected"] += forecast(predicted).to_dict()["expected"]
     for on in ("action", "reward"):
         found[f"depends_on_{on}"] = _or_none(lambda on=on: delay_depends(table, on).to_dict())
     return found
@@ -223,9 +235,11 @@ def _delays_text(found: dict[str, Any]) -> str:
         rows.append((f"{share} have come", when))
     if found["forecast"] is not None:
         for one in found["forecast"]["expected"]:
-            within = lasting(one["ahead"])
+            when = "still to come"
+            if one["ahead"] is not None:
+                when = f"to come within {lasting(one['ahead'])}"
             what = f"{one['mean']:,.0f} ({one['low']:,.0f} to {one['high']:,.0f})"
-            rows.append((f"to come within {within}", what))
+            rows.append((when, what))
     for on in ("action", "reward"):
         test = found[f"depends_on_{on}"]
         said = "not known" if test is None else f"p = {test['p']:.2g}"

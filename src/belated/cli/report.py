@@ -1,6 +1,6 @@
-"""``belated report``: write what a bandit earns into one HTML file.
+"""``belated report``: write a report of what a bandit earns as one HTML file.
 
-The file needs no network and no server; it can be mailed.
+The file needs no network and no server; you can mail it.
 """
 
 from __future__ import annotations
@@ -20,24 +20,29 @@ EXAMPLE = "belated report sqlite:///offers.db --output report.html"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     add_address(parser)
     parser.add_argument(
         "--output", metavar="FILE", default="report.html", help="default: report.html"
     )
     about = "also write each chart as PNG (extra `report`)"
     add_option(parser, "--charts", about, metavar="FOLDER")
+    about = "what one reward is, in the singular: purchase"
+    add_option(parser, "--unit", about, default="reward")
+    about = "currency of the rewards: EUR; default: they are not money"
+    add_option(parser, "--currency", about, metavar="CODE")
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
     with log_at(options.address) as log:
-        found = Report.of(log, *learned(log))
+        report = Report.of(log, *learned(log))
+    report = report.with_units(options.unit, options.currency or "")
     if options.charts:
-        found.save_charts(options.charts)
+        report.save_charts(options.charts)
     if options.json:
-        print(msgspec.json.encode(found.data).decode())
+        print(msgspec.json.encode(report.data).decode())
         return
-    found.save(options.output)
+    report.save(options.output)
     print(f"{options.output}: {size(Path(options.output).stat().st_size)}")

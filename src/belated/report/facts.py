@@ -1,4 +1,4 @@
-"""What a report is made of, from one pass over a journal."""
+"""The data behind a report, from one pass over a journal."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ from belated.model.families import Family
 
 T = TypeVar("T")
 
-#: Numbers of rows that are held for the audit, at most.
+#: Maximum size of the rows sampled for the auditor, in numbers.
 NUMBERS = 4_000_000
-#: Rewards without which nothing is audited.
+#: Minimum number of rewards for the auditor.
 FEW = 30
-#: Decisions whose contexts are encoded again, to see which values are unknown or clipped.
+#: Number of latest decisions whose contexts are encoded again to find unknown or clipped values.
 LATEST = 1_000
-#: Actions that are shown one by one.
+#: Maximum number of actions shown separately.
 ACTIONS = 12
-#: Of a normal interval of 95 %.
+#: Normal quantile of a 95 % interval.
 Z = 1.959964
-#: States that count nowhere.
+#: States of decisions that are not counted.
 _DEAD = (State.VOIDED, State.DORMANT)
-#: Events that need care, by their statuses in the ledger.
+#: Issues with reward messages, by their status in the ledger.
 CARE = {
     "duplicate": "duplicate",
     "conflict": "conflict",
@@ -69,25 +69,40 @@ CARE = {
 
 @dataclass
 class Watched:
-    """What is told of every record, beyond the table of decisions."""
+    """Collects what a report needs from each record, beyond the table of decisions.
+
+    Attributes:
+        encoder: encodes contexts as rows.
+        rewards: when each reward message was recorded.
+        lags: time from each reward to its record; -1 if unknown.
+        care: numbers of the reward messages with each kind of issue, into ``rewards``.
+        voids: when decisions were voided.
+        modes: changes of the mode.
+        actions: last change of each action that was paused, resumed or retired.
+        chosen: the model that was pinned, if one is.
+        records: number of records.
+        latest: last decisions.
+        backdated: reward messages that may be dated before their decision: number, id and time.
+    """
 
     encoder: RowEncoder
     rewards: list[int] = field(default_factory=list)
     lags: list[int] = field(default_factory=list)
     care: dict[str, list[int]] = field(default_factory=dict)
+    voids: list[int] = field(default_factory=list)
     modes: list[dict[str, Any]] = field(default_factory=list)
     actions: dict[str, ActionChanged] = field(default_factory=dict)
     chosen: ModelChosen | None = None
     records: int = 0
     latest: deque[Decision] = field(default_factory=lambda: deque(maxlen=LATEST))
-    backdated: list[tuple[str, int, int]] = field(default_factory=list)
+    backdated: list[tuple[int, str, int]] = field(default_factory=list)
     _every: int = 1
     _seen: int = 0
     _places: list[tuple[int, int]] = field(default_factory=list)
     _rows: list[NDArray[np.float32]] = field(default_factory=list)
 
     def take(self, record: Record, status: str) -> None:
-        """A record, and what it meant."""
+        """Collect from one record, given its status in the ledger."""
         self.records += 1
         event = record.event
         if isinstance(event, Decision):
@@ -101,33 +116,37 @@ class Watched:
             known = status in ("rewarded", "late", "credited")
             self.lags.append(record.recorded - event.at_us if known else -1)
             if (kind := CARE.get(status)) is not None:
-                self.care.setdefault(kind, []).append(record.recorded)
+                self._note(kind)
             self._check_time(record, event)
         elif isinstance(event, Void):
-            self.care.setdefault("voided", []).append(record.recorded)
+            self.voids.append(record.recorded)
         elif isinstance(event, ModeChanged):
             who, why = event.actor, event.reason
-            said = {"t": record.recorded // 1000, "mode": event.mode, "reason": why, "actor": who}
-            self.modes.append(said)
+            change = {"t": record.recorded // 1000, "mode": event.mode, "reason": why, "actor": who}
+            self.modes.append(change)
         elif isinstance(event, ActionChanged):
             self.actions[event.action] = event
         elif isinstance(event, ModelChosen):
             self.chosen = event if event.model else None
 
+    def _note(self, kind: str) -> None:
+        """Note an issue with the last reward message."""
+        self.care.setdefault(kind, []).append(len(self.rewards) - 1)
+
     def _check_time(self, record: Record, event: Reward | SubjectReward) -> None:
         if event.at_us > record.recorded + CLOCK_SKEW:
-            self.care.setdefault("future", []).append(record.recorded)
+            self._note("future")
         elif isinstance(event, Reward) and event.at_us < record.recorded - CLOCK_SKEW:
-            self.backdated.append((event.id, event.at_us, record.recorded))
+            self.backdated.append((len(self.rewards) - 1, event.id, event.at_us))
 
     def finish(self, table: JournalTable) -> dict[str, Noticed]:
-        """Count rewards that are dated before their decision; return what fields hold.
+        """Find rewards dated before their decision; return the issues of fields.
 
-        The values of fields are those of the last decisions.
+        Only the latest decisions are checked for unknown and clipped values.
         """
         if self.backdated:
             made = dict(zip(table.ids.tolist(), table.at.tolist(), strict=True))
-            early = [seen for id, at, seen in self.backdated if at + CLOCK_SKEW < made.get(id, at)]
+            early = [n for n, id, at in self.backdated if at + CLOCK_SKEW < made.get(id, at)]
             self.care |= {"early": early} if early else {}
         for decision in self.latest:
             stored = None if self.encoder.features is None else read_context(decision)
@@ -141,12 +160,12 @@ class Watched:
             return
         self._places.append((record.partition, record.position))
         self._rows.append(row)
-        if len(self._rows) * len(row) > NUMBERS:  # from now on half as many
+        if len(self._rows) * len(row) > NUMBERS:  # halve the sampling rate
             self._places, self._rows = self._places[1::2], self._rows[1::2]
             self._every *= 2
 
     def rows_of(self, table: JournalTable, blocks: int | None) -> tuple[NDArray[np.int64], Matrix]:
-        """The lines whose chosen row was held, and these rows over all coefficients."""
+        """Return the lines whose chosen row was sampled, and the rows over all coefficients."""
         if not self._rows:
             return np.zeros(0, dtype=np.int64), np.zeros((0, 0))
         order = np.lexsort((table.position, table.partition))
@@ -159,9 +178,9 @@ class Watched:
     def take_frame(
         self, log: Log, table: JournalTable, blocks: int | None
     ) -> tuple[NDArray[np.int64], Matrix]:
-        """Know the rewards of a frame; returns lines, and their chosen rows, as :meth:`rows_of`."""
+        """Read the rewards of a frame; return lines and their chosen rows like :meth:`rows_of`."""
         self.rewards = table.rewarded[table.arrived].tolist()
-        self.lags = [-1] * len(self.rewards)  # it does not say when rewards happened
+        self.lags = [-1] * len(self.rewards)  # a frame has no event times
         self.records = len(table) + len(self.rewards)
         width = log.features.dim // (blocks or 1)
         lines = np.arange(len(table))[:: max(1, -(-len(table) * width // NUMBERS))]
@@ -175,20 +194,20 @@ def _keys(partition: NDArray[Any], position: NDArray[Any]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """All that the parts of a report read.
+    """The data that the parts of a report share.
 
     Attributes:
-        log: the decisions, where they are.
-        everything: all decisions, those that were voided too.
-        table: the decisions that took effect.
-        watched: the records beside them.
-        calendar: the periods.
-        estimate: what the bandit has learned, if that is known.
-        evidence: what its checks look at, if that is known.
-        curve: of the delays; None before the first reward.
-        lines: of ``table`` whose chosen row is known.
-        rows: the chosen rows of these.
-        fields: values of the last decisions that are unknown or clipped.
+        log: the log of decisions.
+        everything: all decisions, including those that were voided.
+        table: decisions that took effect.
+        watched: what was collected from the records.
+        calendar: periods of the report.
+        estimate: the model's estimate, if known.
+        evidence: evidence for the checks, if known.
+        curve: delay curve; None before the first reward.
+        lines: lines of ``table`` whose chosen row is known.
+        rows: their chosen rows.
+        fields: unknown and clipped values of the latest decisions.
     """
 
     log: DecisionLog
@@ -210,7 +229,7 @@ class Facts:
         estimate: Estimate | None = None,
         evidence: Evidence | None = None,
     ) -> Facts:
-        """Read a log once."""
+        """Read a log in one pass."""
         watched = Watched(RowEncoder(log.features))
         everything = log.table(watched.take)
         blocks = getattr(log.features, "blocks", None)
@@ -231,17 +250,17 @@ class Facts:
 
     @property
     def period(self) -> NDArray[np.int64]:
-        """The period of each decision."""
+        """Period of each decision."""
         return self.calendar.place(self.table.made)
 
     @property
     def held(self) -> Mask:
-        """Which decisions are of the holdout."""
+        """Decisions in the holdout."""
         return self.table.in_group("holdout")
 
     @property
     def own(self) -> Mask:
-        """Which decisions are the bandit's: of its group, or made by its policy."""
+        """Decisions of the bandit: in its group, or made by its policy."""
         if "bandit" in self.table.groups:
             return self.table.in_group("bandit")
         found: Mask = self.table.source == SOURCES.index("policy")
@@ -249,18 +268,18 @@ class Facts:
 
     @property
     def base(self) -> float:
-        """What a missing reward comes to."""
+        """Value of a missing reward."""
         return self.table.rewards.default if self.table.conversions else 0.0
 
     @cached_property
     def outcome(self) -> Vector:
-        """What each decision has brought so far, beyond :attr:`base`."""
+        """Reward of each decision so far, relative to :attr:`base`."""
         table = self.table
         return np.where(table.arrived, table.value - self.base, 0.0)
 
     @cached_property
     def exposure(self) -> Vector:
-        """How much of its reward each decision can have brought by its age."""
+        """Expected share of each decision's reward that has arrived by its age."""
         table = self.table
         if not table.conversions or self.curve is None:
             return table.arrived.astype(np.float64)
@@ -268,22 +287,26 @@ class Facts:
 
     @property
     def arms(self) -> list[tuple[str, Mask]]:
-        """The groups that have decisions, each with its decisions."""
+        """Groups that have decisions, with the decisions of each."""
         both = (("Bandit", self.own), ("Holdout", self.held))
         return [(name, mask) for name, mask in both if mask.any()]
 
     @property
-    def least(self) -> float:
-        """The least reward per decision."""
-        return 0.0 if self.log.family.support.lower >= 0.0 else -math.inf
+    def bounds(self) -> tuple[float, float]:
+        """Lowest and highest possible reward per decision."""
+        rewards = self.table.rewards
+        low, high = rewards.range(self.log.family.support)
+        if rewards.reduce == "sum":  # the limits are those of each part
+            low, high = (0.0 if low >= 0.0 else -math.inf), math.inf
+        return min(low, self.base), max(high, self.base)
 
     def ratio(self, which: Mask) -> tuple[float, float]:
-        """The reward per decision, and its standard error; not numbers if none is old enough.
+        """Return the reward per decision and its standard error; NaN if no decision is old enough.
 
-        A decision counts with the share of its reward that has come by its age, so that young ones
-        are neither left out nor taken for failures. That share is of the delay curve, so delays are
-        taken to be alike; for the whole time, :func:`belated.evaluation.lifts.earned` needs no such
-        assumption.
+        A decision counts with the share of rewards that arrive by its age, so that young decisions
+        are neither left out nor counted as failures. The share is read from the delay curve, which
+        assumes the same delays for all decisions. :func:`belated.evaluation.lifts.earned`, used
+        for the headline, needs no such assumption.
         """
         outcome, exposure = self.outcome[which], self.exposure[which]
         total = float(exposure.sum())
@@ -295,17 +318,17 @@ class Facts:
 
     @cached_property
     def _one(self) -> float:
-        """The square of one reward: where none has come the error is that of one, not zero."""
+        """Mean square of a reward: without rewards, the error is that of one reward, not zero."""
         came = self.table.arrived
         return float(np.square(self.outcome[came]).mean()) if came.any() else 0.0
 
     def row(self, which: Mask) -> dict[str, Any]:
-        """The reward per decision with its interval, as a row of data."""
-        return {**around(*self.ratio(which), self.least), "n": int(which.sum())}
+        """Return the reward per decision with its interval, as a row of data."""
+        return {**around(*self.ratio(which), self.bounds), "n": int(which.sum())}
 
     @cached_property
     def auditor(self) -> Auditor | None:
-        """A fit of all decisions; None if there is too little to fit, or too much to learn."""
+        """Model fitted to all decisions; None with too few rewards or too many features."""
         few = self.table.arrived.sum() < FEW or not len(self.rows)
         if few or self.rows.shape[1] > WIDEST:
             return None
@@ -323,14 +346,14 @@ class Facts:
 
     @property
     def actions(self) -> list[str]:
-        """Names of the actions, those with the most decisions of the bandit first."""
+        """Names of the actions, by decreasing number of the bandit's decisions."""
         counts = np.bincount(self.table.action[self.own], minlength=len(self.table.actions))
         order = np.argsort(-counts, kind="stable")
         return [str(self.table.actions[place]) for place in order]
 
 
 def if_known(estimate: Callable[..., T], *given: Any) -> T | None:
-    """An estimate; None if too little is known for it."""
+    """Return an estimate; None if there is too little data for it."""
     try:
         return estimate(*given)
     except BelatedError:
@@ -338,12 +361,12 @@ def if_known(estimate: Callable[..., T], *given: Any) -> T | None:
 
 
 def code_of(facts: Facts, name: str) -> int:
-    """The number of an action in the table."""
-    return [str(one) for one in facts.table.actions].index(name)
+    """Return the code of an action in the table."""
+    return [str(action) for action in facts.table.actions].index(name)
 
 
 def short(number: float, digits: int = 6) -> float | None:
-    """A number with few digits; None if it is not finite.
+    """Round a number to significant digits; None if it is not finite.
 
     >>> short(0.12345678), short(float("nan")), short(123456.789, 3)
     (0.123457, None, 123457.0)
@@ -358,17 +381,29 @@ def short(number: float, digits: int = 6) -> float | None:
 def interval(
     value: float, low: float, high: float, *, digits: int = 6, key: str = "p"
 ) -> dict[str, Any]:
-    """A value with the ends of its interval."""
+    """Return a value with its interval, which is widened to contain the value if it does not.
+
+    >>> interval(0.02, 0.0, 0.0)
+    {'p': 0.02, 'lo': 0.0, 'hi': 0.02}
+    """
+    low, high = min(low, value), max(high, value)
     return {key: short(value, digits), "lo": short(low, digits), "hi": short(high, digits)}
 
 
-def around(value: float, error: float, least: float = -math.inf, **written: Any) -> dict[str, Any]:
-    """A value with a normal interval, which does not go below ``least``."""
-    return interval(value, max(value - Z * error, least), value + Z * error, **written)
+def around(
+    value: float, error: float, bounds: tuple[float, float] = (-math.inf, math.inf), **options: Any
+) -> dict[str, Any]:
+    """Return a value with its normal interval, both limited to possible values.
+
+    >>> around(1.02, 0.03, bounds=(0.0, 1.0))
+    {'p': 1.0, 'lo': 0.961201, 'hi': 1.0}
+    """
+    ends = (value, value - Z * error, value + Z * error)
+    return interval(*np.clip(ends, *bounds).tolist(), **options)
 
 
 SECOND, MINUTE, HOUR, DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
-#: How long a period may be, and what it is called.
+#: Possible lengths of a period, with their names.
 LENGTHS = (
     (SECOND, "second"),
     (10 * SECOND, "10 seconds"),
@@ -380,8 +415,10 @@ LENGTHS = (
     (7 * DAY, "week"),
     (28 * DAY, "4 weeks"),
 )
-#: Periods of a report, at most; and how many of them are recent.
+#: Maximum number of periods of a report, and the number of recent ones.
 PERIODS, RECENT = 62, 7
+#: Share of a period after which it counts as complete.
+COMPLETE = 0.95
 
 
 @dataclass(frozen=True)
@@ -389,46 +426,57 @@ class Calendar:
     """The periods of a report.
 
     Attributes:
-        start: of the first, in microseconds since 1970.
-        step: how long each is.
-        count: how many there are.
-        name: what one is called.
+        start: start of the first period, in microseconds since 1970.
+        step: length of a period.
+        count: number of periods.
+        name: name of a period, such as "day".
+        end: time of the report; None: the end of the last period.
     """
 
     start: int
     step: int
     count: int
     name: str
+    end: int | None = None
 
     @classmethod
     def of(cls, table: DecisionTable) -> Calendar:
-        """The periods of all decisions: as short as can be shown.
+        """Return the shortest periods that cover all decisions.
 
-        >>> none, made = [None] * 2, ["2026-01-01T00:00Z", "2026-01-30T00:00Z"]
+        >>> none, made = [None] * 2, ["2026-01-01T00:00Z", "2026-01-30T12:00Z"]
         >>> table = DecisionTable.of(made=made, rewarded=none, value=none)
-        >>> Calendar.of(table).count, Calendar.of(table).name
-        (30, 'day')
+        >>> calendar = Calendar.of(table)
+        >>> calendar.count, calendar.name, calendar.partial == calendar.ms(29)
+        (30, 'day', True)
         """
         first = int(table.made.min(initial=table.as_of))
         for step, name in LENGTHS:
             start = first // step * step
             count = (table.as_of - start) // step + 1
             if count <= PERIODS or step == LENGTHS[-1][0]:
-                return cls(start, step, count, name)
+                return cls(start, step, count, name, table.as_of)
         raise AssertionError
 
     def place(self, times: Times) -> NDArray[np.int64]:
-        """The number of the period of each time."""
+        """Return the number of the period of each time."""
         found: NDArray[np.int64] = np.clip((times - self.start) // self.step, 0, self.count - 1)
         return found
 
     def counts(self, times: Times) -> Vector:
-        """How many times are in each period."""
+        """Return how many times are in each period."""
         return np.bincount(self.place(times), minlength=self.count).astype(np.float64)
 
     def ms(self, period: int) -> int:
-        """When a period starts, in milliseconds since 1970."""
+        """Return when a period starts, in milliseconds since 1970."""
         return (self.start + period * self.step) // 1000
+
+    @property
+    def partial(self) -> int | None:
+        """Start of the last period in milliseconds since 1970; None if the period is complete."""
+        last = self.start + (self.count - 1) * self.step
+        if self.end is None or self.end - last >= COMPLETE * self.step:
+            return None
+        return self.ms(self.count - 1)
 
     @property
     def recent(self) -> int:
@@ -436,20 +484,20 @@ class Calendar:
         return max(self.count - RECENT, 0)
 
 
-#: Precision of the prior.
+#: Prior precision of the auditor's coefficients.
 RIDGE = 0.3
-#: Features that are fitted, at most.
+#: Maximum number of features that the auditor fits.
 WIDEST = 400
 
 
 @dataclass(frozen=True, eq=False)
 class Auditor:
-    """What was fitted.
+    """A model fitted to all decisions, independent of the model that made them.
 
     Attributes:
-        theta: the coefficients.
-        covariance: of them.
-        family: of the rewards.
+        theta: coefficients.
+        covariance: covariance of the coefficients.
+        family: family of the rewards.
     """
 
     theta: Vector
@@ -457,10 +505,10 @@ class Auditor:
     family: Family
 
     def means(self, rows: Matrix, theta: Vector | None = None) -> Vector:
-        """What rows are worth."""
+        """Return the mean reward of each row."""
         return self.family.mean(rows @ (self.theta if theta is None else theta))
 
     def draws(self, count: int) -> Matrix:
-        """Coefficients as they might be."""
+        """Return coefficients drawn from their distribution."""
         rng = np.random.default_rng(0)
         return rng.multivariate_normal(self.theta, self.covariance, count, method="eigh")

@@ -1,4 +1,4 @@
-"""The few numbers of a report that a monitoring system keeps."""
+"""Numbers of a report that are exported as metrics."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from typing import Any
 
 import msgspec
 
+from belated.report.vega import complete
+
 
 class Gauges(msgspec.Struct, frozen=True):
     """What a bandit earns, and what needs attention.
 
     Attributes:
-        reward: reward per decision, of the bandit and, if there is one, of the holdout.
-        lift: of the bandit over its holdout, as a share: the estimate and both ends of its
-            interval; empty if it is not known.
-        share: of each action in the decisions of the last period.
-        predicted: what was predicted for recent decisions, over what they came to; None if too
-            little has come.
-        attention: the kinds of what needs attention.
+        reward: reward per decision of the bandit and, if there is one, of the holdout.
+        lift: relative lift over the holdout: the estimate and both ends of its interval; empty if
+            unknown.
+        share: share of each action in the decisions of the last complete period.
+        predicted: predicted over observed reward of recent decisions; None with too few rewards.
+        attention: kinds of findings that need attention.
     """
 
     reward: dict[str, float] = {}
@@ -28,22 +29,23 @@ class Gauges(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Gauges:
-        """Those of a report.
+        """Return the gauges of a report.
 
         Args:
-            data: of the report.
+            data: data of the report.
         """
         head = data["headline"]
         groups = {"bandit": "per_decision", "holdout": "per_decision_holdout"}
         lift = head.get("lift", {})
-        last = max((row["t"] for row in data["share"]), default=0)
+        shares = complete(data, data["share"])
+        last = max((row["t"] for row in shares), default=0)
         off = data["calibration"]
         return cls(
             reward=_known({group: head.get(key, {}).get("p") for group, key in groups.items()}),
             lift=_known({"estimate": lift.get("p"), "low": lift.get("lo"), "high": lift.get("hi")}),
-            share={row["action"]: row["share"] for row in data["share"] if row["t"] == last},
+            share={row["action"]: row["share"] for row in shares if row["t"] == last},
             predicted=None if off is None else 1.0 + off["bias"],
-            attention=sorted({one["kind"] for one in data["attention"]}),
+            attention=sorted({item["kind"] for item in data["attention"]}),
         )
 
 

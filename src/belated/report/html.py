@@ -1,4 +1,4 @@
-"""Pieces of HTML: tiles, small lines, tables. Text is escaped here, and nowhere else."""
+"""HTML elements: tiles, sparklines and tables. They escape the text they are given."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-#: Rows of a table in the page; the data has all.
+#: Maximum number of rows of a table on the page; the data has all rows.
 ROWS = 400
 _WIDTH, _HEIGHT = 120, 30
+_PALE = ' class="partial"'
 
 
 def element(tag: str, text: str, **attributes: str) -> str:
-    """An element with text in it.
+    """Return an element that contains text.
 
     >>> element("p", "a < b", cls="note")
     '<p class="note">a &lt; b</p>'
@@ -21,7 +22,7 @@ def element(tag: str, text: str, **attributes: str) -> str:
 
 
 def around(tag: str, inner: str, **attributes: str) -> str:
-    """An element with HTML in it."""
+    """Return an element that contains HTML."""
     return f"<{tag}{_attributes(attributes)}>{inner}</{tag}>"
 
 
@@ -39,36 +40,38 @@ def _svg(inner: str) -> str:
     return f'<svg class="spark" {box} aria-hidden="true">{inner}</svg>'
 
 
-def bars(values: Sequence[float]) -> str:
-    """A small picture of counts."""
+def bars(values: Sequence[float], partial: bool = False) -> str:
+    """Return a small bar chart of counts; the last bar is pale if its period is partial."""
     most = max(values, default=0) or 1
     width = _WIDTH / max(len(values), 1)
+    last = len(values) - 1 if partial else None
     return _svg(
         "".join(
-            f'<rect x="{n * width + 0.4:.1f}" y="{_HEIGHT - _HEIGHT * one / most:.1f}"'
-            f' width="{max(width - 0.8, 0.4):.1f}" height="{_HEIGHT * one / most:.1f}"/>'
-            for n, one in enumerate(values)
+            f'<rect{_PALE if n == last else ""} x="{n * width + 0.4:.1f}"'
+            f' y="{_HEIGHT - _HEIGHT * value / most:.1f}"'
+            f' width="{max(width - 0.8, 0.4):.1f}" height="{_HEIGHT * value / most:.1f}"/>'
+            for n, value in enumerate(values)
         )
     )
 
 
 def line(values: Sequence[float | None]) -> str:
-    """A small picture of a course."""
-    known = [one for one in values if one is not None]
+    """Return a small line chart."""
+    known = [value for value in values if value is not None]
     if len(known) < 2:
         return _svg("")
     low, high = min(known), max(known)
     step = _WIDTH / (len(known) - 1)
     points = " ".join(
-        f"{n * step:.1f},{_HEIGHT - 2 - (_HEIGHT - 4) * (one - low) / ((high - low) or 1):.1f}"
-        for n, one in enumerate(known)
+        f"{n * step:.1f},{_HEIGHT - 2 - (_HEIGHT - 4) * (value - low) / ((high - low) or 1):.1f}"
+        for n, value in enumerate(known)
     )
     area = f'<polygon points="0,{_HEIGHT} {points} {_WIDTH},{_HEIGHT}"/>'
     return _svg(f'{area}<polyline points="{points}" vector-effect="non-scaling-stroke"/>')
 
 
 def whisker(low: float, value: float, high: float) -> str:
-    """A small picture of an interval around a value, and where nothing is."""
+    """Return a small picture of a value with its interval, and of zero."""
     least, most = min(low, 0.0), max(high, 0.0)
     room = 0.08 * ((most - least) or 1.0)
     least, most = least - room, most + room
@@ -85,20 +88,20 @@ def whisker(low: float, value: float, high: float) -> str:
 
 
 def tile(label: str, value: str, notes: Sequence[str], picture: str, kind: str = "") -> str:
-    """One of the numbers on top."""
-    said = "<br>".join(escape(note) for note in notes)
+    """Return a tile: one of the numbers at the top of a report."""
+    lines = "<br>".join(escape(note) for note in notes)
     inner = element("div", label, cls="lab") + element("div", value, cls="val")
     return around(
-        "div", f'{inner}<div class="note">{said}</div>{picture}', cls=f"tile {kind}".strip()
+        "div", f'{inner}<div class="note">{lines}</div>{picture}', cls=f"tile {kind}".strip()
     )
 
 
 def numbers(rows: list[dict[str, Any]], names: dict[str, str]) -> str:
-    """A table that opens.
+    """Return a collapsed table.
 
     Args:
-        rows: of the data.
-        names: of the columns, by field.
+        rows: rows of data.
+        names: column headings by field.
     """
     head = "".join(element("th", name, scope="col") for name in names.values())
     lines = []

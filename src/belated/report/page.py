@@ -1,4 +1,4 @@
-"""A report as one HTML file that asks nobody for anything."""
+"""A report as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from belated.report.vega import DARK, LIGHT
 
 @cache
 def asset(name: str) -> str:
-    """A script or a style sheet."""
+    """Return a script or a style sheet."""
     return files("belated.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 @cache
 def script_hash(name: str) -> str:
-    """What a content security policy calls a script."""
+    """Return the hash of a script for a content security policy."""
     digest = hashlib.sha256(asset(name).encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 @cache
 def style() -> str:
-    """Colours for light and dark, and the style sheet."""
+    """Return the style sheet, with the colours of the light and the dark theme."""
     light, dark = (
         "".join(f"--{name}:{value};" for name, value in palette.items())
         for palette in (LIGHT, DARK)
@@ -54,8 +54,7 @@ def style() -> str:
 
 
 def document(data: Data) -> str:
-    """Return the file."""
-    # What is between these tags is data: "<" is written so that no text can end them.
+    """Return the HTML file."""
     specs = embedded(specifications(data))
     policy = (
         f"default-src 'none'; script-src {script_hash('vega.js')} {script_hash('report.js')};"
@@ -67,8 +66,8 @@ def document(data: Data) -> str:
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{escape(data['bandit'])}: report of {escape(moment(data['as_of']))}</title>"
         f"<style>{style()}</style></head><body>{body(data)}"
-        '<noscript><p class="wrap">The charts need JavaScript; their numbers are below '
-        "each.</p></noscript>"
+        '<noscript><p class="wrap">The charts need JavaScript; the numbers below '
+        "each chart do not.</p></noscript>"
         f'<script type="application/json" id="belated-data">{embedded(data)}</script>'
         f'<script type="application/json" id="belated-specs">{specs}</script>'
         f"<script>{asset('vega.js')}</script><script>{asset('report.js')}</script></body></html>"
@@ -76,15 +75,17 @@ def document(data: Data) -> str:
 
 
 def embedded(value: Any) -> str:
-    """JSON that can stand inside a script element."""
+    """Return JSON for a script element: with `<` escaped, no text can end the element."""
     return msgspec.json.encode(value).decode().replace("<", "\\u003c")
 
 
 def body(data: Data) -> str:
-    """The page without its scripts: what a console shows too."""
-    links = "".join(element("a", one.question, href=f"#{one.name}") for one in QUESTIONS)
+    """Return the page without its scripts, which the console shows too."""
+    links = "".join(
+        element("a", question.question, href=f"#{question.name}") for question in QUESTIONS
+    )
     button = '<button id="theme" type="button">Light / dark</button>'
-    sections = "".join(_section(data, one) for one in QUESTIONS)
+    sections = "".join(_section(data, question) for question in QUESTIONS)
     return (
         f'<header class="wrap">{_head(data)}</header>'
         f'<nav aria-label="Sections"><div class="wrap">{links}{button}</div></nav>'
@@ -124,21 +125,22 @@ def _meta(data: Data) -> str:
     return f"{moment(data['from'])} to {moment(data['as_of'])} · {' · '.join(parts)}"
 
 
-def _section(data: Data, asked: Question) -> str:
-    head = around("div", element("h2", asked.question) + element("span", asked.whom), cls="sh")
-    shown = "".join(panel.card(data) for panel in asked.panels)
-    if asked.name == "running":
+def _section(data: Data, section: Question) -> str:
+    head = around("div", element("h2", section.question) + element("span", section.whom), cls="sh")
+    shown = "".join(panel.card(data) for panel in section.panels)
+    if section.name == "running":
         head += health.card(data)
         shown += quality.card(data)
-    return around("section", f'{head}<div class="grid">{shown}</div>', id=asked.name)
+    return around("section", f'{head}<div class="grid">{shown}</div>', id=section.name)
 
 
 def _small_print(data: Data) -> str:
+    partial = ""
+    if data["partial"] is not None:
+        partial = f"The last {data['period']} is partial and left out of titles. "
     return (
-        f"Intervals are 95 %. Lift and reward per decision weigh rewards by their delay; "
-        f"per {data['period']}, "
-        "a decision counts with the share of rewards expected by its age. "
-        f"Times are UTC. Computed from {several(data['health']['records'], 'record')} of "
-        f"the journal; "
-        "this page asks no server for anything. Made by belated; charts by Vega-Lite."
+        "Intervals are 95 %. The headline weighs rewards by their delay; per "
+        f"{data['period']}, a decision counts with the share of rewards expected by its age. "
+        f"{partial}Times are UTC. Computed from {several(data['health']['records'], 'record')} of "
+        "the journal; this page loads nothing from a server. Made by belated; charts by Vega-Lite."
     )

@@ -1,4 +1,4 @@
-"""What a panel of a report is: its numbers, its chart, its words, and the card with all of them."""
+"""A panel of a report: data, chart and text, and the card that shows them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from belated.report.html import around, element, numbers
 from belated.report.text import Data
 from belated.report.vega import Rows, Spec, TimeAxis
 
-#: Columns of an interval in tables, by field.
+#: Column headings of an interval, by field.
 ENDS = {"lo": "from", "hi": "to"}
 BAND = {"p": "value", **ENDS}
 
 
 class Said(NamedTuple):
-    """What a panel says.
+    """The text of a panel.
 
     Attributes:
-        title: its message.
+        title: message.
         definition: what the numbers are.
-        why: what may explain them, if something does.
+        why: a possible explanation, if there is one.
     """
 
     title: str
@@ -33,20 +33,22 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True)
 class Panel:
-    """One chart of a report with its numbers and words.
+    """One chart of a report with its data and text.
 
     Attributes:
-        name: of the panel, and of its data in the report.
-        collect: makes its data; None or empty if there is none.
-        chart: draws it, given the data of the report; so do the others.
-        words: its message.
-        columns: of its table, by field; ``when`` is the time in words.
-        rows: of its table; none: the panel has nothing to show.
-        none: what to say then.
-        legend: its items: a class of the style sheet, a name, and a number.
+        name: name of the panel, and of its data in the report.
+        heading: title without data.
+        collect: returns the panel's data; None or empty if there is none.
+        chart: returns the chart's specification, given the data of the report.
+        words: returns the text, given the data of the report.
+        columns: column headings of the table by field; ``when`` is the formatted time.
+        rows: returns the rows of the table; without rows, the panel has nothing to show.
+        none: text to show then.
+        legend: returns the legend: CSS class, name and number of each item.
     """
 
     name: str
+    heading: str
     collect: Callable[[Facts], Any]
     chart: Callable[[Data], Spec]
     words: Callable[[Data], Said]
@@ -56,23 +58,23 @@ class Panel:
     legend: Callable[[Data], list[tuple[str, str, str]]] = lambda data: []
 
     def table(self, data: Data) -> Rows:
-        """The rows of its table, with their times in words."""
+        """Return the rows of the table, with formatted times."""
         rows: Rows = (data[self.name] if self.rows is None else self.rows(data)) or []
         return TimeAxis(data).named(rows) if rows and "t" in rows[0] else rows
 
     def card(self, data: Data) -> str:
-        """The card of the panel, or what is missing for one."""
+        """Return the card as HTML; without data, it says what is missing."""
         table = self.table(data)
         if not table:
             none = self.none if isinstance(self.none, str) else self.none(data)
-            title = element("h3", self.name.replace("_", " ").capitalize())
+            title = element("h3", self.heading)
             return around("div", title + element("p", none, cls="none"), cls="card", id=self.name)
         said = self.words(data)
         inner = element("h3", said.title) + element("p", said.definition, cls="sub")
         if items := self.legend(data):
             lines = "".join(
-                f'<li><i class="{kind}"></i>{element("span", name)} {element("b", more)}</li>'
-                for kind, name, more in items
+                f'<li><i class="{kind}"></i>{element("span", name)} {element("b", number)}</li>'
+                for kind, name, number in items
             )
             inner += f'<ul class="leg">{lines}</ul>'
         label = escape(said.title)

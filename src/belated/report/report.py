@@ -23,16 +23,16 @@ from belated.report.panels.feed import LAG
 from belated.report.vega import LIGHT
 
 SCHEMA = "belated-report/1"
-#: Size of a picture, in pixels; and of a page in a notebook.
+#: Width and scale of a PNG chart, and height of a report in a notebook, in pixels.
 WIDTH, SCALE, FRAME = 620, 2, 900
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Report(Result):
-    """What a bandit earns, what is still to come, and whether all is well.
+    """What a bandit earns, which rewards are still to come, and what needs attention.
 
     Attributes:
-        data: all numbers, as ``belated-report/1``.
+        data: all numbers, in the format ``belated-report/1``.
     """
 
     data: dict[str, Any]
@@ -44,20 +44,20 @@ class Report(Result):
         estimate: Estimate | None = None,
         evidence: Evidence | None = None,
     ) -> Report:
-        """The report of a log.
+        """Return the report of a log.
 
         Args:
-            log: of a journal, or of another system.
-            estimate: what the bandit has learned; without it the coefficients are not shown.
-            evidence: what its checks look at; without it only the others are listed.
+            log: decisions of a journal, or of another system.
+            estimate: the bandit's model; without it, coefficients are not shown.
+            evidence: evidence for the checks; without it, some checks are skipped.
 
         Raises:
-            InvalidInput: nothing was decided yet.
+            InvalidInput: there are no decisions.
         """
         facts = Facts.read(log, estimate, evidence)
         if not len(facts.table):
             message = f"the journal of {log.name!r} has no decisions"
-            raise InvalidInput(f"{message}: decide something first", 0)
+            raise InvalidInput(f"{message}: make some first", 0)
         data: dict[str, Any] = {"schema": SCHEMA, **_identity(facts)}
         data["headline"] = headline.collect(facts)
         data |= {panel.name: panel.collect(facts) for panel in PANELS if panel is not LAG}
@@ -68,19 +68,38 @@ class Report(Result):
         data["attention"] = attention.collect(facts, data)
         return cls(data)
 
+    def with_units(self, unit: str = "reward", currency: str = "") -> Report:
+        """Return the same report with names for its rewards.
+
+        Args:
+            unit: what one reward is, in the singular: ``"purchase"``.
+            currency: the currency of the values, as an ISO 4217 code such as ``"EUR"``; empty:
+                they are not money. A reward between 0 and 1 is shown as a percentage, and cannot
+                be money.
+
+        Raises:
+            InvalidInput: the unit is empty, or rewards are between 0 and 1 and not money.
+        """
+        if not unit.strip():
+            raise InvalidInput("unit is empty: name one reward, such as 'purchase'", unit)
+        if currency and self.data["rewards"]["shares"]:
+            message = f"currency is {currency!r}, but rewards are between 0 and 1"
+            raise InvalidInput(f"{message}: leave the currency out, or set unit", currency)
+        return Report(self.data | {"unit": unit.strip(), "currency": currency.strip()})
+
     def to_dict(self) -> dict[str, Any]:
         """Return all numbers."""
         return self.data
 
     def html(self) -> str:
-        """Return one HTML file, which loads nothing."""
+        """Return one HTML file, which loads nothing else."""
         return document(self.data)
 
     def save(self, path: str | Path) -> None:
-        """Write the report: ``.html`` the page, ``.json`` its data.
+        """Write the page to ``.html``, or the data to ``.json``.
 
         Raises:
-            InvalidInput: the name ends in neither.
+            InvalidInput: the file has another extension.
         """
         file = Path(path)
         if file.suffix == ".html":
@@ -89,10 +108,10 @@ class Report(Result):
             file.write_bytes(msgspec.json.encode(self.data))
         else:
             message = f"{str(file)!r} is neither .html nor .json"
-            raise InvalidInput(f"{message}: give it one of these endings", path)
+            raise InvalidInput(f"{message}: use one of these extensions", path)
 
     def save_charts(self, folder: str | Path) -> list[Path]:
-        """Write each chart as a PNG file, named for its panel; returns the files.
+        """Write each chart as a PNG file named after its panel; return the files.
 
         Raises:
             MissingExtra: the extra ``report`` is not installed.
@@ -101,14 +120,14 @@ class Report(Result):
             import vl_convert
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
-        found = []
+        files = []
         for name, spec in specifications(self.data, LIGHT).items():
             sized = spec | {"width": WIDTH, "background": LIGHT["card"], "autosize": "pad"}
             picture = vl_convert.vegalite_to_png(sized, vl_version="5.21", scale=SCALE)
             file = target / f"{name}.png"
             file.write_bytes(picture)
-            found.append(file)
-        return found
+            files.append(file)
+        return files
 
     def __repr__(self) -> str:
         head = self.data["headline"]
@@ -123,14 +142,14 @@ class Report(Result):
 
 
 def learned(log: DecisionLog) -> tuple[Estimate | None, Evidence | None]:
-    """Return what the bandit of a journal has learned, and the evidence for its checks.
+    """Return the model that the bandit of a journal has learned, and the evidence for its checks.
 
     Both are None if the journal does not describe the policy.
     """
     try:
-        # Only the absence of a prior can be written as text.
+        # Of priors, only None can be written as text.
         policy = as_whole_policy(log.settings["policy"].replace("prior=None, ", ""))
-    except (BelatedError, KeyError):  # one of the user's own
+    except (BelatedError, KeyError):  # a custom policy
         return None, None
     fold = log.fold(policy, log.until)
     fold.load(log.journal)
@@ -139,11 +158,11 @@ def learned(log: DecisionLog) -> tuple[Estimate | None, Evidence | None]:
 
 
 def _identity(facts: Facts) -> dict[str, Any]:
-    table, family, said = facts.table, facts.log.family, facts.log.settings
+    table, family, settings = facts.table, facts.log.family, facts.log.settings
     window, retention = table.rewards.window_us, table.retention
     return {
         "bandit": facts.log.name,
-        "policy": said.get("policy", "").partition("(")[0],
+        "policy": settings.get("policy", "").partition("(")[0],
         "family": type(family).__name__,
         "dim": facts.rows.shape[1] if len(facts.rows) else None,
         "actions": facts.actions,
@@ -151,11 +170,14 @@ def _identity(facts: Facts) -> dict[str, Any]:
         "as_of": table.as_of // 1000,
         "period": facts.calendar.name,
         "period_ms": facts.calendar.step // 1000,
+        "partial": facts.calendar.partial,
+        "unit": "reward",
+        "currency": "",
         "rewards": {
             "kind": type(table.rewards).__name__,
             "default": table.rewards.default if table.conversions else None,
             "window_days": None if window is None else short(window / DAY),
             "retention_days": None if retention is None else short(retention / DAY),
-            "shares": family.support.lower == 0.0 and family.support.upper == 1.0,
+            "shares": facts.bounds == (0.0, 1.0),
         },
     }

@@ -1,7 +1,9 @@
-"""Numbers and times in the words of a report. All of it is plain text, not HTML."""
+"""Formats numbers and times as text for a report. The text is plain, not HTML."""
 
 from __future__ import annotations
 
+import math
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,50 +11,110 @@ from belated.core.times import lasting
 
 Data = dict[str, Any]
 
+#: Symbols of currencies by their ISO 4217 code.
+SYMBOLS = {"EUR": "€", "USD": "$", "GBP": "£", "JPY": "¥", "INR": "₹", "KRW": "₩"}
+
 
 def percent(share: float, digits: int = 1) -> str:
-    """A share of all.
+    """Format a share.
 
-    >>> percent(0.0978), percent(-0.2, 0)
-    ('9.8 %', '−20 %')
+    >>> percent(0.0978), percent(-0.2, 0), percent(-0.0001)
+    ('9.8 %', '−20 %', '0.0 %')
     """
-    return f"{100 * share:.{digits}f} %".replace("-", "−")
+    return f"{_minus(f'{100 * share:.{digits}f}')} %"
 
 
 def signed(share: float) -> str:
-    """A relative change.
+    """Format a relative change.
 
-    >>> signed(0.59), signed(-0.1)
-    ('+59 %', '−10 %')
+    >>> signed(0.59), signed(-0.1), signed(-0.001)
+    ('+59 %', '−10 %', '0 %')
     """
-    return f"{100 * share:+.0f} %".replace("-", "−")
+    text = _minus(f"{100 * share:.0f}")
+    return f"{text} %" if text[0] in "−0" else f"+{text} %"
 
 
 def amount(data: Data, value: float) -> str:
-    """A reward: a share of all if it is from 0 to 1, else a number."""
-    return percent(value) if data["rewards"]["shares"] else f"{value:.4g}".replace("-", "−")
+    """Format a reward: a percentage if rewards are shares, money, or a number.
+
+    >>> amount({"rewards": {"shares": False}, "currency": "EUR"}, -0.04239)
+    '−€0.0424'
+    >>> [amount({"rewards": {"shares": False}, "currency": "EUR"}, x) for x in (0.1, 1.7, 6657.4)]
+    ['€0.10', '€1.70', '€6,657']
+    """
+    if data["rewards"]["shares"]:
+        return percent(value)
+    if not (currency := data["currency"]):
+        return _minus(f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}")
+    size = abs(value)
+    digits = f"{size:,.0f}" if size >= 1e3 else f"{size:.2f}"
+    if 0.0 < size < 0.995:  # three significant digits, and at least two after the point
+        digits = f"{size:.{2 - math.floor(math.log10(size))}f}"
+        digits = re.sub(r"(?<=\.\d\d)(\d*?)0+$", r"\1", digits)
+    return _minus(f"{'-' if value < 0 else ''}{symbol(currency)}{digits}")
+
+
+def symbol(currency: str) -> str:
+    """Return what is written before an amount of a currency.
+
+    >>> symbol("EUR"), symbol("CHF"), symbol("")
+    ('€', 'CHF ', '')
+    """
+    return SYMBOLS.get(currency, f"{currency} " if currency else "")
+
+
+def gain(data: Data, value: float, than: str) -> str:
+    """Format how much more or less, without a sign: "more" or "less" and "fewer" follow.
+
+    >>> data = {"rewards": {"shares": True}, "unit": "purchase", "currency": ""}
+    >>> gain(data, 107.2, "more"), gain(data, -1.0, "less")
+    ('107 more purchases', '1 fewer purchase')
+    """
+    if data["rewards"]["shares"]:
+        count = round(abs(value))
+        noun = data["unit"] if count == 1 else plural(data["unit"])
+        return f"{count:,} {'fewer' if than == 'less' else than} {noun}"
+    return f"{amount(data, abs(value))} {than}{'' if data['currency'] else ' in reward'}"
+
+
+def _minus(text: str) -> str:
+    """Write minus signs as such, and zero without one."""
+    if text.startswith("-") and not re.search("[1-9]", text):
+        text = text[1:]
+    return text.replace("-", "−")
 
 
 def whole(number: float) -> str:
-    """A number without digits after the point.
+    """Round a number to an integer.
 
-    >>> whole(1267.8), whole(-3.2)
-    ('1,268', '−3')
+    >>> whole(1267.8), whole(-3.2), whole(-0.2)
+    ('1,268', '−3', '0')
     """
-    return f"{number:,.0f}".replace("-", "−")
+    return _minus(f"{number:,.0f}")
 
 
 def several(number: float, noun: str) -> str:
-    """A number with its noun.
+    """Format a count with its noun.
 
     >>> several(1, "reward"), several(20, "reward")
     ('1 reward', '20 rewards')
     """
-    return f"{whole(number)} {noun}{'' if round(number) == 1 else 's'}"
+    return f"{whole(number)} {noun if round(number) == 1 else plural(noun)}"
+
+
+def plural(noun: str) -> str:
+    """Return the plural of a regular noun.
+
+    >>> plural("purchase"), plural("entry"), plural("match")
+    ('purchases', 'entries', 'matches')
+    """
+    if re.search("[^aeiou]y$", noun):
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if re.search("(s|x|z|ch|sh)$", noun) else f"{noun}s"
 
 
 def span(days: float) -> str:
-    """A time span in the unit in which it is read.
+    """Format a duration in its largest unit.
 
     >>> span(4.7), span(0.1), span(0.002), span(1.0), span(0.0)
     ('4.7 days', '2.4 hours', '2.9 minutes', '1 day', '0 seconds')
@@ -61,12 +123,12 @@ def span(days: float) -> str:
 
 
 def day(ms: int) -> str:
-    """The day of a time."""
+    """Format the day of a time."""
     return _at(ms).strftime("%-d %B")
 
 
 def moment(ms: int) -> str:
-    """A time."""
+    """Format a time."""
     return _at(ms).strftime("%-d %b %Y, %H:%M UTC")
 
 
@@ -75,7 +137,7 @@ def _at(ms: int) -> datetime:
 
 
 def periods(data: Data, count: int) -> str:
-    """So many periods of a report.
+    """Format the length of some periods of a report.
 
     >>> periods({"period": "day", "period_ms": 86_400_000}, 7)
     '7 days'
@@ -84,7 +146,7 @@ def periods(data: Data, count: int) -> str:
 
 
 def listed(names: list[str]) -> str:
-    """Names one after the other.
+    """Join names.
 
     >>> listed(["a"]), listed(["a", "b", "c"])
     ('a', 'a, b and c')

@@ -1,6 +1,6 @@
-"""What specifications of Vega-Lite are made of: colours, axes, marks, and names of times.
+"""Parts of Vega-Lite specifications: colours, axes, marks and labels of times.
 
-Colours are named by what they mean: CSS variables in a page, plain colours in a picture.
+Colours are named by their meaning: they become CSS variables on a page, hex codes in an image.
 ``tests/unit/test_report_page.py`` measures their contrast.
 """
 
@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from belated.core.times import largest_unit
+from belated.report.text import symbol
 
 Rows = list[dict[str, Any]]
 Spec = dict[str, Any]
@@ -26,7 +27,7 @@ DARK = {
     "onfill": "#0d1117", "a1": "#7c9cff", "a2": "#f2a65a", "a3": "#4cc9b5", "a4": "#e08fd0",
     "a5": "#9aa5b8", "a6": "#d9c25a", "a7": "#6fc3f0", "a8": "#ff8fa3",
 }  # fmt: skip
-#: Colours of actions, one after the other.
+#: Colours of actions, in order.
 COLOURS = tuple(f"$a{n}" for n in range(1, 9))
 CONFIG: Spec = {
     "background": None,
@@ -42,36 +43,48 @@ CONFIG: Spec = {
     "legend": {"disable": True},
     "text": {"fontSize": 11, "fill": "$ink"},
 }  # fmt: skip
-#: How ranges are drawn.
+#: Mark of an interval.
 RANGE: Spec = {"type": "rule", "strokeWidth": 5, "opacity": 0.28, "strokeCap": "round"}
-#: Ticks of a time axis.
+#: Approximate number of ticks of a time axis.
 TICKS = 5
 
 
 def spec(layers: Rows, height: int, **more: Any) -> Spec:
-    """A specification of layers, as wide as its card."""
+    """Return a layered specification as wide as its card."""
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "width": "container",
         "height": height,
         "autosize": {"type": "fit-x", "contains": "padding"},
         "layer": layers,
-        "config": CONFIG,
         **more,
     }
 
 
 def layer(rows: Rows | None, mark: Spec | str, **encoding: Any) -> Spec:
-    """One mark of rows; of the rows of the specification if None."""
+    """Return one mark; None: it shows the data of the whole specification."""
     found: Spec = {"mark": mark, "encoding": encoding}
     return found if rows is None else {"data": {"values": rows}, **found}
 
 
+def config(data: Spec) -> Spec:
+    """Return the settings of all charts, with the currency of the report."""
+    if not data["currency"]:
+        return CONFIG
+    number = {"decimal": ".", "thousands": ",", "grouping": [3]}
+    return {**CONFIG, "locale": {"number": {**number, "currency": [symbol(data["currency"]), ""]}}}
+
+
 class TimeAxis:
-    """Times of a report: its ticks, and how a moment is written."""
+    """The time axis of a report.
+
+    Args:
+        data: data of the report.
+    """
 
     def __init__(self, data: Spec) -> None:
         self.step: int = data["period_ms"]
+        self._partial: int | None = data.get("partial")
         formats = {86_400_000: "%-d %b", 3_600_000: "%-d %b %H:%M", 60_000: "%H:%M"}
         fitting = (form for least, form in formats.items() if self.step >= least)
         self._format = next(fitting, "%H:%M:%S")
@@ -80,7 +93,7 @@ class TimeAxis:
         self._ticks = [_moment(at) for at in range(first, last + 3 * every, every)]
 
     def x(self, field: str = "t") -> Spec:
-        """The axis. Its ticks are moments: plain numbers vanish without ``eval``."""
+        """Return the axis. Ticks are date objects: plain numbers vanish without ``eval``."""
         return {
             "field": field,
             "type": "temporal",
@@ -95,12 +108,16 @@ class TimeAxis:
         }
 
     def name(self, ms: int) -> str:
-        """A moment in words."""
+        """Format a time."""
         return datetime.fromtimestamp(ms / 1000, UTC).strftime(self._format)
 
     def named(self, rows: Rows, field: str = "t") -> Rows:
-        """Rows with the name of their time."""
-        return [{**row, "when": self.name(row[field])} for row in rows]
+        """Return rows with a label of their time, which marks a partial period."""
+        partial = self._partial
+        return [
+            {**row, "when": self.name(row[field]) + (" (partial)" if row[field] == partial else "")}
+            for row in rows
+        ]
 
 
 def _moment(ms: int) -> Spec:
@@ -110,13 +127,18 @@ def _moment(ms: int) -> Spec:
 
 
 def y(field: str, form: str, **more: Any) -> Spec:
-    """A number upwards."""
+    """Return a vertical axis."""
     axis = {"format": form, **more.pop("axis", {})}
     return {**number(field), "axis": axis, "title": None, **more}
 
 
+def count_axis(field: str) -> Spec:
+    """Return a vertical axis of whole numbers."""
+    return y(field, ",d", axis={"tickMinStep": 1})
+
+
 def tips(*items: tuple[str, str, str | None]) -> Rows:
-    """What is told of a mark under the pointer: field, name and format."""
+    """Return the tooltip of a mark: field, name and format of each line."""
     return [
         {**number(field), "title": name, "format": form}
         if form
@@ -126,34 +148,34 @@ def tips(*items: tuple[str, str, str | None]) -> Rows:
 
 
 def ends(form: str) -> tuple[tuple[str, str, str], ...]:
-    """The ends of an interval, for :func:`tips`."""
+    """Return the ends of an interval, for :func:`tips`."""
     return ("lo", "from", form), ("hi", "to", form)
 
 
 def number(field: str) -> Spec:
-    """A number without an axis of its own."""
+    """Return the encoding of a number without an axis of its own."""
     return {"field": field, "type": "quantitative"}
 
 
 def names(field: str, sort: list[str] | None = None, **axis: Any) -> Spec:
-    """Names one below the other."""
+    """Return a vertical axis of names."""
     axis = {"labelColor": "$ink", "grid": False, **axis}
     return {"field": field, "type": "nominal", "sort": sort, "title": None, "axis": axis}
 
 
 def across(field: str, title: str | None, **axis: Any) -> Spec:
-    """A horizontal axis of numbers with a title at its end."""
+    """Return a horizontal axis of numbers with a title at its end."""
     axis = {"grid": False, "titleAnchor": "end", **axis}
     return {**number(field), "title": title, "axis": axis}
 
 
 def point(size: int, **more: Any) -> Spec:
-    """A dot."""
+    """Return the mark of a dot."""
     return {"type": "point", "filled": True, "opacity": 1, "size": size, **more}
 
 
 def band(rows: Rows, x: Spec, up: Spec, tip: Rows, opacity: float) -> Rows:
-    """The layers of a curve with its interval; ``up`` is the axis of the curve."""
+    """Return the layers of a curve with its interval; ``up`` is the vertical axis."""
     area = {"type": "area", "fill": "$accent", "opacity": opacity, "interpolate": "monotone"}
     low = y("lo", up["axis"]["format"])
     return [
@@ -164,49 +186,49 @@ def band(rows: Rows, x: Spec, up: Spec, tip: Rows, opacity: float) -> Rows:
 
 
 def line(width: float = 2.5, **more: Any) -> Spec:
-    """A smooth curve."""
+    """Return the mark of a curve."""
     return {"type": "line", "strokeWidth": width, "interpolate": "monotone", **more}
 
 
 def label(**more: Any) -> Spec:
-    """Text beside a mark."""
+    """Return the mark of a label."""
     return {"type": "text", "align": "right", "fontWeight": 600, "fontSize": 12, **more}
 
 
 def rule(*dash: int) -> Spec:
-    """A thin line across the chart."""
+    """Return the mark of a line across the chart."""
     return {"type": "rule", "stroke": "$muted"} | ({"strokeDash": [*dash]} if dash else {})
 
 
 def dashed(test: str) -> Spec:
-    """Dashes where a condition holds."""
+    """Return dashes where a condition holds."""
     return {"condition": {"test": test, "value": [5, 3]}, "value": [1, 0]}
 
 
 def hover(size: int) -> Spec:
-    """An invisible mark that shows a tooltip under the pointer."""
+    """Return an invisible mark that shows a tooltip under the pointer."""
     return {"type": "point", "opacity": 0, "size": size}
 
 
 def arms() -> Spec:
-    """The colours of bandit and holdout."""
+    """Return the colours of bandit and holdout."""
     scale = {"domain": ["Bandit", "Holdout"], "range": ["$accent", "$slate"]}
     return {"field": "arm", "type": "nominal", "scale": scale}
 
 
 def arm_tips(first: tuple[str, str, None], form: str) -> Rows:
-    """What is shown of the reward per decision of an arm, behind its first line."""
+    """Return the tooltip of an arm's reward per decision, below a first line."""
     per = ("p", "Reward per decision", form)
     return tips(first, ("arm", "Decisions of", None), per, *ends(form), ("n", "Decisions", ",d"))
 
 
 def gaps(data: Spec) -> Rows:
-    """Gaps between rewards that are too long for chance."""
+    """Return the outages of the feed: gaps between rewards too long for chance."""
     return list((data.get("feed") or {}).get("outages", ()))
 
 
 def outages(data: Spec) -> Rows:
-    """Shades where no reward came."""
+    """Return a layer that shades outages of the feed."""
     if not gaps(data):
         return []
     x = {"field": "from", "type": "temporal", "scale": {"type": "utc"}}
@@ -214,18 +236,49 @@ def outages(data: Spec) -> Rows:
     return [layer(gaps(data), mark, x=x, x2={"field": "to"})]
 
 
+def complete(data: Spec, rows: Rows) -> Rows:
+    """Return the rows of complete periods; all rows if there are none.
+
+    >>> complete({"partial": 2}, [{"t": 1}, {"t": 2}]), complete({"partial": 1}, [{"t": 1}])
+    ([{'t': 1}], [{'t': 1}])
+    """
+    start = data.get("partial")
+    return [row for row in rows if start is None or row["t"] < start] or rows
+
+
+def partial_period(data: Spec) -> Rows:
+    """Return layers that shade the last period if it is partial."""
+    if data.get("partial") is None:
+        return []
+    rows = [{"from": data["partial"], "to": data["as_of"], "label": "partial"}]
+    x = {"field": "from", "type": "temporal", "scale": {"type": "utc"}}
+    end = {**x, "field": "to"}
+    text = {"type": "text", "align": "right", "baseline": "bottom", "dy": -2, "fontSize": 10}
+    return [
+        layer(rows, {"type": "rect", "fill": "$slate", "opacity": 0.12}, x=x, x2={"field": "to"}),
+        layer(rows, text | {"fill": "$muted"}, x=end, y={"value": 0}, text={"field": "label"}),
+    ]
+
+
 def value_format(data: Spec) -> str:
-    """How rewards are written: as shares if they are from 0 to 1."""
-    return ".1%" if data["rewards"]["shares"] else ".4~g"
+    """Return the format of a reward."""
+    if data["rewards"]["shares"]:
+        return ".1%"
+    if not data["currency"]:
+        return ",.4~r"
+    typical = (data["headline"].get("per_decision") or {}).get("p")
+    return "$,.2f" if typical is None or abs(typical) >= 1.0 else "$,.3r"
 
 
 def axis_format(data: Spec) -> str:
-    """How rewards are written along an axis."""
-    return "~%" if data["rewards"]["shares"] else "~g"
+    """Return the format of a reward along an axis."""
+    if data["rewards"]["shares"]:
+        return "~%"
+    return "$,.4~r" if data["currency"] else ",.4~r"
 
 
 def span_of(days: float) -> tuple[float, str]:
-    """The unit in which spans of up to so many days are read, and how many make a day.
+    """Return the unit for durations of up to some days: how many make a day, and its name.
 
     >>> span_of(14.0), span_of(0.01)
     ((1.0, 'days'), (1440.0, 'minutes'))
@@ -238,8 +291,8 @@ def coloured(part: Any, palette: dict[str, str] | None = None) -> Any:
     """Return a specification with tokens such as ``$accent`` as colours.
 
     Args:
-        part: of a specification.
-        palette: the colours; None: CSS variables.
+        part: a specification, or part of one.
+        palette: colours by token; None: CSS variables.
 
     >>> coloured({"fill": "$accent"}), coloured(["$ink"], LIGHT)
     ({'fill': 'var(--accent)'}, ['#1a1f36'])

@@ -1,4 +1,4 @@
-"""The panels of a report, by the question that they answer."""
+"""The panels of a report, grouped by the question that they answer."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from belated.report.panels.per_action import PER_ACTION
 from belated.report.panels.segments import SEGMENTS
 from belated.report.panels.share import SHARE
 from belated.report.text import Data
-from belated.report.vega import coloured
+from belated.report.vega import coloured, config
 
 
 class Question(NamedTuple):
     """A section of the page.
 
     Attributes:
-        name: for links.
-        question: its heading.
-        whom: who asks.
-        panels: that answer it.
+        name: anchor for links.
+        question: heading.
+        whom: the readers it is for.
+        panels: panels that answer the question.
     """
 
     name: str
@@ -39,15 +39,15 @@ class Question(NamedTuple):
 
 
 QUESTIONS = (
-    Question("earning", "Does it earn?", "for whoever owns the result",
+    Question("earning", "Does it earn?", "for the owner of the result",
              (EARN, PER_ACTION, SHARE, SEGMENTS)),
-    Question("waiting", "What is still to come?", "what has not arrived yet",
+    Question("waiting", "What is still to come?", "rewards that have not arrived yet",
              (DELAY, FORECAST, COHORTS, PENDING)),
-    Question("trust", "Can the model be trusted?", "for whoever owns the model",
+    Question("trust", "Can the model be trusted?", "for the owner of the model",
              (CALIBRATION, FOREGONE, EXPLORE, COEFFICIENTS)),
-    Question("running", "Is it running well?", "for whoever is on call", (FEED, LAG)),
+    Question("running", "Is it running well?", "for the person on call", (FEED, LAG)),
 )  # fmt: skip
-#: In the order in which they are shown.
+#: All panels in the order of the page.
 PANELS = tuple(panel for question in QUESTIONS for panel in question.panels)
 
 
@@ -55,9 +55,12 @@ def specifications(data: Data, palette: dict[str, str] | None = None) -> dict[st
     """Return the specification of every chart that has data.
 
     Args:
-        data: of the report.
-        palette: of its colours; None: CSS variables of the page.
+        data: data of the report.
+        palette: colours by token; None: CSS variables of the page.
     """
-    return {
-        panel.name: coloured(panel.chart(data), palette) for panel in PANELS if panel.table(data)
-    }
+    specs = {}
+    for panel in PANELS:
+        if panel.table(data):
+            chart = panel.chart(data)
+            specs[panel.name] = coloured(chart | {"config": config(data)}, palette)
+    return specs

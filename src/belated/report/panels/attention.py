@@ -1,4 +1,4 @@
-"""What needs attention: the findings of all checks, which a report shows first."""
+"""What needs attention: the findings of all checks, shown at the top of a report."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 
 from belated.advice import CHECKS, Evidence, Overview, advise
 from belated.evaluation.silences import silence, slowing
-from belated.report.facts import HOUR, RECENT, Facts, if_known
+from belated.report.facts import HOUR, Facts, if_known
 from belated.report.html import element
 from belated.report.text import Data
 from belated.report.vega import gaps
 
-#: Recent decisions without which nothing is said of exploration.
+#: Minimum number of recent decisions to check exploration.
 DECISIONS = 200
 
 
 def collect(facts: Facts, data: dict[str, Any]) -> list[dict[str, Any]]:
-    """What needs attention, each with the panel that shows it."""
+    """Return the findings, each with the panel that shows it."""
     rewards = facts.table.rewards
     seen = facts.evidence or Evidence(
         family=facts.log.family,
@@ -67,7 +67,7 @@ def _slowing(facts: Facts) -> tuple[int, int, float] | None:
 
 
 def _favorite(facts: Facts) -> tuple[str, float]:
-    recent = facts.own & (facts.period >= facts.calendar.count - RECENT)
+    recent = facts.own & (facts.period >= facts.calendar.recent)
     if recent.sum() < DECISIONS or len(facts.actions) < 2:
         return "", 0.0
     counts = np.bincount(facts.table.action[recent])
@@ -76,7 +76,7 @@ def _favorite(facts: Facts) -> tuple[str, float]:
 
 
 def items(data: Data) -> str:
-    """The list of what needs attention; nothing if it is empty."""
+    """Return the list of findings as HTML; empty if there are none."""
     lines = "".join(
         f'<li><a href="#{item["panel"]}"><span class="dot"></span>{element("b", item["said"])} '
         f"{element('span', item['remedy'])}</a></li>"

@@ -1,4 +1,4 @@
-"""Whether predictions are right."""
+"""Calibration: predictions compared with outcomes."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from belated.report.vega import (
     y,
 )
 
-#: Groups of predictions; and rewards without which nothing is said.
+#: Number of groups of predictions, and the minimum number of rewards.
 GROUPS, FEW = 10, 30
 
 
 def collect(facts: Facts) -> dict[str, Any] | None:
-    """Predicted means of recent decisions against what they came to."""
+    """Compare the predicted means of recent decisions with their rewards."""
     period, mean = facts.period, facts.table.mean
     recent = facts.own & (period >= facts.calendar.count - 2 * RECENT)
-    if (facts.table.arrived & recent).sum() < FEW or not mean.any():  # nothing was predicted
+    if (facts.table.arrived & recent).sum() < FEW or not mean.any():  # no predictions
         return None
     edges = np.quantile(mean[recent], np.linspace(0, 1, GROUPS + 1))
     group = np.clip(np.searchsorted(edges, mean, side="right") - 1, 0, GROUPS - 1)
@@ -47,13 +47,14 @@ def collect(facts: Facts) -> dict[str, Any] | None:
                 predicted = short(float(mean[here].mean()))
                 bins.append({"predicted": predicted, "observed": value, **row})
     observed, error = facts.ratio(recent)
-    if not math.isfinite(observed) or observed == 0.0:
+    # A ratio of numbers with different signs says nothing.
+    if not math.isfinite(observed) or observed * float(mean[recent].mean()) <= 0.0:
         return None
     weeks = []
     for first in range(0, facts.calendar.count, RECENT):
         here = facts.own & (period >= first) & (period < first + RECENT)
         value = facts.ratio(here)[0] if here.any() else math.nan
-        if math.isfinite(value) and value != 0.0:
+        if math.isfinite(value) and value * float(mean[here].mean()) > 0.0:
             off = short(float(mean[here].mean()) / value - 1.0, 4)
             weeks.append({"t": facts.calendar.ms(first), "bias": off})
     return {
@@ -65,15 +66,17 @@ def collect(facts: Facts) -> dict[str, Any] | None:
 
 
 def chart(data: Spec) -> Spec:
-    """Predicted against observed."""
+    """Return the chart of predicted and observed rewards."""
     bins, form = data["calibration"]["bins"], value_format(data)
     axis = axis_format(data)
     most = 1.05 * max(max(row["predicted"], row["hi"]) for row in bins)
     least = min(0.0, *(min(row["predicted"], row["lo"]) for row in bins))
     domain = {"domain": [least, most]}
-    right = across("predicted", "predicted", format=axis, grid=True) | {"scale": domain}
+    right = across("predicted", "predicted reward per decision", format=axis, grid=True) | {
+        "scale": domain
+    }
     up = y("observed", axis, scale=domain)
-    whole = [{"predicted": one, "observed": one} for one in (least, most)]
+    whole = [{"predicted": end, "observed": end} for end in (least, most)]
     near = [{"predicted": 0.8 * most, "observed": 0.8 * most}]
     tip = tips(
         ("predicted", "Predicted", form), ("observed", "Observed", form), *ends(form),
@@ -93,33 +96,34 @@ def chart(data: Spec) -> Spec:
 
 
 def words(data: Data) -> Said:
-    """Whether predictions are right."""
+    """Return the title: whether predictions agree with what is observed."""
     found = data["calibration"]
     ratio = 1.0 + found["bias"]
     if abs(found["bias"]) > 3 * found["bias_se"]:
         title = f"Predictions are {ratio:.2g} times what is observed"
     else:
-        title = f"Predictions agree with what is observed: {ratio:.2f} times"
+        title = f"Predictions agree with what is observed (ratio {ratio:.2f})"
     weeks = ", ".join(f"{1 + row['bias']:.1f}" for row in found["weeks"])
+    course = f" Ratio per {periods(data, RECENT)}: {weeks}." if len(found["weeks"]) > 1 else ""
     why = ""
     if data["rewards"]["kind"] == "DefaultAfter" and ratio > 1.1:
         window = span(data["rewards"]["window_days"])
         why = (
-            f"Rewards are learned when they come, their absence only after {window}: of its recent "
-            "decisions the model has seen too many successes."
+            f"The model learns rewards on arrival, but missing rewards only after {window}: among "
+            "recent decisions it has seen too many successes."
         )
     return Said(
         title,
-        f"Predicted mean at the choice against reward per decision, ten groups of the last "
-        f"{periods(data, 14)}. "
-        f"Per {periods(data, 7)}: {weeks} times.",
+        f"Predicted mean at the time of the decision (horizontal) and reward per decision "
+        f"(vertical), for ten groups of decisions of the last {periods(data, 2 * RECENT)}.{course}",
         why if abs(found["bias"]) > 3 * found["bias_se"] else "",
     )
 
 
 CALIBRATION = Panel(
-    "calibration", collect, chart, words,
+    "calibration", "Calibration", collect, chart, words,
     columns={"predicted": "predicted", "observed": "observed", **ENDS, "n": "decisions"},
     rows=lambda data: data["calibration"] and data["calibration"]["bins"],
-    none=lambda data: f"The last {periods(data, 14)} have fewer than {FEW} rewards.",
+    none=lambda data: f"The last {periods(data, 2 * RECENT)} have fewer than {FEW} rewards, or "
+    "decisions without a prediction.",
 )  # fmt: skip

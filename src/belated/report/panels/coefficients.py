@@ -1,4 +1,4 @@
-"""What the model has learned: its clearest coefficients."""
+"""What the model has learned: its most significant coefficients."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from belated.report.vega import (
     tips,
 )
 
-#: Coefficients in the table, and in the chart.
+#: Number of coefficients in the table, and in the chart.
 LISTED, SHOWN = 12, 10
 
 
 def collect(facts: Facts) -> list[dict[str, Any]]:
-    """The coefficients furthest from zero by their standard errors, with the auditor's."""
+    """Return the coefficients with the largest z-scores, with those of the auditor."""
     features, auditor = facts.log.features, facts.auditor
     labels = None if features is None else features.names
     estimate = facts.estimate
@@ -54,7 +54,7 @@ def collect(facts: Facts) -> list[dict[str, Any]]:
 
 
 def chart(data: Spec) -> Spec:
-    """The strongest effects, as they are used and as the auditor sees them."""
+    """Return the chart of the most significant coefficients."""
     rows = [
         {**row, "label": f"{row['action']} · {row['name']}" if row["action"] else row["name"]}
         for row in data["coefficients"][:SHOWN]
@@ -67,7 +67,7 @@ def chart(data: Spec) -> Spec:
 
     tip = tips(
         ("label", "Feature", None), ("theta", "In use", ".2f"), *ends(".2f"),
-        ("audit", "Age-matched", ".2f"),
+        ("audit", "Fit of all decisions", ".2f"),
     )  # fmt: skip
     bar, where = {**RANGE, "stroke": "$accent"}, {"y": up, "tooltip": tip}
     audited = [row for row in rows if "audit" in row]
@@ -84,7 +84,7 @@ def chart(data: Spec) -> Spec:
 
 
 def words(data: Data) -> Said:
-    """What the model has learned."""
+    """Return the title: the most significant effect."""
     best = data["coefficients"][0]
     whose = f" of {best['action']}" if best["action"] else ""
     effect = f"changes the reward{whose} by {best['theta']:+.3g}".replace("-", "−")
@@ -95,16 +95,17 @@ def words(data: Data) -> Said:
         effect = f"multiplies the {what}{whose} by {factor}"
     return Said(
         f"Clearest effect: “{best['name']}” {effect}",
-        "The coefficients furthest from zero by their standard errors, with 95 % "
-        "intervals: as the bandit uses them, and as a fit of all decisions sees them.",
+        "The coefficients furthest from zero in standard errors, with 95 % intervals: those of "
+        "the bandit, and those of a model fitted to all decisions.",
     )
 
 
 COEFFICIENTS = Panel(
-    "coefficients", collect, chart, words,
+    "coefficients", "Clearest effects", collect, chart, words,
     columns={
-        "action": "action", "name": "feature", "theta": "in use", **ENDS, "audit": "age-matched",
+        "action": "action", "name": "feature", "theta": "in use", **ENDS,
+        "audit": "fit of all decisions",
     },
-    none="The journal does not name its features, or what the bandit has learned was not read.",
+    none="The features have no names, or the bandit's model could not be read.",
     legend=lambda data: [("accent", "model in use", ""), ("dia", "fit of all decisions", "")],
 )  # fmt: skip

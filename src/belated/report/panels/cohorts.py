@@ -1,4 +1,4 @@
-"""How the decisions of each period get their rewards."""
+"""How the rewards of each period's decisions arrive."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from belated.report.vega import (
     y,
 )
 
-#: Ages at which a cohort is counted.
+#: Number of ages at which a cohort is counted.
 AGES = 21
 
 
 def collect(facts: Facts) -> dict[str, Any] | None:
-    """Share of a period's decisions that have a reward by an age that all of them have."""
+    """Compute the share of each period's decisions with a reward, by ages all have reached."""
     curve, table, calendar = facts.curve, facts.table, facts.calendar
     if curve is None:
         return None
@@ -60,7 +60,7 @@ def collect(facts: Facts) -> dict[str, Any] | None:
 
 
 def chart(data: Spec) -> Spec:
-    """How the decisions of each period ripen."""
+    """Return the chart of one line per period."""
     found, time = data["cohorts"], TimeAxis(data)
     days, unit = span_of(found["expected"][-1]["age"])
     rows = [
@@ -74,7 +74,7 @@ def chart(data: Spec) -> Spec:
         for row in time.named(found["lines"], "cohort")
     ]
     expected = [{**row, "age": row["age"] * days} for row in found["expected"]]
-    right = across("age", f"age in {unit}")
+    right = across("age", f"{unit} since the decision")
     up = y("share", "~%")
     scale = {"domain": [data["from"], data["as_of"]], "range": [0.15, 0.85]}
     strength = {**number("cohort"), "scale": scale}
@@ -82,7 +82,7 @@ def chart(data: Spec) -> Spec:
     usual = layer(None, line(1.4, stroke="$accent"), opacity=strength, **where)
     hit = layer(None, line(2, stroke="$warn"), **where)
     tip = tips(
-        ("when", "Decided", None), ("age", f"Age, {unit}", ".1f"), ("share", "Rewarded", ".1%")
+        ("when", "Decided", None), ("age", unit.capitalize(), ".1f"), ("share", "Rewarded", ".1%")
     )
     dashed = {"type": "line", "stroke": "$ink", "strokeWidth": 2, "strokeDash": [5, 4]}
     text: Spec = {"type": "text", "align": "right", "dy": 16, "fontWeight": 600}
@@ -100,21 +100,21 @@ def chart(data: Spec) -> Spec:
 
 
 def words(data: Data) -> Said:
-    """How decisions ripen."""
-    title = "Decisions of all periods ripen alike"
+    """Return the title: the cohort furthest from what is expected."""
+    title = f"The rewards of every {data['period']} arrive as expected"
     if late := gaps(data):
-        title = f"Decisions before {day(late[-1]['from'])} had to wait for their rewards"
+        title = f"Rewards of decisions before {day(late[-1]['from'])} were delayed by an outage"
     else:
         off = _furthest(data["cohorts"])
         if off is not None:
             title = (
-                f"Decisions of {day(off[0])} are furthest from what is expected: "
-                f"{percent(off[1])} for {percent(off[2])}"
+                f"Decisions of {TimeAxis(data).name(off[0])} differ most from what is expected: "
+                f"{percent(off[1])} have a reward, not {percent(off[2])}"
             )
     return Said(
         title,
         f"Share of the decisions of each {data['period']} that have a reward, by age. "
-        f"Dashed: as the delay curve leads one to expect.",
+        f"Dashed: expected from the delay curve.",
     )
 
 
@@ -135,12 +135,12 @@ def _rows(data: Data) -> Rows:
 def _legend(data: Data) -> list[tuple[str, str, str]]:
     items = [("accent", f"one line per {data['period']}, newer is stronger", "")]
     if gaps(data):
-        items.append(("warning", "waited for the feed", ""))
+        items.append(("warning", "delayed by an outage", ""))
     return items
 
 
 COHORTS = Panel(
-    "cohorts", collect, chart, words, rows=_rows, legend=_legend,
-    columns={"when": "decided", "age": "age, days", "share": "share rewarded"},
-    none="No reward has come yet.",
+    "cohorts", "Arrival by cohort", collect, chart, words, rows=_rows, legend=_legend,
+    columns={"when": "decided", "age": "age, days", "share": "share with a reward"},
+    none="No reward has arrived yet.",
 )  # fmt: skip

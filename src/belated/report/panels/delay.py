@@ -1,4 +1,4 @@
-"""When rewards come: the delay curve."""
+"""When rewards arrive: the delay curve."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from belated.report.facts import DAY, Facts, interval, short
 from belated.report.panel import ENDS, Panel, Said
-from belated.report.text import Data, several, span
+from belated.report.text import Data, percent, plural, several, span
 from belated.report.vega import (
     Spec,
     across,
@@ -26,12 +26,12 @@ from belated.report.vega import (
     y,
 )
 
-#: Points of the delay curve.
+#: Number of points of the delay curve.
 POINTS = 57
 
 
 def collect(facts: Facts) -> dict[str, Any] | None:
-    """The curve of :func:`belated.evaluation.delays.delay_curve` at equal steps, in days."""
+    """Collect :func:`belated.evaluation.delays.delay_curve` at equal intervals, in days."""
     curve = facts.curve
     if curve is None:
         return None
@@ -52,7 +52,7 @@ def collect(facts: Facts) -> dict[str, Any] | None:
 
 
 def curve_end(facts: Facts) -> float:
-    """Up to which age the curve is shown: all of the window, and until hardly any is to come."""
+    """Return the age at which the chart ends: after the window, and after nearly all rewards."""
     assert facts.curve is not None
     reach, window = facts.table.reach, facts.table.rewards.window_us
     nearly = facts.curve.quantile(0.995)
@@ -63,25 +63,25 @@ def curve_end(facts: Facts) -> float:
 
 
 def chart(data: Spec) -> Spec:
-    """The delay curve with its band, its quantiles and the window."""
+    """Return the chart of the delay curve with its band, its quantiles and the window."""
     found = data["delay"]
     scale, unit = span_of(found["curve"][-1]["d"])
     curve = [{**row, "d": row["d"] * scale} for row in found["curve"]]
     marks = [
-        {"d": found[name] * scale, "F": at, "label": f"{share} after {found[name] * scale:.1f}"}
-        for name, at, share in (("median", 0.5, "half"), ("p90", 0.9, "90%"))
+        {"d": found[name] * scale, "F": at, "label": f"{part} within {span(found[name])}"}
+        for name, at, part in (("median", 0.5, "half"), ("p90", 0.9, "90 %"))
         if found[name] is not None
     ]
-    right = across("d", f"{unit} after the decision")
+    right = across("d", f"{unit} since the decision")
     up = y("F", "%", scale={"domain": [0, 1]})
     layers = []
     if "window" in found:
         at, window = number("d"), found["window"] * scale
-        said = f"window ends: {found['in_window']:.0%} are in"
-        # On the left, if there is no room for the label on the right.
+        text_here = f"window ends: {percent(found['in_window'])} have arrived"
+        # To the left of the line if there is no room to its right.
         align, dx = ("right", -6) if 2 * window > curve[-1]["d"] else ("left", 6)
         text = {"type": "text", "align": align, "dx": dx, "fill": "$muted"}
-        here = [{"d": window, "F": 0.06, "label": said}]
+        here = [{"d": window, "F": 0.06, "label": text_here}]
         named = layer(here, text, x=at, y=up, text={"field": "label"})
         layers = [layer(here, rule(2, 3), x=at), named]
     tip = tips(("d", unit.capitalize(), ".2f"), ("F", "Arrived", ".1%"), *ends(".1%"))
@@ -95,27 +95,28 @@ def chart(data: Spec) -> Spec:
 
 
 def words(data: Data) -> Said:
-    """When rewards come."""
+    """Return the title: when half and nine in ten rewards have arrived."""
     found = data["delay"]
     half, most = found["median"], found["p90"]
-    title = f"{several(found['n'], 'reward')} are in: too few to know when half are"
+    units = plural(data["unit"])
+    title = f"Too early to tell when half of the {units} have arrived"
     if half is not None:
-        title = f"Half of the rewards are in after {span(half)}"
+        title = f"Half of the {units} arrive within {span(half)}"
         if most is not None:
-            title += f", nine in ten after {span(most)}"
+            title += f", nine in ten within {span(most)}"
     kind = (
-        "Share of the rewards that come at all, by time since the decision; corrected for "
-        "those too young to be seen"
+        f"Share of all {units} that have arrived, by time since the decision; corrected for "
+        "those that cannot have arrived yet"
         if data["rewards"]["kind"] != "Explicit"
-        else "Share of decisions whose reward is in, by time since the decision; pending ones "
-        "count for as long as they are old"
+        else "Share of decisions whose reward has arrived, by time since the decision; pending "
+        "decisions count up to their age"
     )
-    return Said(title, f"{kind}. 95 % band, {several(found['n'], 'reward')}.")
+    return Said(title, f"{kind}. 95 % band, {several(found['n'], data['unit'])}.")
 
 
 DELAY = Panel(
-    "delay", collect, chart, words,
-    columns={"d": "days", "F": "share in", **ENDS},
+    "delay", "Delays", collect, chart, words,
+    columns={"d": "days", "F": "share arrived", **ENDS},
     rows=lambda data: data["delay"] and data["delay"]["curve"],
-    none="No reward has come yet.",
+    none="No reward has arrived yet.",
 )  # fmt: skip

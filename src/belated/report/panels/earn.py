@@ -1,4 +1,4 @@
-"""Reward per decision over time, beside that of the holdout."""
+"""Reward per decision over time, compared with the holdout."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from belated.report.vega import (
     label,
     layer,
     line,
+    partial_period,
     spec,
     value_format,
     y,
@@ -25,7 +26,7 @@ from belated.report.vega import (
 
 
 def collect(facts: Facts) -> list[dict[str, Any]]:
-    """Reward per decision over trailing periods."""
+    """Compute the reward per decision over trailing periods."""
     period, rows = facts.period, []
     for last in range(min(2, facts.calendar.count - 1), facts.calendar.count):
         recent = (period <= last) & (period > last - RECENT)
@@ -37,7 +38,7 @@ def collect(facts: Facts) -> list[dict[str, Any]]:
 
 
 def chart(data: Spec) -> Spec:
-    """Reward per decision by trailing periods."""
+    """Return the chart of reward per decision over trailing periods."""
     time, form = TimeAxis(data), value_format(data)
     axis = axis_format(data)
     rows = time.named(data["earn"])
@@ -51,6 +52,7 @@ def chart(data: Spec) -> Spec:
     at, up, dash = time.x(), y("p", axis), dashed("datum.arm=='Holdout'")
     return spec(
         [
+            *partial_period(data),
             layer(
                 None, {"type": "area", "opacity": 0.14, "interpolate": "monotone"},
                 x=at, y=y("lo", axis), y2={"field": "hi"}, color=arms(),
@@ -65,22 +67,23 @@ def chart(data: Spec) -> Spec:
 
 
 def words(data: Data) -> Said:
-    """Reward per decision over time."""
+    """Return the title: what a decision earns, as in the headline."""
     head = data["headline"]
-    last = {row["arm"]: row["p"] for row in data["earn"]}
     if "per_decision_holdout" in head:
         own, held = (amount(data, head[f"per_decision{arm}"]["p"]) for arm in ("", "_holdout"))
         title = f"The bandit earns {own} per decision, the holdout {held}"
+    elif "per_decision" in head:
+        title = f"The bandit earns {amount(data, head['per_decision']['p'])} per decision"
     else:
-        title = f"Lately a decision earns {amount(data, next(iter(last.values())))}"
+        title = "Too early to tell what a decision earns"
     return Said(
         title,
-        f"Reward per decision over trailing {periods(data, 7)}, with 95 % bands. Young decisions "
+        f"Reward per decision over trailing {periods(data, 7)}, with 95 % bands. Recent decisions "
         f"count with the share of rewards expected by their age.",
     )
 
 
 EARN = Panel(
-    "earn", collect, chart, words,
+    "earn", "Reward per decision", collect, chart, words,
     columns={"when": "up to", "arm": "decisions of", **BAND, "n": "decisions"},
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""How much the bandit explores: effective numbers of actions."""
+"""How much the bandit explores, as effective numbers of actions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from belated.report.text import Data
 from belated.report.vega import (
     Spec,
     TimeAxis,
+    complete,
     dashed,
     hover,
     label,
     layer,
     line,
+    partial_period,
     spec,
     tips,
     y,
@@ -28,7 +30,7 @@ CERTAIN = 1.2
 
 
 def collect(facts: Facts) -> list[dict[str, Any]]:
-    """Effective numbers of actions: of one choice, and of a period's decisions."""
+    """Compute effective numbers of actions, per decision and over the decisions of a period."""
     own, rows = facts.own, []
     period, action = facts.period[own], facts.table.action[own]
     surprise = -np.log(np.maximum(facts.table.propensity[own], 1e-12))
@@ -47,7 +49,7 @@ def collect(facts: Facts) -> list[dict[str, Any]]:
 
 
 def chart(data: Spec) -> Spec:
-    """Effective numbers of actions."""
+    """Return the chart of effective numbers of actions."""
     time = TimeAxis(data)
     rows = time.named(data["explore"])
     scale = {"domain": ["in use overall", "for one decision"], "range": ["$slate", "$accent"]}
@@ -55,11 +57,14 @@ def chart(data: Spec) -> Spec:
     most = max(2.0, 1.15 * max(row["n"] for row in rows))
     up = y("n", ".1f", scale={"domain": [0, most], "nice": False})
     dash = dashed("datum.what=='in use overall'")
-    tip = tips(("when", "At", None), ("what", "Actions", None), ("n", "Effective number", ".2f"))
+    tip = tips(
+        ("when", "Period", None), ("what", "Actions", None), ("n", "Effective number", ".2f")
+    )
     labels = explore_labels(rows, 0.12 * most)
     above, below = ([one for one in labels if one["above"] is side] for side in (True, False))
     return spec(
         [
+            *partial_period(data),
             layer(rows, line(), x=time.x(), y=up, color=colour, strokeDash=dash),
             layer(rows, hover(200), x=time.x(), y=up, tooltip=tip),
             *(
@@ -75,7 +80,7 @@ def chart(data: Spec) -> Spec:
 
 
 def explore_labels(rows: list[Spec], room: float) -> list[Spec]:
-    """Above all that a label covers; the lower one below it, where there is no room between."""
+    """Place labels above the lines that they cover; the lower one below if there is no room."""
     covered: dict[str, list[float]] = {}
     for last in rows[-2:]:
         course = [row["n"] for row in rows if row["what"] == last["what"]]
@@ -90,20 +95,20 @@ def explore_labels(rows: list[Spec], room: float) -> list[Spec]:
 
 
 def words(data: Data) -> Said:
-    """How much is tried."""
-    last = {row["what"]: row["n"] for row in data["explore"]}
+    """Return the title: how many actions compete per decision, and overall."""
+    last = {row["what"]: row["n"] for row in complete(data, data["explore"])}
     choices = last["for one decision"]
     title = f"The bandit chooses between {choices:.1f} actions per decision"
     if choices < CERTAIN:
         title = "The bandit is nearly certain about each decision"
     return Said(
         f"{title}; {last['in use overall']:.1f} of {len(data['actions'])} actions are in use",
-        "Effective number of actions: the exponential of the entropy, of one choice by its "
-        "propensity and of all choices.",
+        "Effective number of actions: the exponential of the entropy of a choice, by its "
+        f"propensity, and of all choices of a {data['period']}; title: the last complete one.",
     )
 
 
 EXPLORE = Panel(
-    "explore", collect, chart, words,
-    columns={"when": "at", "what": "actions", "n": "effective number"},
+    "explore", "Exploration", collect, chart, words,
+    columns={"when": "period", "what": "actions", "n": "effective number"},
 )  # fmt: skip

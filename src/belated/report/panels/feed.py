@@ -1,4 +1,4 @@
-"""Rewards as they reach the journal, and how long after the event that is: two panels."""
+"""Two panels: when rewards reach the journal, and how long after the event."""
 
 from __future__ import annotations
 
@@ -7,24 +7,35 @@ from typing import Any
 
 import numpy as np
 
-from belated.report.facts import HOUR, LENGTHS, MINUTE, Facts, short
+from belated.report.facts import HOUR, LENGTHS, MINUTE, SECOND, Facts, short
 from belated.report.panel import Panel, Said
 from belated.report.text import Data, day, several, span
-from belated.report.vega import RANGE, Spec, TimeAxis, layer, number, outages, point, spec, tips, y
+from belated.report.vega import (
+    RANGE,
+    Spec,
+    TimeAxis,
+    count_axis,
+    layer,
+    number,
+    outages,
+    point,
+    spec,
+    tips,
+)
 
-#: Bars of the feed, at most; rewards without which nothing is said of gaps.
+#: Maximum number of bars; minimum number of rewards to find gaps.
 BARS, FEW = 124, 50
-#: A gap is an outage if chance would hardly leave so long a one at a quarter of the usual rate.
+#: A gap is an outage if it is too long for chance even at a quarter of the typical rate.
 UNLIKELY, QUARTER = 14.0, 0.25
 
 
 def collect(facts: Facts) -> dict[str, Any] | None:
-    """Rewards as the journal took them, gaps, and how long after the event that was."""
+    """Count reward messages over time; find outages and lags."""
     came = np.array(facts.watched.rewards, dtype=np.int64)
     if not len(came):
         return None
     start, as_of = facts.calendar.start, facts.table.as_of
-    step = next((one for one, _ in LENGTHS if (as_of - start) / one <= BARS), LENGTHS[-1][0])
+    step = next((step for step, _ in LENGTHS if (as_of - start) / step <= BARS), LENGTHS[-1][0])
     counts = np.bincount(
         (np.maximum(came - start, 0)) // step, minlength=(as_of - start) // step + 1
     )
@@ -57,7 +68,7 @@ def _outages(came: Any) -> list[dict[str, Any]]:
     if len(gaps) < FEW:
         return []
     rate = math.log(2.0) / max(float(np.median(gaps)), 1.0)
-    # The first rewards come slowly: nothing has been decided long enough ago.
+    # The first rewards arrive slowly: no decision is old enough yet.
     steady = np.arange(len(gaps)) >= 0.02 * len(gaps) + 10
     return [
         {
@@ -70,34 +81,34 @@ def _outages(came: Any) -> list[dict[str, Any]]:
 
 
 def chart(data: Spec) -> Spec:
-    """Rewards as they reach the journal."""
+    """Return the chart of reward messages over time."""
     time, step = TimeAxis(data), data["feed"]["step"]
     rows = [{**row, "t2": row["t"] + step} for row in time.named(data["feed"]["bins"])]
-    tip = tips(("when", "At", None), ("n", "Rewards", ",d"))
+    tip = tips(("when", "From", None), ("n", "Reward messages", ",d"))
     bar = {"type": "rect", "fill": "$accent", "xOffset": 0.5, "x2Offset": -0.5}
-    where = {"x": time.x(), "x2": {"field": "t2"}, "y": y("n", "~s"), "y2": {"datum": 0}}
+    where = {"x": time.x(), "x2": {"field": "t2"}, "y": count_axis("n"), "y2": {"datum": 0}}
     return spec([*outages(data), layer(rows, bar, tooltip=tip, **where)], 200)
 
 
 def words(data: Data) -> Said:
-    """Whether rewards come."""
+    """Return the title: the longest gap."""
     found = data["feed"]
     gaps = found["outages"]
     count = sum(row["n"] for row in found["bins"])
-    title = f"{several(count, 'reward message')} came without a gap"
+    title = f"{several(count, 'reward message')} arrived without a gap"
     if gaps:
-        longest = max(gaps, key=lambda one: one["hours"])
+        longest = max(gaps, key=lambda gap: gap["hours"])
         length, start = span(longest["hours"] / 24), day(longest["from"])
         title = f"No reward reached the journal for {length} from {start}"
     return Said(
         title,
-        f"Rewards as the journal took them, per {span(found['step'] / 86_400_000)}; shaded: "
-        f"gaps too long for chance.",
+        f"Reward messages that reached the journal, per {span(found['step'] / 86_400_000)}; "
+        f"shaded: gaps too long for chance.",
     )
 
 
 def lag_chart(data: Spec) -> Spec:
-    """Time from the event to the journal."""
+    """Return the chart of the time from the event to the journal."""
     time = TimeAxis(data)
     least = 1 / 60
     rows = [
@@ -116,7 +127,7 @@ def lag_chart(data: Spec) -> Spec:
     axis = {"values": ticks, "labelExpr": written}
     up = {**number("p50"), "title": None, "scale": scale, "axis": axis}
     tip = tips(
-        ("when", "At", None), ("p50", "Median, minutes", ".2f"), ("p99", "99 %, minutes", ",.1f")
+        ("when", "Period", None), ("p50", "p50, minutes", ".2f"), ("p99", "p99, minutes", ",.1f")
     )
     where: dict[str, Any] = {"x": time.x(), "y": up, "tooltip": tip}
     return spec(
@@ -130,28 +141,29 @@ def lag_chart(data: Spec) -> Spec:
 
 
 def lag_words(data: Data) -> Said:
-    """How late reports are."""
+    """Return the title: the median lag, and the largest p99."""
     found = data["feed"]
     title = f"A reward is recorded {span(found['lag_p50'] / 1440)} after it happened"
+    if found["lag_p50"] < SECOND / MINUTE:
+        title = "A reward is recorded within a second"
     worst = max(row["p99"] for row in found["lag"])
     if worst > 3 * found["lag_p50"]:
-        title += f", at worst {span(worst / 1440)}"
+        title += f"; p99 of the slowest {data['period']}: {span(worst / 1440)}"
     return Said(
         title,
-        f"Time from the event to the journal per {data['period']}: median and 99th "
-        f"percentile, log scale.",
+        f"Time from the event to the journal per {data['period']}: p50 and p99, log scale.",
     )
 
 
 FEED = Panel(
-    "feed", collect, chart, words,
-    columns={"when": "at", "n": "rewards"},
+    "feed", "Reward feed", collect, chart, words,
+    columns={"when": "from", "n": "reward messages"},
     rows=lambda data: data["feed"] and data["feed"]["bins"],
-    none="No reward has come yet.",
+    none="No reward has arrived yet.",
 )  # fmt: skip
 LAG = Panel(
-    "lag", collect, lag_chart, lag_words,
-    columns={"when": "at", "p50": "median, minutes", "p99": "99 %, minutes"},
+    "lag", "Reporting lag", collect, lag_chart, lag_words,
+    columns={"when": "period", "p50": "p50, minutes", "p99": "p99, minutes"},
     rows=lambda data: data["feed"] and data["feed"]["lag"],
-    none="No reward has come yet.",
+    none="No reward has arrived yet.",
 )  # fmt: skip

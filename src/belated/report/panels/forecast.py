@@ -1,24 +1,36 @@
-"""How many rewards are still to come."""
+"""A forecast of the rewards still to come."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
 
-from belated.evaluation import Expected
+import numpy as np
+
 from belated.evaluation.forecasts import forecast
 from belated.exceptions import InvalidInput
 from belated.report.facts import Facts, interval, short
 from belated.report.panel import ENDS, Panel, Said
-from belated.report.text import Data, periods, several, whole
-from belated.report.vega import Spec, TimeAxis, layer, rule, spec, tips, y
+from belated.report.text import Data, periods, plural, several, whole
+from belated.report.vega import (
+    Spec,
+    TimeAxis,
+    count_axis,
+    layer,
+    partial_period,
+    rule,
+    spec,
+    tips,
+)
 
-#: Periods of the forecast, and of the past beside it.
+#: Number of periods of the forecast, and of the past shown with it.
 AHEAD, PAST = 10, 14
+#: Number of periods named in the title.
+SOON = 3
 
 
 def collect(facts: Facts) -> dict[str, Any] | None:
-    """What :func:`belated.evaluation.forecasts.forecast` expects, by period and in all."""
+    """Collect :func:`belated.evaluation.forecasts.forecast` by period and in total."""
     calendar = facts.calendar
     came = facts.table.rewarded[facts.table.arrived]
     past = [{"t": calendar.ms(n), "n": int(count)} for n, count in enumerate(calendar.counts(came))]
@@ -29,27 +41,22 @@ def collect(facts: Facts) -> dict[str, Any] | None:
         total = forecast(table).expected[0]
     except InvalidInput:
         return None
+    # Each horizon is simulated separately: noise must not make a later one smaller, or the last
+    # one larger than the total.
+    ends = np.array([(one.mean, one.low, one.high) for one in (*found.expected, total)])
+    ends = np.maximum.accumulate(np.minimum(ends, ends[-1]), axis=0)
+    counts = [interval(*row, key="n") for row in ends.tolist()]
     rows, before = [], 0.0
-    for n, by_then in enumerate(found.expected):
+    for n, by_then in enumerate(counts[:-1]):
         when = (facts.table.as_of + n * calendar.step) // 1000
-        total_by_then = _counts(by_then)
-        new = short(by_then.mean - before)
-        rows.append({"t": when, "by_then": total_by_then["n"], **total_by_then, "n": new})
-        before = by_then.mean
-    return {
-        "past": past,
-        "next": rows,
-        "total": _counts(total),
-        "soon": _counts(found.expected[2]),
-    }
-
-
-def _counts(expected: Expected) -> dict[str, float | None]:
-    return interval(expected.mean, expected.low, expected.high, key="n")
+        new = short(by_then["n"] - before)
+        rows.append({"t": when, **by_then, "by_then": by_then["n"], "n": new})
+        before = by_then["n"]
+    return {"past": past, "next": rows, "total": counts[-1], "soon": counts[SOON - 1]}
 
 
 def chart(data: Spec) -> Spec:
-    """Rewards by period: arrived, and expected."""
+    """Return the chart of rewards by period: arrived, and expected."""
     time = TimeAxis(data)
     wide = [
         [{**row, "t2": row["t"] + time.step} for row in time.named(data["forecast"][name])]
@@ -60,17 +67,18 @@ def chart(data: Spec) -> Spec:
     bar: Spec = {"type": "rect", "fill": "$accent", "cornerRadius": 2, "xOffset": 1, "x2Offset": -1}
     dashed = {"fillOpacity": 0.28, "stroke": "$accent", "strokeDash": [3, 2], "strokeWidth": 1}
     where: dict[str, Any] = {
-        "x": time.x(), "x2": {"field": "t2"}, "y": y("n", "~s"), "y2": {"datum": 0},
+        "x": time.x(), "x2": {"field": "t2"}, "y": count_axis("n"), "y2": {"datum": 0},
     }  # fmt: skip
     now = [{"t": data["as_of"], "label": "now"}]
     text = {"type": "text", "align": "left", "dx": 5, "fill": "$muted", "baseline": "top"}
     tip = tips(
-        ("when", "From", None), ("n", "Expected", ",.0f"), ("by_then", "In all by then", ",.0f"),
-        ("lo", "at least", ",.0f"), ("hi", "at most", ",.0f"),
+        ("when", "From", None), ("n", "Expected", ",.0f"), ("by_then", "Total by then", ",.0f"),
+        ("lo", "Total at least", ",.0f"), ("hi", "Total at most", ",.0f"),
     )  # fmt: skip
     came = tips(("when", "At", None), ("n", "Arrived", ",d"))
     return spec(
         [
+            *partial_period(data),
             layer(past, bar, tooltip=came, **where),
             layer(to_come, bar | dashed, tooltip=tip, **where),
             layer(now, rule(2, 3), x=time.x()),
@@ -81,20 +89,20 @@ def chart(data: Spec) -> Spec:
 
 
 def words(data: Data) -> Said:
-    """What is still to come."""
+    """Return the title: how many rewards are still to come."""
     total, soon = data["forecast"]["total"], data["forecast"]["soon"]
     verb = "is" if round(total["n"]) == 1 else "are"
     return Said(
-        f"{several(total['n'], 'reward')} {verb} still to come, {whole(soon['n'])} in the "
-        f"next {periods(data, 3)}",
-        f"Rewards per {data['period']}: arrived, and expected of decisions already made "
-        f"({whole(total['lo'])} to {whole(total['hi'])} in all, 95 %).",
+        f"{several(total['n'], data['unit'])} {verb} still to come, {whole(soon['n'])} in the "
+        f"next {periods(data, SOON)}",
+        f"{plural(data['unit']).capitalize()} per {data['period']}: arrived, and expected from "
+        f"decisions already made ({whole(total['lo'])} to {whole(total['hi'])} in total, 95 %).",
     )
 
 
 FORECAST = Panel(
-    "forecast", collect, chart, words,
-    columns={"when": "at", "n": "rewards", "by_then": "in all by then", **ENDS},
+    "forecast", "Forecast", collect, chart, words,
+    columns={"when": "at", "n": "rewards", "by_then": "total by then", **ENDS},
     rows=lambda data: data["forecast"] and data["forecast"]["past"] + data["forecast"]["next"],
     none="A forecast needs 20 rewards.",
 )  # fmt: skip

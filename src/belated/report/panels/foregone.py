@@ -1,4 +1,4 @@
-"""What is left on the table: the best action of each request, less the one chosen."""
+"""What is left on the table: how much better the best action of each request was expected to be."""
 
 from __future__ import annotations
 
@@ -16,18 +16,23 @@ from belated.report.vega import (
     axis_format,
     band,
     ends,
+    partial_period,
     spec,
     tips,
     value_format,
     y,
 )
 
-#: Decisions whose other actions are looked at; draws of the auditor.
+#: Maximum number of requests that are compared; number of draws from the auditor.
 OFFERS, DRAWS = 12_000, 80
 
 
 def collect(facts: Facts) -> dict[str, Any] | None:
-    """The best action of each request by the auditor, less the one that was chosen."""
+    """Compare the best action of each request, by the auditor, with the one that was chosen.
+
+    Which action is best is uncertain, so the estimate is the mean over draws of the auditor's
+    coefficients, and the interval is their quantiles.
+    """
     own, auditor = np.flatnonzero(facts.own), facts.auditor
     if auditor is None or len(own) == 0:
         return None
@@ -35,7 +40,7 @@ def collect(facts: Facts) -> dict[str, Any] | None:
     table = facts.table.select(some)
     try:
         kept, offers = facts.log.offers(table)
-    except BelatedError:  # none was kept, or not how it was chosen
+    except BelatedError:  # requests were not stored, or cannot be scored
         return None
     rows = offers.design
     period = facts.period[some][kept]
@@ -45,56 +50,64 @@ def collect(facts: Facts) -> dict[str, Any] | None:
         means = auditor.means(rows, theta)
         return np.maximum.reduceat(means, offers.starts) - means[offers.chosen]
 
-    best = gaps(auditor.theta)
-    found, *drawn = (
-        np.bincount(period, weights=gap, minlength=len(count))
-        for gap in (best, *map(gaps, auditor.draws(DRAWS)))
+    sums = np.array(
+        [
+            np.bincount(period, weights=gaps(theta), minlength=len(count))
+            for theta in auditor.draws(DRAWS)
+        ]
     )
-    sums = np.array(drawn)
-    days = []
-    for n in np.flatnonzero(count).tolist():
-        ends = np.quantile(sums[:, n] / count[n], [0.025, 0.975])
-        days.append({"t": facts.calendar.ms(n), **interval(found[n] / count[n], *ends, digits=4)})
-    start = facts.calendar.recent
-    lately, made = sums[:, start:].sum(axis=1), max(int(count[start:].sum()), 1)
-    recent = float(found[start:].sum()) / made
-    first = count[:3].sum()
+
+    def per_decision(which: Any) -> dict[str, Any]:
+        drawn = sums[:, which].sum(axis=1) / count[which].sum()
+        return interval(drawn.mean(), *np.quantile(drawn, [0.025, 0.975]), digits=4)
+
+    days = [
+        {"t": facts.calendar.ms(n), **per_decision([n])} for n in np.flatnonzero(count).tolist()
+    ]
+    lately = slice(facts.calendar.recent, None)
+    if not count[lately].any():
+        return None
+    total = float(sums.sum(axis=1).mean() / count.sum()) * len(own)
     return {
         "days": days,
-        **interval(recent, *np.quantile(lately / made, [0.025, 0.975]), digits=4),
-        "first": short(float(found[:3].sum() / first), 4) if first else None,
-        "total": short(float(best.mean()) * len(own)),
+        **per_decision(lately),
+        "first": per_decision(slice(3))["p"] if count[:3].any() else None,
+        "total": short(total),
     }
 
 
 def chart(data: Spec) -> Spec:
-    """What is left on the table by period."""
+    """Return the chart of what is left on the table by period."""
     time, form = TimeAxis(data), value_format(data).replace("1%", "2%")
     axis = axis_format(data)
     rows = time.named(data["foregone"]["days"])
-    tip = tips(("when", "At", None), ("p", "Left per decision", form), *ends(form))
-    return spec(band(rows, time.x(), y("p", axis), tip, 0.16), 240)
+    tip = tips(("when", "Period", None), ("p", "Left per decision", form), *ends(form))
+    layers = band(rows, time.x(), y("p", axis, scale={"zero": True}), tip, 0.16)
+    return spec([*partial_period(data), *layers], 240)
 
 
 def words(data: Data) -> Said:
-    """What is left on the table."""
+    """Return the title: what is left on the table now, and at first."""
     found = data["foregone"]
     now, first = amount(data, found["p"]), found["first"]
-    if first is None:
+    total = amount(data, found["total"])
+    if data["rewards"]["shares"]:
+        total = several(found["total"], data["unit"])
+    if first is None or amount(data, first) == now:
         title = f"{now} per decision is left on the table"
     else:
         verb = "fell" if found["p"] < first else "rose"
         title = f"What is left on the table {verb} from {amount(data, first)} to {now} per decision"
     return Said(
         title,
-        f"The best action of each request by a fit of all decisions, less the one chosen: "
-        f"about {several(found['total'], 'reward')} in all. 95 % band.",
+        f"Expected reward of the best action of each request less that of the chosen one, by a "
+        f"model fitted to all decisions: about {total} in total. 95 % band.",
     )
 
 
 FOREGONE = Panel(
-    "foregone", collect, chart, words,
-    columns={"when": "at", **BAND},
+    "foregone", "Left on the table", collect, chart, words,
+    columns={"when": "period", **BAND},
     rows=lambda data: data["foregone"] and data["foregone"]["days"],
-    none="This needs 30 rewards, kept requests, and rows of at most 400 numbers.",
+    none="This needs 30 rewards, stored requests, and at most 400 features.",
 )  # fmt: skip

@@ -1,57 +1,93 @@
-"""What the bandit earns, in one sentence and six numbers: the top of a report."""
+"""The top of a report: what the bandit earns, in one sentence and six tiles."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from belated.evaluation.lifts import earned, lift
+import numpy as np
+
+from belated.evaluation.lifts import Lift, earned, lift
 from belated.exceptions import NotEvaluable
-from belated.report.facts import Facts, around, if_known, interval, short
+from belated.report.facts import DAY, Facts, around, if_known, interval, short
 from belated.report.html import bars, line, tile, whisker
 from belated.report.panels.pending import pending_now
-from belated.report.text import Data, amount, several, signed, whole
+from belated.report.text import Data, amount, gain, plural, several, signed, whole
 
 
 def collect(facts: Facts) -> dict[str, Any]:
-    """The numbers on top: the lift of :func:`belated.evaluation.lifts.lift`, or what is earned."""
-    own, held, least = facts.own, facts.held, facts.least
+    """Collect the numbers at the top, from :func:`belated.evaluation.lifts.lift`."""
+    own, held, bounds = facts.own, facts.held, facts.bounds
+    table, as_of = facts.table, facts.table.as_of
+    window, arrived = table.rewards.window_us, table.arrived
     found: dict[str, Any] = {
-        "decisions": len(facts.table),
+        "decisions": len(table),
         "bandit": int(own.sum()),
         "holdout": int(held.sum()),
-        "baseline": facts.table.baseline,
-        "voided": len(facts.everything) - len(facts.table),
-        "rewards": int(facts.table.arrived.sum()),
-        "reward_sum": short(float(facts.table.value[facts.table.arrived].sum())),
+        "baseline": table.baseline,
+        "voided": len(facts.everything) - len(table),
+        "rewards": int(arrived.sum()),
+        "rewards_last_day": int((arrived & (table.rewarded > as_of - DAY)).sum()),
+        "rewards_late": 0 if window is None else int((arrived & (table.delay > window)).sum()),
+        "reward_sum": short(float(table.value[arrived].sum())),
     }
     try:
-        compared = lift(facts.table)
+        compared = lift(table)
     except NotEvaluable as refused:
         found["no_lift"] = str(refused)
-        if (alone := if_known(earned, facts.table.select(own), "bandit")) is not None:
-            found["per_decision"] = around(alone.value, alone.error, least)
+        if (alone := if_known(earned, table.select(own), "bandit")) is not None:
+            found["per_decision"] = around(alone.value, alone.error, bounds)
         return found
     count = compared.bandit.decisions
-    found["per_decision"] = around(compared.bandit.value, compared.bandit.error, least)
-    found["per_decision_holdout"] = around(compared.holdout.value, compared.holdout.error, least)
-    difference = compared.difference, compared.low, compared.high
-    found["difference"] = interval(*difference)
-    found["extra"] = interval(*(count * one for one in difference))
+    found["per_decision"] = around(compared.bandit.value, compared.bandit.error, bounds)
+    found["per_decision_holdout"] = around(compared.holdout.value, compared.holdout.error, bounds)
+    most = bounds[1] - bounds[0]  # no difference is larger
+    ends = np.clip((compared.difference, compared.low, compared.high), -most, most).tolist()
+    found["difference"] = interval(*ends)
+    found["extra"] = interval(*(count * end for end in ends))
     found["chance"] = short(compared.p)
     found["estimand"] = compared.estimand
-    if compared.relative is not None:
-        found["lift"] = interval(*compared.relative)
+    if (relative := relative_lift(compared)) is not None:
+        found["lift"] = interval(*relative)
     if compared.always is not None:
         found["always"] = interval(*compared.always)
     return found
 
 
+def relative_lift(found: Lift) -> tuple[float, float, float] | None:
+    """Return the lift as a share of the holdout's mean, with its interval.
+
+    Fieller's interval holds every ratio that the interval of the difference does not rule out, at
+    the same quantile, so that one interval contains zero exactly if the other does.
+
+    Args:
+        found: the difference of bandit and holdout.
+
+    Returns:
+        The ratio less 1 with the ends of its interval; None if a mean is not above 0, or if the
+        holdout's mean is too uncertain for a ratio to have bounds.
+    """
+    own, held = found.bandit, found.holdout
+    error = math.hypot(own.error, held.error)
+    if own.value <= 0.0 or held.value <= 0.0:
+        return None
+    ratio, ends = own.value / held.value, []
+    for sign, end in ((-1.0, found.low), (1.0, found.high)):
+        z = abs(end - found.difference) / error if error else 0.0
+        square = held.value**2 - (z * held.error) ** 2
+        if square <= 0.0:
+            return None
+        spread = (held.value * own.error) ** 2 + (own.value * held.error) ** 2
+        root = z * math.sqrt(max(spread - (z * own.error * held.error) ** 2, 0.0))
+        ends.append(max((own.value * held.value + sign * root) / square, 0.0) - 1.0)
+    return ratio - 1.0, ends[0], ends[1]
+
+
 def complete(facts: Facts, data: Data) -> dict[str, Any]:
-    """What the headline takes from other panels: what is pending, and small lines."""
+    """Collect what the headline shares with panels: pending decisions, and sparklines."""
     calendar, table, period = facts.calendar, facts.table, facts.period
     trailing = [
-        short(facts.ratio(facts.own & (period <= n) & (period > n - 3))[0])
-        for n in range(calendar.count)
+        facts.row(facts.own & (period <= n) & (period > n - 3))["p"] for n in range(calendar.count)
     ]
     left = data["foregone"]
     spark = {
@@ -65,52 +101,49 @@ def complete(facts: Facts, data: Data) -> dict[str, Any]:
 
 
 def verdict(data: Data) -> tuple[str, str, str]:
-    """The sentence on top; its second part is the one that counts."""
+    """Return the sentence at the top, in three parts; the second is emphasized."""
     head = data["headline"]
     if "extra" not in head:
         if "per_decision" not in head:
             return (
                 f"{several(head['decisions'], 'decision')} so far, with ",
-                several(head["rewards"], "reward"),
-                ": too few to say what the bandit earns.",
+                several(head["rewards"], data["unit"]),
+                ": too early to tell what the bandit earns.",
             )
         per = head["per_decision"]
         return (
             "The bandit earns ",
             f"{amount(data, per['p'])} per decision",
-            f" ({_between(data, per)}). Without a holdout nobody knows what it earns beyond a plain"
-            " rule.",
+            f" ({_between(data, per)}). What it adds is not known without a holdout.",
         )
     extra = head["extra"]
-    noun = "reward" if data["rewards"]["shares"] else "in reward"
-    between = f"({whole(extra['lo'])} to {whole(extra['hi'])})"
+    than = f" than {_baseline(head)} would have"
     if extra["lo"] <= 0.0 <= extra["hi"]:
-        return (
-            f"Whether the bandit earns more than {_baseline(head)} is ",
-            "not known yet",
-            f": {several(extra['p'], noun) if noun == 'reward' else whole(extra['p'])}"
-            f" more {between}.",
-        )
+        low, high = gain(data, extra["lo"], "less"), gain(data, extra["hi"], "more")
+        if data["rewards"]["shares"]:
+            low = low.rpartition(" ")[0]  # name the unit once
+        return "Too early to tell: ", f"between {low} and {high}", f"{than} earned."
     more = "more" if extra["p"] > 0 else "less"
-    count = whole(abs(extra["p"]))
-    many = f"{count} rewards {more}" if noun == "reward" else f"{count} {more}"
-    between = f"({whole(abs(extra['lo']))} to {whole(abs(extra['hi']))})"
-    return "The bandit earned about ", many, f" than {_baseline(head)} would have {between}."
+    low, high = sorted(abs(extra[end]) for end in ("lo", "hi"))
+    written = whole if data["rewards"]["shares"] else lambda end: amount(data, end)
+    between = f"({written(low)} to {written(high)})"
+    return "The bandit earned about ", gain(data, extra["p"], more), f"{than} {between}."
 
 
 def tiles(data: Data) -> str:
-    """The numbers, each with a small picture."""
+    """Return the tiles as HTML."""
     head, spark = data["headline"], data["headline"]["spark"]
     lift, per, left = head.get("lift"), head.get("per_decision"), data["foregone"]
-    said = "no holdout" if not head["holdout"] else "too few rewards in the holdout"
-    first = tile("Lift over holdout", "not known", [said], "", "hero")
+    units, partial = plural(data["unit"]), data["partial"] is not None
+    reason = "no holdout" if not head["holdout"] else f"too few {units} in the holdout"
+    first = tile("Lift over holdout", "not known", [reason], "", "hero")
     if lift:
         kind = "good" if lift["lo"] > 0 else "bad" if lift["hi"] < 0 else ""
         between = f"95 % between {signed(lift['lo'])} and {signed(lift['hi'])}"
         notes = [between, f"the holdout is {_baseline(head)}"]
         picture = whisker(lift["lo"], lift["p"], lift["hi"])
         first = tile("Lift over holdout", signed(lift["p"]), notes, picture, f"hero {kind}")
-    earned = tile("Reward per decision", "not known", ["fewer than 10 rewards"], "")
+    earned = tile("Reward per decision", "not known", [f"fewer than 10 {units}"], "")
     if per:
         notes = [_between(data, per)]
         if "per_decision_holdout" in head:
@@ -118,26 +151,29 @@ def tiles(data: Data) -> str:
         picture = line(spark["per_decision"])
         earned = tile("Reward per decision", amount(data, per["p"]), notes, picture)
     made = [f"{whole(head['holdout'])} in the holdout", f"{whole(head['voided'])} voided"]
-    late = next(row["n"] for row in data["quality"]["rows"] if row["kind"] == "late")
-    lately = f"{whole(data['health']['rewards_last_day'])} in the last 24 h"
-    came = [lately, f"{whole(late)} after the window"]
+    lately = f"{whole(head['rewards_last_day'])} in the last 24 h"
+    came = [lately, f"{whole(head['rewards_late'])} after the window"]
     to_come = []
     if data["forecast"]:
         total = data["forecast"]["total"]
         between = f"({whole(total['lo'])} to {whole(total['hi'])})"
-        to_come = [f"{several(total['n'], 'reward')} to come", between]
+        to_come = [f"{several(total['n'], data['unit'])} still to come", between]
     missed = tile("Left on the table", "not known", ["see below"], "")
     if left:
         notes = [_between(data, left), "per decision, lately"]
         missed = tile("Left on the table", amount(data, left["p"]), notes, line(spark["foregone"]))
-    decisions = tile("Decisions", whole(head["decisions"]), made, bars(spark["decisions"]))
-    rewards = tile("Rewards", whole(head["rewards"]), came, bars(spark["rewards"]))
-    pending = tile("Pending", whole(head["pending"]["n"]), to_come, line(spark["pending"]))
+    bar = bars(spark["decisions"], partial)
+    decisions = tile("Decisions", whole(head["decisions"]), made, bar)
+    bar = bars(spark["rewards"], partial)
+    rewards = tile(units.capitalize(), whole(head["rewards"]), came, bar)
+    pending = tile(
+        "Pending decisions", whole(head["pending"]["n"]), to_come, line(spark["pending"])
+    )
     return first + earned + decisions + rewards + pending + missed
 
 
 def _baseline(head: dict[str, Any]) -> str:
-    """What the holdout shows."""
+    """Name what the holdout gets."""
     rule = head["baseline"]
     if rule is None:
         return "its holdout rule"

@@ -1,10 +1,8 @@
-"""What the person on call looks at first."""
+"""The state of the bandit, for the person on call."""
 
 from __future__ import annotations
 
 from typing import Any
-
-import numpy as np
 
 from belated.core.times import as_microseconds
 from belated.decider.actions import states_at
@@ -13,28 +11,27 @@ from belated.report.html import around, element
 from belated.report.text import Data, percent, several, span, whole
 from belated.report.vega import TimeAxis, gaps
 
-#: Classes of the style sheet: of a label, its value, and the note below.
+#: CSS classes of the label, the value and the note.
 PARTS = ("lab", "hv", "note")
-#: Values of a field below which shares of them are not shown.
+#: Minimum number of values of a field to show shares of them.
 MIN_VALUES = 100
 
 
 def collect(facts: Facts) -> dict[str, Any]:
-    """What whoever is on call asks first."""
-    as_of, watched, table = facts.table.as_of, facts.watched, facts.everything
+    """Collect the state of the bandit and the times of the last events."""
+    as_of, watched, table = facts.table.as_of, facts.watched, facts.table
     modes, changes = watched.modes, watched.actions
-    if facts.log.until is None:  # also of records that were trimmed
+    if facts.log.until is None:  # includes changes in trimmed records
         changes = facts.log.action_changes
     found: dict[str, Any] = {
         "closed_actions": [
-            one.to_dict() | {"t": as_microseconds(one.since) // 1000}
-            for one in states_at(changes, as_of)
-            if one.state != "open"
+            action.to_dict() | {"t": as_microseconds(action.since) // 1000}
+            for action in states_at(changes, as_of)
+            if action.state != "open"
         ],
         "mode": modes[-1]["mode"] if modes else "learn",
         "records": watched.records,
         "decisions_last_day": int((table.made > as_of - DAY).sum()),
-        "rewards_last_day": int((np.array(watched.rewards, dtype=np.int64) > as_of - DAY).sum()),
     }
     if (chosen := watched.chosen) is not None:
         who, why, t = chosen.actor, chosen.reason, chosen.at_us // 1000
@@ -46,7 +43,7 @@ def collect(facts: Facts) -> dict[str, Any]:
     if facts.estimate is not None:
         found["fit_n"] = facts.estimate.n
         found["converged"] = bool(facts.estimate.converged)
-    # Of the last decisions.
+    # Only the latest decisions are encoded again.
     shares = [
         (count / sum(counts.values()), name, status)
         for name, counts in getattr(facts.watched.encoder.features, "field_counts", {}).items()
@@ -60,21 +57,25 @@ def collect(facts: Facts) -> dict[str, Any]:
 
 
 def card(data: Data) -> str:
-    """What whoever is on call looks at first."""
+    """Return the card as HTML."""
     found, modes = data["health"], data["modes"]
     switched = "never changed" if not modes else _switched(data, modes[-1])
     items = [(found["mode"] == "learn", "Mode", found["mode"], switched)]
     if closed := found["closed_actions"]:
-        names = ", ".join(f"{one['action']} ({one['state']})" for one in closed)
-        notes = [f"{one['action']} {_switched(data, one)}" for one in closed]
+        names = ", ".join(f"{action['action']} ({action['state']})" for action in closed)
+        notes = [f"{action['action']} {_switched(data, action)}" for action in closed]
         items.append((False, "Actions", f"never chosen: {names}", "; ".join(notes)))
     if "chosen" in found:
         chosen = found["chosen"]
         value = f"version {chosen['version']}, not the latest"
         items.append((False, "Decides with", value, _switched(data, chosen)))
-    for what in ("decision", "reward"):
+    lately = {
+        "decision": found["decisions_last_day"],
+        "reward": data["headline"]["rewards_last_day"],
+    }
+    for what, count in lately.items():
         if f"last_{what}" in found:
-            note = f"{whole(found[f'{what}s_last_day'])} in 24 hours"
+            note = f"{several(count, what)} in the last 24 h"
             items.append((True, f"Last {what}", _ago(found[f"last_{what}"]), note))
     if "converged" in found:
         state = "converged" if found["converged"] else "not converged"
@@ -82,23 +83,23 @@ def card(data: Data) -> str:
         items.append((found["converged"], "Model", state, fit))
     off = data["calibration"]
     if off:
-        fine = not any(one["kind"] == "calibration" for one in data["attention"])
-        items.append((fine, "Calibration", f"{1 + off['bias']:.2g} ×", "predicted over observed"))
+        fine = not any(item["kind"] == "calibration" for item in data["attention"])
+        items.append((fine, "Calibration", f"{1 + off['bias']:.2g} ×", "predicted / observed"))
     late = gaps(data)
-    said, note = "no outage", "by the gaps between rewards"
+    status, note = "no outage", "judged by gaps between rewards"
     if late:
-        said = several(len(late), "outage")
-        note = f"{span(late[-1]['hours'] / 24)} from {_when(data, late[-1]['from'])}"
-    items.append((not late, "Reward feed", said, note))
+        status = several(len(late), "outage")
+        note = f"last: {span(late[-1]['hours'] / 24)} from {_when(data, late[-1]['from'])}"
+    items.append((not late, "Reward feed", status, note))
     care = {row["kind"]: row["n"] for row in data["quality"]["rows"]}
     refused = sum(care[kind] for kind in ("conflict", "unmatched", "expired", "invalid"))
-    alarmed = any(one["panel"] == "quality" for one in data["attention"])
-    note = "contradicted, unmatched, expired or invalid"
+    alarmed = any(item["panel"] == "quality" for item in data["attention"])
+    note = "reward messages: contradicted, unmatched, expired or invalid"
     items.append((not alarmed, "Not counted", whole(refused), note))
     if "field" in found:
         most = found["field"]
         value = f"{percent(most['share'])} {most['status']}"
-        items.append((True, "Fields", value, f"{most['name']}, the most of all fields"))
+        items.append((True, "Fields", value, f"{most['name']}, the highest share of all fields"))
     items.append((True, "Journal", whole(found["records"]), "records"))
     cells = ""
     for fine, *texts in items:

@@ -1,4 +1,4 @@
-"""How many decisions are pending."""
+"""The number of pending decisions over time."""
 
 from __future__ import annotations
 
@@ -6,23 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from belated.fold.rules import State
+from belated.evaluation.table import Times
 from belated.report.facts import DAY, Facts, short
 from belated.report.panel import Panel, Said
 from belated.report.text import Data, several, span
-from belated.report.vega import Spec, TimeAxis, layer, outages, spec, tips, y
+from belated.report.vega import Spec, TimeAxis, count_axis, layer, outages, spec, tips
 
-#: Moments at which they are counted.
+#: Number of times at which they are counted.
 MOMENTS = 120
 
 
 def collect(facts: Facts) -> list[dict[str, Any]]:
-    """How many decisions were inside their window without a reward, from time to time."""
-    table, window = facts.table, facts.table.rewards.window_us
-    ends = np.where(table.arrived, table.rewarded, np.iinfo(np.int64).max)
-    if window is not None:
-        ends = np.minimum(ends, table.made + window)
-    starts, ends = np.sort(table.made), np.sort(ends)
+    """Count decisions inside their window without a reward, at equal intervals."""
+    table = facts.table
+    starts, ends = np.sort(table.made), np.sort(_ends(facts))
     moments = np.linspace(facts.calendar.start, table.as_of, MOMENTS).astype(np.int64)
     counts = np.searchsorted(starts, moments, "right") - np.searchsorted(ends, moments, "right")
     return [
@@ -32,31 +29,45 @@ def collect(facts: Facts) -> list[dict[str, Any]]:
 
 
 def pending_now(facts: Facts) -> dict[str, Any]:
-    """How many decisions are pending, and for how long the oldest has been."""
-    waits = facts.table.state == State.PENDING
-    oldest = float(facts.table.age[waits].max(initial=0.0))
-    return {"n": int(waits.sum()), "oldest": short(oldest / DAY)}
+    """Return the number of pending decisions, and the age of the oldest in days."""
+    pending = _ends(facts) > facts.table.as_of
+    oldest = float(facts.table.age[pending].max(initial=0.0))
+    return {"n": int(pending.sum()), "oldest": short(oldest / DAY)}
+
+
+def _ends(facts: Facts) -> Times:
+    """Return when each decision stops being pending: with its reward, or after its window."""
+    table, rewards = facts.table, facts.table.rewards
+    ends = np.where(table.arrived, table.rewarded, np.iinfo(np.int64).max)
+    for limit in (rewards.window_us, table.retention):
+        if limit is not None:
+            ends = np.minimum(ends, table.made + limit)
+    return ends
 
 
 def chart(data: Spec) -> Spec:
-    """Pending decisions over time."""
+    """Return the chart of pending decisions."""
     time = TimeAxis(data)
     edge = {"stroke": "$accent", "strokeWidth": 2}
     area = {"type": "area", "fill": "$accent", "fillOpacity": 0.15, "line": edge}
     tip = tips(("when", "At", None), ("n", "Pending", ",d"))
     rows = time.named(data["pending"])
-    return spec([*outages(data), layer(rows, area, x=time.x(), y=y("n", "~s"), tooltip=tip)], 240)
+    return spec(
+        [*outages(data), layer(rows, area, x=time.x(), y=count_axis("n"), tooltip=tip)], 240
+    )
 
 
 def words(data: Data) -> Said:
-    """What is pending."""
+    """Return the title: how many decisions are pending."""
     now, window = data["headline"]["pending"], data["rewards"]["window_days"]
     verb = "is" if now["n"] == 1 else "are"
     title = f"{several(now['n'], 'decision')} {verb} pending"
     if now["n"]:
         title += f", the oldest for {span(now['oldest'])}"
     inside = "" if window is None else f" of {span(window)}"
-    return Said(title, f"Decisions inside their window{inside} without a reward.")
+    return Said(title, f"Decisions without a reward inside their window{inside}.")
 
 
-PENDING = Panel("pending", collect, chart, words, columns={"when": "at", "n": "pending"})
+PENDING = Panel(
+    "pending", "Pending decisions", collect, chart, words, columns={"when": "at", "n": "pending"}
+)

@@ -1,4 +1,4 @@
-"""Reward per decision of each action, where the bandit shows it and on the holdout."""
+"""Reward per decision of each action, in the bandit's decisions and in the holdout."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from belated.report.vega import (
 
 
 def collect(facts: Facts) -> list[dict[str, Any]]:
-    """Reward per decision of each action, as the bandit shows it and on the holdout."""
+    """Compute the reward per decision of each action, for the bandit and the holdout."""
     rows = []
     for name in facts.actions[:ACTIONS]:
         here = facts.table.action == code_of(facts, name)
         for arm, mask in facts.arms:
             one = if_known(earned, facts.table.select(mask & here), name)
             if one is not None:
-                value = around(one.value, one.error, facts.least)
+                value = around(one.value, one.error, facts.bounds)
                 rows.append({"action": name, "arm": arm, **value, "n": one.decisions})
     return rows
 
 
 def chart(data: Spec) -> Spec:
-    """Reward per decision by action."""
+    """Return the chart of reward per decision by action."""
     rows, form = data["per_action"], value_format(data)
     first = "Bandit" if any(row["arm"] == "Bandit" for row in rows) else "Holdout"
     ranked = sorted((row for row in rows if row["arm"] == first), key=lambda row: -row["p"])
@@ -69,11 +69,11 @@ def chart(data: Spec) -> Spec:
 
 
 def words(data: Data) -> Said:
-    """Which action earns."""
+    """Return the title: which action earns the most."""
     rows = data["per_action"]
     own = {row["action"]: row["p"] for row in rows if row["arm"] == "Bandit"}
     held = {row["action"]: row["p"] for row in rows if row["arm"] == "Holdout"}
-    title = "No action has enough rewards where the bandit shows it"
+    title = "No action has enough rewards yet where the bandit shows it"
     if own:
         best = max(own, key=lambda name: own[name])
         title = f"{best} earns the most, {amount(data, own[best])}"
@@ -84,10 +84,10 @@ def words(data: Data) -> Said:
             same = " and" if gains == best else f"; {gains}"
             title += f"{same} gains the most from being targeted"
     where = (
-        "Where the bandit shows it, it is shown to those it suits; on the holdout, to anyone."
+        "The bandit shows an action where it expects it to do well; the holdout does not choose."
         if held
-        else "The bandit shows an action to those it suits: without a holdout nobody knows "
-        "what it earns elsewhere."
+        else "The bandit shows an action where it expects it to do well: what the action would "
+        "earn elsewhere is not known without a holdout."
     )
     return Said(title, f"Reward per decision by action, with 95 % intervals. {where}")
 
@@ -95,11 +95,11 @@ def words(data: Data) -> Said:
 def _legend(data: Data) -> list[tuple[str, str, str]]:
     if not any(row["arm"] == "Holdout" for row in data["per_action"]):
         return []
-    return [("accent", "where the bandit shows it", ""), ("ring", "on the holdout", "")]
+    return [("accent", "where the bandit shows it", ""), ("ring", "in the holdout", "")]
 
 
 PER_ACTION = Panel(
-    "per_action", collect, chart, words, legend=_legend,
+    "per_action", "Reward by action", collect, chart, words, legend=_legend,
     columns={"action": "action", "arm": "decisions of", **BAND, "n": "decisions"},
     none="No action has 10 rewards yet.",
 )  # fmt: skip

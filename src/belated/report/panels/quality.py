@@ -1,4 +1,4 @@
-"""Reward messages that needed care."""
+"""Issues with reward messages and with values of fields."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from belated.report.html import around, bars, element
 from belated.report.panel import Said
 from belated.report.text import Data, percent, several, whole
 
-#: Issues of values, not of rewards.
+#: Issues with values of fields, not with rewards.
 OF_FIELDS = ("clipped", "unknown")
-#: What each kind of event is called, and what became of it.
+#: Title and explanation of each kind of event.
 KINDS = {
-    "duplicate": ("Told twice", "the same reward again; counted once"),
-    "late": ("After the window", "learned all the same"),
-    "revised": ("Corrected", "a further part or a higher revision"),
-    "voided": ("Voided", "decisions never carried out"),
+    "duplicate": ("Duplicate", "the same reward again; counted once"),
+    "late": ("After the window", "still counted and learned"),
+    "revised": ("Corrected", "another part or a higher revision"),
+    "voided": ("Voided", "decisions that were not carried out"),
     **{
         kind: (issue.title, f"{issue.what}: {issue.remedy}")
         for kind, issue in ISSUES.items()
@@ -30,40 +30,52 @@ KINDS = {
 
 
 def collect(facts: Facts) -> dict[str, Any]:
-    """Events that needed care, by kind and period."""
-    rows = []
+    """Count events with an issue, by kind and period."""
+    watched, rows = facts.watched, []
+    recorded = np.array(watched.rewards, dtype=np.int64)
     for kind in KINDS:
-        times = np.array(facts.watched.care.get(kind, ()), dtype=np.int64)
+        times = recorded[watched.care.get(kind, [])]
+        if kind == "voided":
+            times = np.array(watched.voids, dtype=np.int64)
         daily = facts.calendar.counts(times).astype(int).tolist() if len(times) else []
         rows.append({"kind": kind, "n": len(times), "daily": daily})
     fields = [
-        {"kind": one.name, "field": one.field, "n": one.count, "example": one.example}
-        for one in issues_of(facts.fields)
+        {"kind": issue.name, "field": issue.field, "n": issue.count, "example": issue.example}
+        for issue in issues_of(facts.fields)
     ]
-    return {"rows": rows, "rewards_told": len(facts.watched.rewards), "fields": fields}
+    affected = len({number for numbers in watched.care.values() for number in numbers})
+    return {
+        "rows": rows,
+        "rewards_told": len(recorded),
+        "affected": affected,
+        "fields": fields,
+    }
 
 
 def words(data: Data) -> Said:
-    """What needed care."""
+    """Return the title: the share of messages with an issue."""
     found = data["quality"]
-    rows = [row for row in found["rows"] if row["n"] and row["kind"] != "voided"]
-    total = sum(row["n"] for row in rows)
-    if not total:
-        title = f"None of {several(found['rewards_told'], 'reward message')} needed care"
+    messages = several(found["rewards_told"], "reward message")
+    if not found["rewards_told"]:
+        title = "No reward message has arrived yet"
+    elif not found["affected"]:
+        title = f"None of {messages} had an issue"
     else:
+        rows = [row for row in found["rows"] if row["n"] and row["kind"] != "voided"]
         top = sorted(rows, key=lambda row: -row["n"])[:2]
         names = [KINDS[row["kind"]][0].lower() for row in top]
-        title = (
-            f"{percent(total / found['rewards_told'])} of "
-            f"{several(found['rewards_told'], 'reward message')} "
-            f"needed care: most often “{'” and “'.join(names)}”"
-        )
-    return Said(title, f"What the journal made of each message; bars: per {data['period']}.")
+        share = percent(found["affected"] / found["rewards_told"])
+        title = f"{share} of {messages} had an issue, most often “{'” and “'.join(names)}”"
+    return Said(
+        title,
+        f"Number of messages, share of all reward messages, and messages per {data['period']}.",
+    )
 
 
 def card(data: Data) -> str:
-    """The card of what needed care."""
-    said, told = words(data), max(data["quality"]["rewards_told"], 1)
+    """Return the card, with one line per kind of issue."""
+    said, total = words(data), data["quality"]["rewards_told"]
+    partial = data["partial"] is not None
     lines = []
     for row in data["quality"]["rows"]:
         if not row["n"]:
@@ -71,8 +83,12 @@ def card(data: Data) -> str:
         name, what = KINDS[row["kind"]]
         head = f'<th scope="row">{escape(name)}<small>{escape(what)}</small></th>'
         counts = element("td", whole(row["n"]), cls="n")
-        share = element("td", percent(row["n"] / told), cls="n")
-        lines.append(f'<tr>{head}{counts}{share}<td class="sp">{bars(row["daily"])}</td></tr>')
+        # Decisions are voided, not rewards.
+        share = "" if row["kind"] == "voided" else percent(row["n"] / total)
+        picture = bars(row["daily"], partial)
+        lines.append(
+            f'<tr>{head}{counts}{element("td", share, cls="n")}<td class="sp">{picture}</td></tr>'
+        )
     for row in data["quality"]["fields"]:
         issue = ISSUES[row["kind"]]
         name = f"{row['field']}: {issue.title.lower()}"

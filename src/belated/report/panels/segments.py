@@ -1,82 +1,140 @@
-"""Who is shown what, by parts of the context that are 0 or 1."""
+"""Which actions are shown to which segments: by fields of the context and by hour."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from belated.report.facts import ACTIONS, Facts, short
+from belated.report.facts import ACTIONS, DAY, HOUR, Facts, short
 from belated.report.panel import Panel, Said
 from belated.report.text import Data, percent, periods
 from belated.report.vega import Spec, layer, names, number, spec, tips
 
-#: Columns of the context that make segments; and recent decisions that are read.
-COLUMNS, DECISIONS = 2, 4_000
+#: Maximum number of yes/no fields that are combined, of categorical fields, and of their values.
+COLUMNS, CATEGORIES, VALUES = 2, 2, 5
+#: Maximum number of recent decisions that are read; minimum number of a segment in the title.
+DECISIONS, FEW = 4_000, 30
+#: Hours of a segment of the day.
+PART = 6
+#: Smallest share of decisions of the rarer value of a yes/no field.
+RARE = 0.02
+
+Context = Mapping[str, Any]
 
 
 def collect(facts: Facts) -> list[dict[str, Any]]:
-    """Who was shown what lately, by context columns that are 0 or 1."""
+    """Compute the share of each action in the segments of recent decisions."""
     recent = np.flatnonzero(facts.own & (facts.period >= facts.calendar.recent))
     if not len(recent):
         return []
-    some = recent[np.unique(np.linspace(0, len(recent) - 1, DECISIONS).astype(int))]
-    table = facts.table.select(some)
-    contexts: dict[int, Mapping[str, Any]] = {}
-    for line, context in facts.log.contexts(table):
-        if isinstance(context, Mapping):
-            contexts[line] = context
-    columns = _binary(list(contexts.values()))
-    if not columns:
-        return []
-    counts: dict[tuple[bool, ...], Counter[str]] = defaultdict(Counter)
-    for line, context in contexts.items():
-        key = tuple(bool(context[name]) for name in columns)
-        counts[key][str(table.actions[table.action[line]])] += 1
+    sample = recent[np.unique(np.linspace(0, len(recent) - 1, DECISIONS).astype(int))]
+    table = facts.table.select(sample)
+    contexts: dict[int, Context] = {
+        line: context for line, context in facts.log.contexts(table) if isinstance(context, Mapping)
+    }
+    actions = [str(table.actions[code]) for code in table.action]
     rows = []
-    for key in sorted(counts, reverse=True):
-        said = [name if yes else f"not {name}" for name, yes in zip(columns, key, strict=True)]
-        total = counts[key].total()
-        rows += [
-            {
-                "segment": ", ".join(said),
-                "action": name,
-                "share": short(counts[key][name] / total, 4),
-                "n": counts[key][name],
-            }
-            for name in facts.actions[:ACTIONS]
-        ]
+    for by, segment_of in _divisions(list(contexts.values())):
+        segments = ((segment_of(context), actions[line]) for line, context in contexts.items())
+        rows += _rows(facts, by, segments)
+    hours = (table.made % DAY // HOUR).astype(int) // PART * PART
+    if len(set(hours.tolist())) > 1:
+        rows += _rows(facts, "hour (UTC)", zip(map(_part_of_day, hours), actions, strict=True))
     return rows
 
 
-def _binary(contexts: list[Mapping[str, Any]]) -> list[str]:
-    """Columns that all contexts have and that are both 0 and 1, those split most evenly first."""
-    if not contexts:
-        return []
+def _divisions(contexts: list[Context]) -> list[tuple[str, Callable[[Context], str]]]:
+    """Return ways to divide contexts into segments: a name, and the segment of a context."""
+    fields = list(contexts[0]) if contexts else []
+    values = {name: [context.get(name) for context in contexts] for name in fields}
+    divisions: list[tuple[str, Callable[[Context], str]]] = []
+    if columns := _yes_no(values):
+        divisions.append(
+            (
+                " and ".join(columns),
+                lambda context: ", ".join(
+                    name if context[name] else f"not {name}" for name in columns
+                ),
+            )
+        )
+    for name, common in _categories(values):
+        divisions.append(
+            (
+                name,
+                lambda context, name=name, common=common: (  # type: ignore[misc]
+                    f"{name} = {context.get(name) if context.get(name) in common else 'other'}"
+                ),
+            )
+        )
+    return divisions
+
+
+def _yes_no(values: Mapping[str, list[Any]]) -> list[str]:
+    """Return fields that are 0 or 1 in all contexts, those that are split most evenly first."""
     found = []
-    for name in contexts[0]:
-        values = [context.get(name) for context in contexts]
-        if all(isinstance(one, bool | int | float) and one in (0, 1) for one in values):
-            part = sum(map(bool, values)) / len(values)
-            if 0.02 <= part <= 0.98:
-                found.append((abs(part - 0.5), name))
+    for name, column in values.items():
+        if all(isinstance(value, bool | int | float) and value in (0, 1) for value in column):
+            share = sum(map(bool, column)) / len(column)
+            if RARE <= share <= 1.0 - RARE:
+                found.append((abs(share - 0.5), name))
     return [name for _, name in sorted(found)[:COLUMNS]]
 
 
+def _categories(values: Mapping[str, list[Any]]) -> list[tuple[str, list[str]]]:
+    """Return fields of text with few common values, and these values."""
+    found = []
+    for name, column in values.items():
+        texts = [value for value in column if isinstance(value, str)]
+        common = Counter(texts).most_common(VALUES)
+        covered = sum(count for _, count in common) / len(column)
+        if len(common) > 1 and covered > 0.5:
+            found.append((name, [value for value, _ in common]))
+    return found[:CATEGORIES]
+
+
+def _part_of_day(hour: int) -> str:
+    return f"{hour:02d}:00–{hour + PART:02d}:00"
+
+
+def _rows(facts: Facts, by: str, segments: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Return the share of each action by segment; rare actions are combined."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    shown = facts.actions[:ACTIONS]
+    for segment, action in segments:
+        counts[segment][action if action in shown else "others"] += 1
+    if len(facts.actions) > ACTIONS:
+        shown.append("others")
+    return [
+        {
+            "by": by,
+            "segment": segment,
+            "action": action,
+            "share": short(counts[segment][action] / counts[segment].total(), 4),
+            "n": counts[segment][action],
+        }
+        for segment in sorted(counts)
+        for action in shown
+    ]
+
+
 def chart(data: Spec) -> Spec:
-    """Share of a segment's decisions by action."""
-    across = {"field": "action", "sort": data["actions"], "type": "nominal", "title": None}
-    up = names("segment", labelFontSize=12, labelLimit=220)
+    """Return the chart of shares by segment and action."""
+    rows = data["segments"]
+    order = list(dict.fromkeys(row["segment"] for row in rows))
+    sort = [*data["actions"], "others"]
+    across = {"field": "action", "sort": sort, "type": "nominal", "title": None}
+    up = names("segment", order, labelFontSize=12, labelLimit=200)
     below = {
         "labelAngle": 0, "domain": False, "labelExpr": "split(datum.label, ' ')",
         "labelColor": "$ink", "labelOverlap": False, "labelFlush": False, "labelLimit": 90,
     }  # fmt: skip
     strength = {"domain": [0, 1], "range": [0.06, 1]}
     tip = tips(
-        ("segment", "Segment", None), ("action", "Action", None), ("share", "Share", ".1%"),
-        ("n", "Decisions", ",d"),
+        ("by", "By", None), ("segment", "Segment", None), ("action", "Action", None),
+        ("share", "Share", ".1%"), ("n", "Decisions", ",d"),
     )  # fmt: skip
     on = {"condition": {"test": "datum.share > 0.55", "value": "$onfill"}, "value": "$ink"}
     return spec(
@@ -92,24 +150,31 @@ def chart(data: Spec) -> Spec:
                 x=across, y=up, text={"field": "share", "format": ".0%"}, color=on,
             ),
         ],
-        250,
-        data={"values": data["segments"]},
+        max(250, 30 * len(order) + 40),
+        data={"values": rows},
     )  # fmt: skip
 
 
 def words(data: Data) -> Said:
-    """Who is shown what."""
-    best = max(data["segments"], key=lambda row: (row["share"], row["n"]))
+    """Return the title: the segment with the largest share of one action."""
+    rows, sizes = data["segments"], Counter[str]()
+    for row in rows:
+        sizes[row["segment"]] += row["n"]
+    large = [row for row in rows if sizes[row["segment"]] >= FEW] or rows
+    best = max(large, key=lambda row: (row["share"], row["n"]))
+    segment = best["segment"][:1].upper() + best["segment"][1:]
     return Said(
-        f"{best['segment'][:1].upper()}{best['segment'][1:]}: {percent(best['share'], 0)} "
-        f"see {best['action']}",
-        f"Share of a segment's decisions in the last {periods(data, 7)}, by parts of the "
-        f"context that are 0 or 1.",
+        f"{segment}: {percent(best['share'], 0)} see {best['action']}",
+        f"Share of each action in the bandit's decisions of the last {periods(data, 7)}, by yes/no "
+        "and categorical fields of the context and by time of day (UTC).",
     )
 
 
 SEGMENTS = Panel(
-    "segments", collect, chart, words,
-    columns={"segment": "segment", "action": "action", "share": "share", "n": "decisions"},
-    none="The stored contexts have no parts that are 0 or 1.",
+    "segments", "Segments", collect, chart, words,
+    columns={
+        "by": "by", "segment": "segment", "action": "action", "share": "share", "n": "decisions",
+    },
+    none="The contexts have no yes/no or categorical fields, and the decisions are of one time of "
+    "day.",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Which actions are shown, over time."""
+"""The share of each action over time."""
 
 from __future__ import annotations
 
@@ -9,19 +9,25 @@ import numpy as np
 from belated.report.facts import ACTIONS, Facts, code_of, short
 from belated.report.panel import Panel, Said
 from belated.report.text import Data, listed, percent
-from belated.report.vega import COLOURS, Rows, Spec, TimeAxis, layer, spec, tips, y
-
-#: Share of a usual period's decisions below which the last one says nothing of shares.
-BEGUN = 0.1
+from belated.report.vega import (
+    COLOURS,
+    Rows,
+    Spec,
+    TimeAxis,
+    complete,
+    layer,
+    partial_period,
+    spec,
+    tips,
+    y,
+)
 
 
 def collect(facts: Facts) -> list[dict[str, Any]]:
-    """Share of the bandit's decisions by period; the rarest actions together."""
+    """Compute the share of the bandit's decisions by period; rare actions are combined."""
     own, calendar = facts.own, facts.calendar
     made, action = facts.table.made[own], facts.table.action[own]
     total = calendar.counts(made)
-    if total[-1] < BEGUN * np.median(total):  # the last period has hardly begun
-        total[-1] = 0
     shown = facts.actions[:ACTIONS]
     rows = []
     left = np.ones(calendar.count)
@@ -44,7 +50,7 @@ def _shares(facts: Facts, name: str, part: Any, total: Any) -> list[dict[str, An
 
 
 def chart(data: Spec) -> Spec:
-    """Share of decisions by action, one upon the other."""
+    """Return the chart of shares, stacked."""
     time, actions = TimeAxis(data), shown_actions(data)
     by_time: dict[int, dict[str, float]] = {}
     for row in data["share"]:
@@ -55,16 +61,21 @@ def chart(data: Spec) -> Spec:
         for name, _, _ in actions:
             part = shares.get(name, 0.0)
             ends = {"y0": round(below, 4), "y1": round(below + part, 4)}
-            rows.append({"t": when, "when": time.name(when), "action": name, "share": part, **ends})
+            rows.append({"t": when, "action": name, "share": part, **ends})
             below += part
-    scale = {"domain": [one[0] for one in actions], "range": [one[1] for one in actions]}
+    rows = time.named(rows)
+    scale = {
+        "domain": [name for name, *_ in actions],
+        "range": [colour for _, colour, _ in actions],
+    }
     colour = {"field": "action", "type": "nominal", "scale": scale}
     up = y("y0", "%", axis={"values": [0, 0.25, 0.5, 0.75, 1]}, scale={"domain": [0, 1]})
     area = {"type": "area", "stroke": "$card", "strokeWidth": 1.2, "interpolate": "monotone"}
-    tip = tips(("when", "At", None), ("action", "Action", None), ("share", "Share", ".1%"))
+    tip = tips(("when", "Period", None), ("action", "Action", None), ("share", "Share", ".1%"))
     return spec(
         [
             layer(None, area, x=time.x(), y=up, y2={"field": "y1"}, color=colour),
+            *partial_period(data),
             layer(
                 None, {"type": "rule", "strokeWidth": 14, "opacity": 0},
                 x=time.x(), y=up, y2={"field": "y1"}, tooltip=tip,
@@ -76,21 +87,22 @@ def chart(data: Spec) -> Spec:
 
 
 def shown_actions(data: Spec) -> list[tuple[str, str, float]]:
-    """Actions of the shares, with their colour and last share; the largest last."""
-    last: dict[str, float] = {row["action"]: row["share"] for row in data["share"]}
+    """Return the actions with their colour and their share in the last complete period."""
+    rows = complete(data, data["share"])
+    last: dict[str, float] = {row["action"]: row["share"] for row in rows}
     order = sorted(last, key=lambda name: -last[name])
     return [(name, COLOURS[n % len(COLOURS)], last[name]) for n, name in enumerate(order)]
 
 
 def words(data: Data) -> Said:
-    """Which action is shown."""
+    """Return the title: the most frequent actions."""
     top = shown_actions(data)[:2]
     total = sum(share for _, _, share in top)
     verb = "take" if len(top) > 1 else "takes"
     return Said(
-        f"{listed([name for name, _, _ in top])} now {verb} {percent(total, 0)} of the decisions",
+        f"{listed([name for name, _, _ in top])} {verb} {percent(total, 0)} of the decisions",
         f"Share of the bandit's decisions per {data['period']}, without the holdout; "
-        f"numbers: the last.",
+        f"numbers: the last complete {data['period']}.",
     )
 
 
@@ -99,6 +111,6 @@ def _legend(data: Data) -> list[tuple[str, str, str]]:
 
 
 SHARE = Panel(
-    "share", collect, chart, words, legend=_legend,
-    columns={"when": "at", "action": "action", "share": "share"},
+    "share", "Shares of actions", collect, chart, words, legend=_legend,
+    columns={"when": "period", "action": "action", "share": "share"},
 )  # fmt: skip
