@@ -1,10 +1,10 @@
-"""Plan what a bandit learns before there is one: what a delay, a window and a stale model cost.
+"""Plan a bandit before you build it: what a delay, a window and a stale model cost.
 
-:func:`plan_learning` simulates with the real policy, learner and ledger, and says how long it takes
-until a lift is known; ``belated plan`` is the same on the command line. Time is kept to scale: the
-period is simulated with a few thousand rounds, and delay, window and refreshes take the same share
-of the rounds as of the period. If a round stands for several decisions, a real bandit learns from
-more of them and loses less than the simulated one.
+:func:`plan_learning` runs simulations with the real policy, learner and ledger, and estimates how
+long it takes until a lift is known; ``belated plan`` does the same on the command line. Time is to
+scale: the period is simulated in a few thousand rounds, and delay, window and refreshes take the
+same share of the rounds as of the period. If one round stands for several decisions, a real bandit
+learns from more decisions and loses less than the simulated one.
 
 >>> from belated.delays import Exponential
 >>> asked = Learning(rate=1_000 / DAY, delay=Exponential(mean=DAY), lift=0.3)
@@ -49,7 +49,7 @@ WINDOWS = (0.25, 0.5, 2.0)
 #: Seconds between two refreshes of the model, and the fewest rounds that can show them.
 REFRESHES = (HOUR, DAY, 7 * DAY)
 SHORTEST = 2
-#: Fewest decisions of a period.
+#: Minimum number of decisions in a period.
 FEW = 100
 #: Meanings of a missing reward, by name.
 MEANINGS: Mapping[str, type[Rewards]] = {
@@ -60,7 +60,7 @@ _FIRST = 60_000
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 #: Probability of finding a lift, and level of the interval that finds it.
 POWER, LEVEL = 0.8, 0.95
-#: Longest time considered, in seconds, and how finely times are told apart.
+#: Longest time considered, in seconds, and the relative precision of times.
 _LONGEST, _STEP = 1e12, 1e-4
 
 
@@ -70,7 +70,8 @@ class Learning:
 
     Attributes:
         rate: Mean decisions per second.
-        delay: Delay of rewards in seconds: a law of :mod:`belated.delays`, or an observed one.
+        delay: Delay of rewards in seconds: a distribution of :mod:`belated.delays`, or an observed
+            one.
         window: Window of the rewards, in seconds.
         reward_share: Share of decisions that are rewarded if actions are chosen at random.
         lift: Relative gain of the best choices over random ones, and the lift to detect.
@@ -93,17 +94,19 @@ class Learning:
     def __post_init__(self) -> None:
         for name in ("rate", "window", "reward_share", "lift", "period"):
             if not 0.0 < getattr(self, name) < math.inf:
-                given = getattr(self, name)
-                raise InvalidInput(f"{name} is {given!r}: a number above 0 was expected", given)
+                value = getattr(self, name)
+                raise InvalidInput(f"{name} is {value!r}: a number above 0 was expected", value)
         if self.reward_share * (1.0 + self.lift) >= 1.0:
-            message = f"{self.reward_share:.0%} with a lift of {self.lift:.0%} is more than all"
+            message = f"{self.reward_share:.0%} with a lift of {self.lift:.0%} exceeds 100%"
             raise InvalidInput(f"{message}: give a smaller --reward-share or --lift", self.lift)
         if self.rewards not in MEANINGS:
             known = ", ".join(MEANINGS)
             raise InvalidInput(f"rewards is {self.rewards!r}: one of {known}", self.rewards)
         if self.decisions < FEW:
             message = f"{self.decisions:.0f} decisions in the whole period: at least {FEW} are"
-            raise InvalidInput(f"{message} needed; give a longer one, or a higher rate", self.rate)
+            raise InvalidInput(
+                f"{message} needed; give a longer period or a higher rate", self.rate
+            )
 
     @property
     def decisions(self) -> float:
@@ -156,13 +159,13 @@ class Case:
 
 @dataclass(frozen=True, repr=False)
 class LearningPlan(Shortened, Result):
-    """What to expect of a bandit.
+    """What to expect from a bandit.
 
     Attributes:
         asked: The traffic that was planned for.
         policy: Name of the simulated policy.
         seeds: Number of simulated problems.
-        rounds: Rounds of each.
+        rounds: Rounds per problem.
         cases: Simulated settings; the second is the plan itself.
         holdouts: How long each share takes until the lift is known.
         take: The smallest share with which the lift is known within the period; None if there is
@@ -179,7 +182,7 @@ class LearningPlan(Shortened, Result):
 
     @property
     def decisions_a_round(self) -> float:
-        """Decisions that one round stands for."""
+        """Number of decisions that each round stands for."""
         return self.asked.decisions / self.rounds
 
     def to_dict(self) -> dict[str, Any]:
@@ -202,7 +205,7 @@ class LearningPlan(Shortened, Result):
 
 @dataclass(frozen=True)
 class _Setting:
-    """A setting to simulate: as planned, except for the fields that are given."""
+    """A setting to simulate: the plan, except for the fields that are set."""
 
     name: str
     window: float | None = None
@@ -226,13 +229,14 @@ def plan_learning(
         policy: Returns a policy for a problem; None for :class:`~belated.DelayedUCB`.
         policy_name: Name of the policy in the result.
         seeds: Number of problems to simulate, at least 2.
-        rounds: Most rounds of each; fewer if the period has fewer decisions.
-        progress: Called with the number of runs that have finished, of :func:`runs_of`.
+        rounds: Maximum number of rounds per problem; fewer if the period has fewer decisions.
+        progress: Called with the number of runs that have just finished; :func:`runs_of` returns
+            the total.
 
     >>> from belated.delays import Exponential
     >>> asked = Learning(rate=0.01, delay=Exponential(mean=86_400), lift=1.0, dim=3, actions=3)
-    >>> made = plan_learning(asked, seeds=2, rounds=300)
-    >>> [case.name for case in made.cases][:3]
+    >>> plan = plan_learning(asked, seeds=2, rounds=300)
+    >>> [case.name for case in plan.cases][:3]
     ['every outcome known at once', 'as planned', 'window 1.8 d']
     """
     if seeds < 2:
@@ -344,7 +348,8 @@ class Comparison:
         lift: Relative gain of the bandit.
         rate: Decisions per second.
         window: Time after which an outcome is final, in seconds.
-        delays: Sample of the delays of conversions in seconds; infinite if one never comes.
+        delays: Sample of the delays of conversions in seconds; infinite for those that never
+            arrive.
     """
 
     base: float
@@ -357,30 +362,31 @@ class Comparison:
         """Return how long a holdout of this share takes.
 
         At time t, a reward with delay D counts t/(t - D) times, because the rewards of the latest
-        decisions cannot have come yet (:mod:`belated.evaluation.arrivals`). So the variance of a
-        mean is (p E[t/(t - D)] - p²) / n. The first time considered is the end of the first window.
+        decisions cannot have arrived yet (:mod:`belated.evaluation.arrivals`). The variance of a
+        mean is therefore (p E[t/(t - D)] - p²) / n. The first time considered is the end of the
+        first window.
         """
-        wanted = (float(ndtri(0.5 + LEVEL / 2)) + float(ndtri(POWER))) ** 2
+        squared_z = (float(ndtri(0.5 + LEVEL / 2)) + float(ndtri(POWER))) ** 2
         difference = self.base * self.lift
         first = 1.001 * self.window
-        seconds = _first(lambda t: self._variance(t, share) * wanted <= difference**2, first)
+        seconds = _first(lambda t: self._variance(t, share) * squared_z <= difference**2, first)
         always = _first(lambda t: self._shows(t, share), first)
         rewards = share * self.rate * min(seconds, _LONGEST) * difference
         return HoldoutTimes(share, seconds, always, rewards)
 
     def _variance(self, t: float, share: float) -> float:
         within = self.delays[self.delays <= self.window]
-        more = float((t / (t - within)).mean()) if len(within) else 1.0
+        weight = float((t / (t - within)).mean()) if len(within) else 1.0
         n = self.rate * t
         parts = ((self.base * (1.0 + self.lift), 1.0 - share), (self.base, share))
-        return sum((p * more - p * p) / (n * part) for p, part in parts)
+        return sum((p * weight - p * p) / (n * part) for p, part in parts)
 
     def _shows(self, t: float, share: float) -> bool:
         """Whether the always-valid interval excludes 0 with probability ``POWER``."""
         n = self.rate * (t - self.window)  # decisions whose outcome is final
         smaller = n * min(share, 1.0 - share)
-        few = self.base * smaller
-        if few - float(ndtri(POWER)) * math.sqrt(few) < FIRST:
+        rewards = self.base * smaller
+        if rewards - float(ndtri(POWER)) * math.sqrt(rewards) < FIRST:
             return False
         parts = ((self.base * (1.0 + self.lift), 1.0 - share), (self.base, share))
         variance = sum(p * (1.0 - p) / (n * part) for p, part in parts)
@@ -389,7 +395,7 @@ class Comparison:
 
 
 def _first(holds: Callable[[float], bool], low: float) -> float:
-    """Return the first time from which on a condition holds; infinite if there is none."""
+    """Return the time from which a condition holds; infinite if it never does."""
     steps = range(math.ceil(math.log(_LONGEST / low) / math.log1p(_STEP)) + 1)
     step = bisect_left(steps, True, key=lambda step: holds(low * (1.0 + _STEP) ** step))
     return low * (1.0 + _STEP) ** step if step < len(steps) else math.inf
@@ -400,21 +406,21 @@ def _first(holds: Callable[[float], bool], low: float) -> float:
 #: Grid for integrals over the normal distribution, and the density times its step.
 _GRID = np.linspace(-8.5, 8.5, 3_401)
 _NORMAL = np.exp(-0.5 * _GRID**2) / math.sqrt(2.0 * math.pi) * (_GRID[1] - _GRID[0])
-#: Longest θ considered.
+#: Largest norm of θ considered.
 _WIDEST = 60.0
 
 
 def offers(base: float, lift: float, actions: int, dim: int, seed: int) -> GLM:
-    """Return an environment whose possible gain is known: actions with new features every round.
+    """Return an environment with a known possible gain: actions with new features every round.
 
-    A row is (1, N(0, I)). Intercept and length of θ are such that random choices convert in
-    ``base`` of all cases, and the best choices in (1 + ``lift``) times as many.
+    A row is (1, N(0, I)). Intercept and length of θ are chosen so that a share ``base`` of random
+    choices converts, and (1 + ``lift``) times as many of the best choices.
 
     Args:
         base: Share of decisions that convert if actions are chosen at random.
         lift: Relative gain of the best choices.
         actions: Number of actions.
-        dim: Numbers of a row.
+        dim: Numbers per row.
         seed: Seed of the direction of θ.
 
     >>> world = offers(base=0.1, lift=0.5, actions=5, dim=3, seed=0)
@@ -424,7 +430,7 @@ def offers(base: float, lift: float, actions: int, dim: int, seed: int) -> GLM:
     """
     if actions < 2 or dim < 2:
         message = f"{actions} actions and {dim} features: at least 2 of each are"
-        raise InvalidInput(f"{message} needed, or there is nothing to learn", actions)
+        raise InvalidInput(f"{message} needed, otherwise there is nothing to learn", actions)
     intercept, length = spread_of(base, lift, actions)
     theta = draw_theta(dim - 1, length, np.random.default_rng([seed, 40]))
     return GLM(np.append(intercept, theta), actions, shape="intercept")
@@ -434,7 +440,7 @@ def spread_of(base: float, lift: float, actions: int) -> tuple[float, float]:
     """Return the intercept and length of θ with which the best choices gain ``lift``.
 
     Raises:
-        InvalidInput: No θ gives that much.
+        InvalidInput: No θ reaches this lift.
 
     >>> intercept, length = spread_of(0.1, 0.5, 5)
     >>> round(intercept, 2), round(length, 2)
@@ -473,10 +479,10 @@ def _greatest(actions: int) -> Vector:
 
 
 class SecondsDelay(Protocol):
-    """Draws delays in seconds: any law of :mod:`belated.delays`, read as seconds."""
+    """Draws delays in seconds: any distribution of :mod:`belated.delays`, read as seconds."""
 
     def sample(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return delays, :data:`~belated.delays.NEVER` for rewards that never come."""
+        """Return delays, :data:`~belated.delays.NEVER` for rewards that never arrive."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -484,7 +490,7 @@ class SeenDelay:
     """Delays as observed in a journal.
 
     Args:
-        curve: Share of the rewards that have come, by age.
+        curve: Share of the rewards that have arrived, by age.
 
     >>> curve = DelayCurve(
     ...     delays=np.array([1e6, 5e6]), share=np.array([0.5, 1.0]), low=np.zeros(2),
@@ -497,12 +503,13 @@ class SeenDelay:
     curve: DelayCurve
 
     def sample(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw delays from the curve; rewards beyond its end never come."""
+        """Draw delays from the curve; rewards beyond its end never arrive."""
         share = self.curve.share
-        whole = share[-1] if self.curve.conversions else 1.0  # of those that come at all
-        place = np.searchsorted(share, whole * rng.random(count), side="left")
+        # A curve of conversions describes only decisions that convert.
+        total = share[-1] if self.curve.conversions else 1.0
+        index = np.searchsorted(share, total * rng.random(count), side="left")
         seconds = np.append(np.ceil(self.curve.delays / 1e6), NEVER).astype(np.int64)
-        return seconds[place]
+        return seconds[index]
 
 
 @dataclass(frozen=True, eq=False)
@@ -530,33 +537,33 @@ class RoundsDelay:
         seconds = self.delay.sample(count, rng)
         lost = seconds == NEVER
         rounds = np.ceil(np.where(lost, 0, seconds) * self.pace).astype(np.int64)
-        made = np.arange(count)
+        chosen = np.arange(count)
         # The reward of round s can be used from round s + D + 1 on.
-        used = -(-(made + rounds + 1) // self.every) * self.every
-        return np.where(lost, NEVER, used - 1 - made)
+        used = -(-(chosen + rounds + 1) // self.every) * self.every
+        return np.where(lost, NEVER, used - 1 - chosen)
 
 
 def quantiles(delay: SecondsDelay, count: int = 4_000) -> Vector:
-    """Return a sorted sample of delays in seconds; infinite for rewards that never come."""
+    """Return a sorted sample of delays in seconds; infinite for rewards that never arrive."""
     drawn = np.sort(delay.sample(count, np.random.default_rng(0)))
     return np.where(drawn == NEVER, np.inf, drawn)
 
 
 # --- read from a journal -------------------------------------------------------------------------
 
-#: The group of a holdout, which shows what is earned without the bandit.
+#: The holdout group, which shows what is earned without the bandit.
 _HOLDOUT = "holdout"
 
 
 def seen_in(log: DecisionLog) -> dict[str, Any]:
-    """Return what a journal tells of a :class:`Learning`: its fields, as far as they are known.
+    """Return the fields of :class:`Learning` that a journal determines.
 
     The reward share is that of the holdout if the bandit has one, and the actions are those that
     were chosen.
 
     Raises:
-        InvalidInput: Its rewards are not 0 or 1.
-        NotEvaluable: It has too few decisions or rewards.
+        InvalidInput: The rewards in the journal are not 0 or 1.
+        NotEvaluable: The journal has too few decisions or rewards.
     """
     if not isinstance(log.family, Bernoulli):
         message = f"the journal has rewards of {log.family}: a plan is for rewards of 0 or 1"
@@ -564,7 +571,7 @@ def seen_in(log: DecisionLog) -> dict[str, Any]:
     table = log.table().live()
     span = float(np.ptp(table.made)) / 1e6 if len(table) else 0.0
     if span <= 0.0:
-        message = f"{len(table)} decisions tell no rate: wait for more"
+        message = f"the rate cannot be estimated from {len(table)} decisions: wait for more"
         raise NotEvaluable(f"{message}, or give --rate, --delay and --reward-share")
     held = table.select(table.in_group(_HOLDOUT))
     base, group = (held, _HOLDOUT) if len(held) else (table, "all")

@@ -243,7 +243,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Geometric(mean=-2), "mean is -2"),
     (lambda: Geometric(mean=math.nan), "mean is nan"),
     (lambda: Geometric(mean=math.inf), "mean is inf"),
-    (lambda: Exponential(mean=1), "mean is 1.0: a time rounded up"),
+    (lambda: Exponential(mean=1), "mean is 1.0: times are rounded up"),
     (lambda: Exponential(mean=math.nan), "mean is nan"),
     (lambda: Weibull(shape=0, scale=1), "shape is 0"),
     (lambda: Weibull(shape=1, scale=-1), "scale is -1"),
@@ -268,7 +268,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: BlockDependent(G, length=0), "length is 0"),
     (lambda: BlockDependent(5, length=1), "base is 5"),  # type: ignore[arg-type]
     (lambda: Batched(0), "period is 0"),
-    (lambda: Batched(10, offset=10), "offset is 10: less than the period of 10"),
+    (lambda: Batched(10, offset=10), "offset is 10: it must be less than the period of 10"),
     (lambda: Batched(10, offset=-1), "offset is -1"),
     (lambda: FiniteChain([[0.5, 0.4], [0.5, 0.5]], values=[0, 1]), "row 0 of .* sums to 0.9"),
     (lambda: FiniteChain([[1.5, -0.5], [0.5, 0.5]], values=[0, 1]), r"transition\[0, 0\] is 1.5"),

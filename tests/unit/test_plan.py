@@ -180,7 +180,7 @@ def test_few_decisions_are_all_simulated() -> None:
     [
         ({"rate": 0.0}, "rate is 0.0"),
         ({"rate": 1e-9}, "at least 100 are needed"),
-        ({"reward_share": 0.6}, "is more than all"),
+        ({"reward_share": 0.6}, "exceeds 100%"),
         ({"rewards": "Sometimes"}, "one of ConversionsOnly"),
     ],
 )

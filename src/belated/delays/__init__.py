@@ -1,22 +1,24 @@
-r"""How late rewards are: laws of the delay, and processes of delays over the rounds.
+r"""Delay distributions, and processes of delays over the rounds.
 
 The reward of round :math:`t` is seen at the end of round :math:`t + D_t`. A delay is a whole number
-of rounds and not negative; a time that is not whole is rounded up. :data:`NEVER` is the delay of a
-reward that is lost: larger than any horizon, and :math:`t + D_t` still fits an int64.
+of rounds and not negative. :data:`NEVER` is the delay of a lost reward: it is larger than any
+horizon, and :math:`t + D_t` still fits an int64.
 
-**The same law every round, independently** (:class:`Law`): :class:`Constant`, :class:`Uniform`,
-:class:`Geometric`, :class:`Empirical`, :class:`Mixture`; and times made whole:
-:class:`Exponential`, :class:`Weibull`, :class:`HalfNormal`, :class:`Lognormal`, :class:`Lomax`.
-Each turns one uniform number a round into a delay, by its quantiles. So two runs with the same
-generator see the same luck, whatever their laws.
+**Independent delays with the same distribution in every round** (:class:`Law`): :class:`Constant`,
+:class:`Uniform`, :class:`Geometric`, :class:`Empirical`, :class:`Mixture`; and continuous times
+rounded to whole rounds: :class:`Exponential`, :class:`Weibull`, :class:`HalfNormal`,
+:class:`Lognormal`, :class:`Lomax`. Each uses its quantile function to turn one uniform number per
+round into a delay, so two runs with the same generator use the same random numbers, whatever their
+distributions.
 
-**Dependent over the rounds**: :class:`LazyMarkov`, :class:`RegimeSwitch`, :class:`FiniteChain`,
-:class:`BlockDependent`, :class:`Batched`.
+**Delays that depend on earlier rounds**: :class:`LazyMarkov`, :class:`RegimeSwitch`,
+:class:`FiniteChain`, :class:`BlockDependent`, :class:`Batched`.
 
-**Dependent on the row or on the reward**: :class:`ContextDependent`, :class:`RewardDependent`.
+**Delays that depend on the row or the reward**: :class:`ContextDependent`,
+:class:`RewardDependent`.
 
-Every process knows its exact tail :math:`P(D \ge i)` and the :class:`Parameters` of the paper's
-assumptions.
+Every process except the last two has an exact tail :math:`P(D \ge i)`, and all return the
+:class:`Parameters` of the paper's assumptions.
 
 >>> import numpy as np
 >>> law = Geometric(mean=100)

@@ -1,4 +1,4 @@
-"""Delays that depend on one another over the rounds, or on the row or the reward."""
+"""Delays that depend on earlier rounds, on the row or on the reward."""
 
 from __future__ import annotations
 
@@ -33,41 +33,42 @@ from belated.exceptions import InvalidInput
 
 
 class _OfOneLaw(ABC):
-    """What delays share that have the law of a base, but depend on one another."""
+    """Base class of dependent delays that each have the distribution of ``base``."""
 
     base: Law
 
     @property
     @abstractmethod
     def independent(self) -> bool:
-        """Whether they do not depend on one another after all."""
+        """Whether the delays are independent, with these arguments."""
 
     @property
     def mean(self) -> float:
-        """That of the base."""
+        """The mean of the base."""
         return self.base.mean
 
     def tail(self, i: Any) -> Vector:
-        """That of the base."""
+        """Return the tail of the base."""
         return self.base.tail(i)
 
     def _params(self, spectral: float | None) -> Parameters:
-        """What of the base's parameters holds for delays that depend on one another."""
-        known = self.base.params()
+        """Return the parameters of the base that still hold for dependent delays."""
+        params = self.base.params()
         if self.independent:
-            return known
-        return replace(known, M=None, sigma=None, q=None, spectral=spectral)
+            return params
+        return replace(params, M=None, sigma=None, q=None, spectral=spectral)
 
 
 @dataclass(frozen=True)
 class LazyMarkov(_OfOneLaw):
-    r"""The last delay again with probability ρ, else a new one: a Markov chain.
+    r"""A Markov chain that repeats the last delay with probability ρ and otherwise draws a new one.
 
-    It is stationary and reversible with the law of its base, and its :math:`\lambda` is ρ exactly.
+    The chain is stationary and reversible, each delay has the distribution of ``base``, and
+    :math:`\lambda` is exactly ρ.
 
     Args:
-        rho: the probability to stay, below 1.
-        base: the law of new delays.
+        rho: the probability of repeating the last delay, below 1.
+        base: the distribution of new delays.
 
     >>> from belated.delays import Geometric
     >>> chain = LazyMarkov(0.8, base=Geometric(mean=20))
@@ -87,15 +88,15 @@ class LazyMarkov(_OfOneLaw):
 
     @property
     def independent(self) -> bool:
-        """Only if it never stays."""
+        """True if ρ is 0."""
         return self.rho == 0.0
 
     def params(self) -> Parameters:
-        """λ = ρ, and what the base says of one delay."""
+        """Return λ = ρ and the mean and bounds of the base."""
         return self._params(self.rho)
 
     def sample(self, horizon: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Two uniform numbers a round: whether to stay, and the new delay."""
+        """Draw two uniform numbers per round: whether to repeat the delay, and a new delay."""
         u = rng.random((as_rounds(horizon, "horizon"), 2))
         fresh = np.where(u[:, 0] >= self.rho, np.arange(horizon), 0)
         return self.base.quantile(u[:, 1])[np.maximum.accumulate(fresh)]
@@ -103,11 +104,11 @@ class LazyMarkov(_OfOneLaw):
 
 @dataclass(frozen=True)
 class BlockDependent(_OfOneLaw):
-    """One delay for all rounds of a block, and blocks independent of one another.
+    """The same delay in all rounds of a block; blocks are independent of each other.
 
     Args:
-        base: the law of one delay.
-        length: rounds in a block; the first begins in round 1.
+        base: the delay distribution of a block.
+        length: rounds per block; the first block begins in round 1.
 
     >>> from belated.delays import Uniform
     >>> BlockDependent(Uniform(9), length=3).sample(8, np.random.default_rng(0))
@@ -124,15 +125,15 @@ class BlockDependent(_OfOneLaw):
 
     @property
     def independent(self) -> bool:
-        """Only if a block is one round."""
+        """True if a block is a single round."""
         return self.length == 1
 
     def params(self) -> Parameters:
-        """What the base says of one delay; Assumption 4 does not mind the blocks."""
+        """Return the mean and bounds of the base; Assumption 4 holds for any dependence."""
         return self._params(None)
 
     def sample(self, horizon: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """One uniform number a block."""
+        """Draw one uniform number per block."""
         block = np.arange(as_rounds(horizon, "horizon")) // self.length
         return self.base.sample(-(-horizon // self.length), rng)[block]
 
@@ -141,12 +142,12 @@ class BlockDependent(_OfOneLaw):
 class Batched:
     r"""All rewards of a period arrive at its end: :math:`D_t = P - 1 - ((t - 1) \bmod P)`.
 
-    Then :math:`(t - 1) \bmod P` rewards are outstanding at the start of round t. Nothing is random:
-    the mean and the tail are those of a round picked at random.
+    At the start of round t, :math:`(t - 1) \bmod P` rewards are outstanding. The delays are
+    deterministic; the mean and the tail are averages over the rounds of a period.
 
     Args:
         period: rounds P from one arrival to the next.
-        offset: rounds of the first period that have passed before round 1.
+        offset: rounds of the first period that passed before round 1.
 
     >>> Batched(4).sample(6, np.random.default_rng())
     array([3, 2, 1, 0, 3, 2])
@@ -154,7 +155,7 @@ class Batched:
     array([0, 3, 2, 1, 0, 3])
     """
 
-    independent: ClassVar[bool] = False  # not of one law: the round decides
+    independent: ClassVar[bool] = False  # the round determines the delay
 
     period: int
     _: KW_ONLY
@@ -164,7 +165,7 @@ class Batched:
         object.__setattr__(self, "period", as_rounds(self.period, "period", least=1))
         set_checked(self, as_rounds, "offset")
         if self.offset >= self.period:
-            message = f"offset is {self.offset}: less than the period of {self.period} was expected"
+            message = f"offset is {self.offset}: it must be less than the period of {self.period}"
             raise InvalidInput(message, self.offset)
 
     @property
@@ -173,20 +174,20 @@ class Batched:
         return 0.5 * (self.period - 1)
 
     def tail(self, i: Any) -> Vector:
-        """1 - i/P."""
+        """Return 1 - i/P."""
         return tail_at(i, lambda i: np.maximum(self.period - i, 0.0) / self.period)
 
     def params(self) -> Parameters:
-        """Bounded by P - 1; the round decides the delay, so nothing else of the paper applies."""
+        """Return the bound P - 1; no other assumption holds, as the delays are deterministic."""
         return Parameters(mu=self.mean, bound=self.period - 1)
 
     def sample(self, horizon: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """The same for every generator."""
+        """Return the delays, which do not depend on the generator."""
         rounds = np.arange(as_rounds(horizon, "horizon"))
         return self.period - 1 - (rounds + self.offset) % self.period
 
 
-#: A λ this close to 1 is 1: the chain is periodic, or hardly ever moves.
+#: A λ this close to 1 counts as 1: the chain is periodic, or hardly ever moves.
 NO_GAP = 1e-12
 
 
@@ -195,25 +196,25 @@ class Chain:
     """A stationary Markov chain on the states 0 to n - 1.
 
     Args:
-        transition: row by row, the probabilities of the next state.
+        transition: for each state (row), the probabilities of the next state.
     """
 
     transition: Any
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "transition", as_transition(self.transition))
-        _ = self.stationary  # refused at once if there are several
+        _ = self.stationary  # raises at once if the chain has several
 
     @property
     def independent(self) -> bool:
-        """Whether the next state does not depend on the last one."""
+        """Whether the next state is independent of the last one."""
         return bool((self.transition == self.transition[0]).all())
 
     @cached_property
     def stationary(self) -> Vector:
-        """The stationary law π, by elimination without subtraction (Grassmann, Taksar, Heyman).
+        """The stationary distribution π, by the algorithm of Grassmann, Taksar and Heyman.
 
-        Every entry is accurate to its last digits, however small.
+        The elimination does not subtract, so every entry has full relative accuracy, however small.
         """
         recurrent = self._recurrent()
         p = self.transition[np.ix_(recurrent, recurrent)].copy()
@@ -232,16 +233,19 @@ class Chain:
         reach = np.eye(n) + (self.transition > 0.0)
         for _ in range(n.bit_length()):
             reach = np.minimum(reach @ reach, 1.0)
-        back = (reach <= reach.T).all(axis=1)  # whatever is reached leads back
-        states = np.flatnonzero(back)
+        recurrent = (reach <= reach.T).all(axis=1)  # every state it reaches leads back to it
+        states = np.flatnonzero(recurrent)
         if not reach[np.ix_(states, states)].all():
-            message = "transition has several stationary laws: its states fall into separate parts"
+            message = (
+                "transition has several stationary distributions: some states cannot reach each"
+                " other"
+            )
             raise InvalidInput(message, self.transition)
         return states
 
     @property
     def spectral(self) -> float | None:
-        """The norm ‖diag(√π) P diag(1/√π) - √π √πᵀ‖, or None where it is 1: no spectral gap."""
+        """The norm ‖diag(√π) P diag(1/√π) - √π √πᵀ‖; None if it is 1 (no spectral gap)."""
         used = self.stationary > 0.0
         root = np.sqrt(self.stationary[used])
         p = self.transition[np.ix_(used, used)]
@@ -249,8 +253,8 @@ class Chain:
         return norm if norm < 1.0 - NO_GAP else None
 
     def walk(self, u: Vector) -> NDArray[np.intp]:
-        """Return a stationary path, one uniform number for each of its states."""
-        # The last row is the law of the first state.
+        """Return a path of the stationary chain, given one uniform number per state."""
+        # The last row is the distribution of the first state.
         rows = np.cumsum(np.vstack([self.transition, self.stationary]), axis=1)
         edges, state, path = (rows / rows[:, -1:]).tolist(), -1, []
         for number in u.tolist():
@@ -259,40 +263,40 @@ class Chain:
         return np.array(path, dtype=np.intp)
 
     def _set_states(self, name: str, by_state: Sized) -> None:
-        """Set what a subclass has for each state."""
+        """Set a field of a subclass that has one item per state."""
         if len(by_state) != (states := len(self.transition)):
-            message = f"{len(by_state)} {name} for {states} states of the chain"
+            message = f"{len(by_state)} {name} for {states} states of the chain: pass one per state"
             raise InvalidInput(message, by_state)
         object.__setattr__(self, name, by_state)
 
     def _params(
         self, mean: float, bound: int | None, sigma: float = 0.0, sigma_r: float = 0.0
     ) -> Parameters:
-        """λ of the chain; σ and σ_R for q = 1 if delays are bounded, σ only if independent."""
+        """Return λ of the chain; for bounded delays also σ_R, and σ if they are independent."""
         iid, finite = self.independent, math.isfinite(mean)
-        known: dict[str, Any] = {
+        params: dict[str, Any] = {
             "mu": mean if finite else None,
             "M": 0.0 if iid and finite else None,
         }
         spectral = self.spectral
         if bound is None:
-            return Parameters(**known, spectral=spectral)
+            return Parameters(**params, spectral=spectral)
         if iid:
-            known |= {"sigma": sigma, "q": 1.0}
-        return Parameters(**known, bound=bound, spectral=spectral, sigma_r=sigma_r, q_r=1.0)
+            params |= {"sigma": sigma, "q": 1.0}
+        return Parameters(**params, bound=bound, spectral=spectral, sigma_r=sigma_r, q_r=1.0)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FiniteChain(Shortened, Chain):
-    r"""A delay for each state of a Markov chain.
+    r"""A Markov chain with a fixed delay in each state.
 
     Its :math:`\lambda` is computed: the second singular value of
     :math:`\operatorname{diag}(\sqrt\pi)\,P\operatorname{diag}(1/\sqrt\pi)`, which for a reversible
-    chain is its second largest eigenvalue in size.
+    chain is its second largest eigenvalue in absolute value.
 
     Args:
-        transition: the matrix P; row by row, the probabilities of the next state.
-        values: the delay in each state; a fraction is rounded up, and infinity never comes.
+        transition: the matrix P: for each state (row), the probabilities of the next state.
+        values: the delay in each state; fractions are rounded up, and infinity is :data:`NEVER`.
 
     >>> chain = FiniteChain([[0.9, 0.1], [0.3, 0.7]], values=[1, 10])
     >>> chain.mean, chain.params().spectral
@@ -310,35 +314,35 @@ class FiniteChain(Shortened, Chain):
 
     @property
     def mean(self) -> float:
-        """Of the stationary law; infinite if a state is NEVER."""
+        """The mean of the stationary distribution; infinite if a recurrent state is NEVER."""
         return self._atoms.mean
 
     def tail(self, i: Any) -> Vector:
-        """The stationary probability of the states from i up."""
+        """Return the stationary probability of the states with a delay of at least i."""
         return tail_at(i, self._atoms.tail)
 
     def params(self) -> Parameters:
-        """λ of the chain; the least σ_R for q = 1, and the least σ too if it is independent."""
+        """Return λ; for bounded delays also the smallest σ_R for q = 1, and σ if independent."""
         atoms = self._atoms
         return self._params(atoms.mean, atoms.bound, atoms.sigma(1.0), atoms.sigma(3.0))
 
     def sample(self, horizon: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """One uniform number a round: the next state."""
+        """Draw one uniform number per round: the next state."""
         path = self.walk(rng.random(as_rounds(horizon, "horizon")))
         return np.asarray(self.values[path])
 
 
 @dataclass(frozen=True, eq=False)
 class RegimeSwitch(Chain):
-    r"""A law for each regime, and regimes that follow a Markov chain.
+    r"""Regimes that follow a Markov chain, each with its own delay distribution.
 
-    The pair of regime and delay is a Markov chain. As the next pair depends on the regime alone,
-    its :math:`\lambda` is that of the regimes, whatever the laws: with two regimes that stay with
-    the probabilities a and b it is :math:`|a + b - 1|`.
+    The pair of regime and delay is a Markov chain. The next pair depends on the regime alone, so
+    its :math:`\lambda` is that of the regimes, whatever the distributions. For two regimes that
+    persist with probabilities a and b, it is :math:`|a + b - 1|`.
 
     Args:
-        transition: of the regimes; row by row, the probabilities of the next one.
-        laws: of the delay in each regime.
+        transition: for each regime (row), the probabilities of the next one.
+        laws: the delay distribution of each regime.
 
     >>> from belated.delays import Constant, Geometric
     >>> laws = [Constant(0), Geometric(mean=100)]
@@ -356,76 +360,77 @@ class RegimeSwitch(Chain):
         self._set_states("laws", laws)
 
     def _shares(self) -> Iterator[tuple[float, Law]]:
-        """The regimes that occur, each with its stationary share."""
+        """Return the distributions of the regimes that occur, with their stationary shares."""
         for share, law in zip(self.stationary, self.laws, strict=True):
             if share > 0.0:
                 yield float(share), law
 
     @property
     def mean(self) -> float:
-        """Of the laws, by the share of their regimes."""
+        """The average of the means of all regimes, weighted by their shares."""
         return math.fsum(share * law.mean for share, law in self._shares())
 
     def tail(self, i: Any) -> Vector:
-        """Of the laws, by the share of their regimes."""
+        """Return the average of the tails of all regimes, weighted by their shares."""
         shares = tuple(self._shares())
         return tail_at(i, lambda i: np.minimum(sum(p * law.tail(i) for p, law in shares), 1.0))
 
     def params(self) -> Parameters:
-        """λ of the regimes; σ_R by Hoeffding where all laws are bounded."""
-        bounds = [law.params().bound for _, law in self._shares()]
-        known = [bound for bound in bounds if bound is not None]
-        if len(known) < len(bounds):
+        """Return λ of the regimes, and σ_R by Hoeffding if all regimes are bounded."""
+        all_bounds = [law.params().bound for _, law in self._shares()]
+        bounds = [bound for bound in all_bounds if bound is not None]
+        if len(bounds) < len(all_bounds):
             return self._params(self.mean, None)
         # P(D - μ ≥ x) ≤ exp(-2x²/b²) and x ≤ b - μ, so x² may be replaced by x⁴/(b - μ)².
-        bound = max(known)
+        bound = max(bounds)
         sigma = 0.5 * bound
         return self._params(self.mean, bound, sigma, sigma * (bound - self.mean))
 
     def sample(self, horizon: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Two uniform numbers a round: the next regime, and the delay in it."""
+        """Draw two uniform numbers per round: the next regime, and its delay."""
         u = rng.random((as_rounds(horizon, "horizon"), 2))
         regimes = self.walk(u[:, 0])
         delays = np.empty(horizon, dtype=np.int64)
         for regime, law in enumerate(self.laws):
-            here = regimes == regime
-            delays[here] = law.quantile(u[here, 1])
+            rounds = regimes == regime
+            delays[rounds] = law.quantile(u[rounds, 1])
         return delays
 
 
 class Conditional(ABC):
-    """A delay given the row and the reward; alone it has no law."""
+    """Base class of delays whose distribution depends on the row or the reward."""
 
-    #: Not known without the rows and the rewards of a run.
+    #: Unknown without the rows and rewards of a run.
     mean: ClassVar[float] = math.nan
-    #: Not of one law.
+    #: The delays have no common distribution.
     independent: ClassVar[bool] = False
     _what: ClassVar[str]
 
     @abstractmethod
     def given(self, u: float, x: Any, y: float) -> int:
-        """The delay of a reward y for the row x, from a uniform number u in [0, 1)."""
+        """Return the delay of a reward y for the row x, given a uniform number u in [0, 1)."""
 
     def tail(self, i: Any) -> NoReturn:
-        """Refused."""
-        raise InvalidInput(f"the delay depends on {self._what}: it has no tail of its own", self)
+        """Raise: the tail is unknown without the rows and rewards."""
+        raise InvalidInput(f"the delay depends on {self._what}, so its tail is unknown", self)
 
     def sample(self, horizon: int, rng: np.random.Generator) -> NoReturn:
-        """Refused."""
-        message = f"the delay depends on {self._what}: use simulate, which draws it by given()"
+        """Raise: delays cannot be drawn without the rows and rewards."""
+        message = f"the delay depends on {self._what}: use simulate, which calls given()"
         raise InvalidInput(message, self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RewardDependent(Conditional):
-    """Another law for successes than for failures.
+    """Different delay distributions for successes and failures.
 
-    What has arrived is then no fair sample: an estimate from it is biased, however many rewards
-    there are. With ``zero_law=Constant(NEVER)`` only successes are ever reported.
+    The rewards that have arrived are then not a representative sample: an estimate from them is
+    biased, however many there are. With ``zero_law=Constant(NEVER)``, only successes are ever
+    reported.
 
     Args:
-        zero_law: of the delay of a reward of 0 or less.
-        one_law: of the delay of a reward above 0.
+        zero_law: the delay distribution of rewards of 0 or less.
+        one_law: the delay distribution of rewards above 0.
 
     >>> from belated.delays import Constant, Geometric
     >>> process = RewardDependent(zero_law=Constant(0), one_law=Geometric(mean=400))
@@ -443,11 +448,11 @@ class RewardDependent(Conditional):
         as_law(self.one_law, "one_law")
 
     def given(self, u: float, x: Any, y: float) -> int:
-        """From the law that the reward names."""
+        """Return a delay from the distribution that applies to the reward."""
         return int((self.one_law if y > 0.0 else self.zero_law).quantile(u))
 
     def params(self) -> Parameters:
-        """The bound, if both laws have one."""
+        """Return the bound, if both distributions have one."""
         zero, one = self.zero_law.params().bound, self.one_law.params().bound
         return Parameters(bound=None if zero is None or one is None else max(zero, one))
 
@@ -456,11 +461,12 @@ class RewardDependent(Conditional):
 class ContextDependent(Conditional):
     """An exponential time with a rate that depends on the row, rounded up.
 
-    Given the row the delay says nothing of the reward, so an estimate from what has arrived is
-    sound. But rows with quick rewards are learned first.
+    Given the row, the delay is independent of the reward, so an estimate from the rewards that have
+    arrived is unbiased. But rows whose rewards arrive quickly are learned first.
 
     Args:
-        rate: of arrival, from the row of the chosen action: above 0, per round.
+        rate: a function that returns the arrival rate per round, above 0, for the row of the chosen
+            action.
 
     >>> process = ContextDependent(lambda x: 0.01 if x[0] > 0 else 0.1)
     >>> process.given(0.5, np.array([1.0]), 0.0), process.given(0.5, np.array([-1.0]), 0.0)
@@ -473,13 +479,13 @@ class ContextDependent(Conditional):
 
     def __post_init__(self) -> None:
         if not callable(self.rate):
-            raise InvalidInput(f"rate is {self.rate!r}: a function of the row", self.rate)
+            raise InvalidInput(f"rate is {self.rate!r}: pass a function of the row", self.rate)
 
     def given(self, u: float, x: Any, y: float) -> int:
-        """⌈-log(1 - u)/rate(x)⌉."""
+        """Return ⌈-log(1 - u)/rate(x)⌉."""
         rate = as_positive(self.rate(x), "rate(x)")
         return int(rounded_up(-np.log1p(-as_uniforms(u)) / rate))
 
     def params(self) -> Parameters:
-        """Nothing is known without the rows."""
+        """Return no parameters: none is known without the rows."""
         return Parameters()

@@ -1,4 +1,4 @@
-"""Laws of delays that are whole numbers to begin with."""
+"""Distributions of independent delays."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from belated.delays.process import (
 from belated.exceptions import InvalidInput
 from belated.model.kernels import special
 
-#: The largest number that `Generator.random` gives.
+#: The largest number that `Generator.random` returns.
 LAST_UNIFORM = 1.0 - 2.0**-53
 
 
@@ -40,7 +40,7 @@ LAST_UNIFORM = 1.0 - 2.0**-53
 class Constant(Independent):
     """The same delay in every round.
 
-    ``Constant(0)`` is the classical bandit, and in ``Constant(NEVER)`` no reward ever comes.
+    ``Constant(0)`` is the classical bandit; with ``Constant(NEVER)``, no reward ever arrives.
 
     Args:
         c: the delay.
@@ -60,15 +60,15 @@ class Constant(Independent):
         return math.inf if self.c == NEVER else float(self.c)
 
     def tail(self, i: Any) -> Vector:
-        """1 up to the delay, 0 beyond."""
+        """Return 1 up to the delay and 0 beyond."""
         return tail_at(i, lambda i: (i <= self.c).astype(np.float64))
 
     def quantile(self, u: Any) -> NDArray[np.int64]:
-        """The delay, whatever u is."""
+        """Return the delay for every u."""
         return np.full(as_uniforms(u).shape, self.c, dtype=np.int64)
 
     def params(self) -> Parameters:
-        """Bounded; every σ > 0 will do, and 0 is their limit."""
+        """Return the parameters of bounded delays; σ is 0 because every σ > 0 is valid."""
         if self.c == NEVER:
             return Parameters.iid(math.inf)
         return Parameters.bounded(self.mean, self.c, 0.0, 0.0)
@@ -76,7 +76,7 @@ class Constant(Independent):
 
 @dataclass(frozen=True)
 class Uniform(Independent):
-    r"""Every delay from 0 to ``upto`` alike: :math:`P(D \ge i) = 1 - i/(u + 1)`, u = ``upto``.
+    r"""Delays from 0 to u = ``upto``, equally likely: :math:`P(D \ge i) = 1 - i/(u + 1)`.
 
     Args:
         upto: the largest delay.
@@ -96,27 +96,27 @@ class Uniform(Independent):
         return 0.5 * self.upto
 
     def tail(self, i: Any) -> Vector:
-        """The share of delays from i up."""
+        """Return the share of delays that are at least i."""
         return tail_at(i, lambda i: np.maximum(self.upto + 1.0 - i, 0.0) / (self.upto + 1.0))
 
     def quantile(self, u: Any) -> NDArray[np.int64]:
-        """⌊u (upto + 1)⌋."""
+        """Return ⌊u (upto + 1)⌋."""
         return np.minimum(rounded_down(as_uniforms(u) * (self.upto + 1.0)), self.upto)
 
     def params(self) -> Parameters:
-        """Bounded, so Gaussian tails by Hoeffding: σ is half the range."""
+        """Return Gaussian tails, by Hoeffding's inequality: σ is half the range."""
         half = self.mean
         return Parameters.bounded(half, self.upto, half, half**2)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Geometric(Independent):
-    r"""Failures before a success: :math:`P(D \ge i) = r^i` with :math:`r = \mu/(1 + \mu)`.
+    r"""Number of failures before a success: :math:`P(D \ge i) = r^i`, :math:`r = \mu/(1 + \mu)`.
 
-    In every round an outstanding reward arrives with the same probability :math:`1/(1 + \mu)`.
+    In every round, an outstanding reward arrives with the same probability :math:`1/(1 + \mu)`.
 
     Args:
-        mean: of the delay, :math:`\mu`.
+        mean: the mean delay :math:`\mu`.
 
     >>> Geometric(mean=1).tail([0, 1, 2, 3])
     array([1.   , 0.5  , 0.25 , 0.125])
@@ -132,28 +132,28 @@ class Geometric(Independent):
         return -math.log1p(1.0 / self.mean)
 
     def tail(self, i: Any) -> Vector:
-        """r^i."""
+        """Return r^i."""
         return tail_at(i, lambda i: np.exp(i * self._log_ratio))
 
     def quantile(self, u: Any) -> NDArray[np.int64]:
-        """⌊log(1 - u)/log r⌋."""
+        """Return ⌊log(1 - u)/log r⌋."""
         return rounded_down(np.log1p(-as_uniforms(u)) / self._log_ratio)
 
     def params(self) -> Parameters:
-        """An exponential tail: q = 0 and 2σ² = -1/log r."""
+        """Return an exponential tail: q = 0 and 2σ² = -1/log r."""
         return Parameters.iid(self.mean, sigma=math.sqrt(-0.5 / self._log_ratio), q=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mixture(Independent):
-    r"""Rewards that may be lost: :data:`NEVER` with probability p, else a delay of another law.
+    r"""Rewards that may be lost: :data:`NEVER` with probability p, otherwise a delay from ``base``.
 
-    :math:`P(D \ge i) = p + (1 - p) P(B \ge i)` for a delay B of the base. The number of outstanding
-    rewards grows without end, by about p a round.
+    :math:`P(D \ge i) = p + (1 - p) P(B \ge i)`, where B is a delay from ``base``. The number of
+    outstanding rewards grows without limit, by about p per round.
 
     Args:
-        never: the probability p that a reward never comes.
-        base: the law of those that come.
+        never: the probability p that a reward never arrives.
+        base: the delay distribution of rewards that arrive.
 
     >>> law = Mixture(never=0.3, base=Geometric(mean=100))
     >>> law.quantile([0.35, 0.69]), law.mean
@@ -171,30 +171,30 @@ class Mixture(Independent):
 
     @property
     def mean(self) -> float:
-        """Infinite, unless nothing is lost."""
+        """Infinite, unless no reward is lost."""
         return math.inf if self.never > 0.0 else self.base.mean
 
     def tail(self, i: Any) -> Vector:
-        """P + (1 - p) times the tail of the base."""
+        """Return p + (1 - p) times the tail of the base."""
         return tail_at(i, lambda i: self.never + (1.0 - self.never) * self.base.tail(i))
 
     def quantile(self, u: Any) -> NDArray[np.int64]:
-        """Those of the base on [0, 1 - p), and NEVER above."""
+        """Return a quantile of the base for u below 1 - p, otherwise NEVER."""
         v = as_uniforms(u)
-        comes = np.minimum(v / (1.0 - self.never), LAST_UNIFORM)
-        return np.where(v < 1.0 - self.never, self.base.quantile(comes), NEVER)
+        scaled = np.minimum(v / (1.0 - self.never), LAST_UNIFORM)
+        return np.where(v < 1.0 - self.never, self.base.quantile(scaled), NEVER)
 
     def params(self) -> Parameters:
-        """None of the paper's assumptions holds, unless nothing is lost."""
+        """Return the parameters of the base if no reward is lost; otherwise no assumption holds."""
         return Parameters.iid(math.inf) if self.never > 0.0 else self.base.params()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Empirical(Shortened, Independent):
-    """One of the delays that were seen, each with the same probability.
+    """The empirical distribution of observed delays, each equally likely.
 
     Args:
-        samples: delays; a fraction is rounded up, and infinity never comes.
+        samples: delays; fractions are rounded up, and infinity is :data:`NEVER`.
 
     >>> law = Empirical([0, 0, 2, 5.5])
     >>> law.mean, law.tail([0, 1, 2, 3, 6, 7])
@@ -214,19 +214,19 @@ class Empirical(Shortened, Independent):
 
     @property
     def mean(self) -> float:
-        """Of the samples; infinite if one of them never came."""
+        """The mean of the samples; infinite if one of them is NEVER."""
         return self._atoms.mean
 
     def tail(self, i: Any) -> Vector:
-        """The share of samples from i up."""
+        """Return the share of samples that are at least i."""
         return tail_at(i, self._atoms.tail)
 
     def quantile(self, u: Any) -> NDArray[np.int64]:
-        """The samples in ascending order."""
+        """Return the sample at this quantile."""
         return np.asarray(self.samples[rounded_down(as_uniforms(u) * len(self.samples))])
 
     def params(self) -> Parameters:
-        """Bounded: the least σ and σ_R for q = 1."""
+        """Return the bound, and the smallest σ and σ_R for q = 1, unless a sample is NEVER."""
         atoms = self._atoms
         if atoms.bound is None:
             return Parameters.iid(math.inf)
@@ -238,8 +238,8 @@ class Exponential(Independent):
     r"""An exponential time, rounded up: :math:`P(D \ge i) = e^{-(i-1)/b}` for i ≥ 1.
 
     Args:
-        mean: of the delay as it is, in whole rounds: above 1. The time before it is rounded has
-            the mean :math:`b = -1/\log(1 - 1/\mu)`, between μ - 1 and μ - 1/2.
+        mean: the mean μ of the delay after rounding, which is above 1. Before rounding, the mean
+            of the time is :math:`b = -1/\log(1 - 1/\mu)`, between μ - 1 and μ - 1/2.
 
     >>> law = Exponential(mean=2)
     >>> law.tail([0, 1, 2, 3]), law.scale
@@ -251,25 +251,25 @@ class Exponential(Independent):
     def __post_init__(self) -> None:
         mean = as_positive(self.mean, "mean")
         if mean <= 1.0:
-            message = f"mean is {mean}: a time rounded up is 1 or more, so its mean is above 1"
+            message = f"mean is {mean}: times are rounded up to at least 1, so pass more than 1"
             raise InvalidInput(message, mean)
         object.__setattr__(self, "mean", mean)
 
     @property
     def scale(self) -> float:
-        """The mean b of the time before it is rounded."""
+        """The mean b of the time before rounding."""
         return -1.0 / math.log1p(-1.0 / self.mean)
 
     def tail(self, i: Any) -> Vector:
-        """e^(-(i - 1)/b)."""
+        """Return e^(-(i - 1)/b)."""
         return tail_at(i, lambda i: np.exp((1.0 - i) / self.scale))
 
     def quantile(self, u: Any) -> NDArray[np.int64]:
-        """⌈-b log(1 - u)⌉."""
+        """Return ⌈-b log(1 - u)⌉."""
         return rounded_up(-self.scale * np.log1p(-as_uniforms(u)))
 
     def params(self) -> Parameters:
-        """An exponential tail: q = 0 and 2σ² = b."""
+        """Return an exponential tail: q = 0 and 2σ² = b."""
         return Parameters.iid(self.mean, sigma=math.sqrt(0.5 * self.scale), q=0.0)
 
 
@@ -277,8 +277,8 @@ class Exponential(Independent):
 class Weibull(Independent):
     r"""A Weibull time, rounded up: :math:`P(D \ge i) = \exp(-((i-1)/b)^k)` for i ≥ 1.
 
-    The larger the shape, the lighter the tail: exponential at 1, Gaussian at 2. Below 1 it is
-    heavier than Assumption 2 allows; above 2 it is light enough for Assumption 4.
+    The larger the shape, the lighter the tail: exponential for shape 1, Gaussian for shape 2. Below
+    1 the tail is heavier than Assumption 2 allows; above 2 it is light enough for Assumption 4.
 
     Args:
         shape: k.
@@ -307,17 +307,17 @@ class Weibull(Independent):
             )
 
     def tail(self, i: Any) -> Vector:
-        """exp(-((i - 1)/b)^k)."""
+        """Return exp(-((i - 1)/b)^k)."""
         return tail_at(i, lambda i: np.exp(-(((i - 1.0) / self.scale) ** self.shape)))
 
     @np.errstate(over="ignore")
     def quantile(self, u: Any) -> NDArray[np.int64]:
-        """⌈b (-log(1 - u))^(1/k)⌉."""
+        """Return ⌈b (-log(1 - u))^(1/k)⌉."""
         return rounded_up(self.scale * (-np.log1p(-as_uniforms(u))) ** (1.0 / self.shape))
 
     @np.errstate(over="ignore")
     def params(self) -> Parameters:
-        """For k ≥ 1: q = k - 1 and 2σ² = b^k. For k > 2 also q_R = k/2 - 1 and 2σ_R² = b^k."""
+        """Return q = k - 1 and 2σ² = b^k if k ≥ 1, and q_R = k/2 - 1 and 2σ_R² = b^k if k > 2."""
         sigma = math.sqrt(0.5) * float(np.power(self.scale, 0.5 * self.shape))
         light, lighter = self.shape >= 1.0, self.shape > 2.0
         return Parameters.iid(
@@ -331,7 +331,9 @@ class Weibull(Independent):
 
 @dataclass(frozen=True, kw_only=True)
 class HalfNormal(Independent):
-    r"""The size of a normal variable, rounded up: :math:`P(D \ge i) = 2 Q((i-1)/s)` for i ≥ 1.
+    r"""The absolute value of a normal variable, rounded up.
+
+    :math:`P(D \ge i) = 2 Q((i-1)/s)` for i ≥ 1, with Q the upper tail of the standard normal.
 
     Args:
         scale: the standard deviation s of the normal variable.
@@ -357,15 +359,15 @@ class HalfNormal(Independent):
         return mean_of(self.tail, integral)
 
     def tail(self, i: Any) -> Vector:
-        """2 Q((i - 1)/s), with Q the upper tail of the standard normal."""
+        """Return 2 Q((i - 1)/s), with Q the upper tail of the standard normal."""
         return tail_at(i, lambda i: special.erfc((i - 1.0) / (self.scale * math.sqrt(2.0))))
 
     def quantile(self, u: Any) -> NDArray[np.int64]:
-        """⌈s Q⁻¹((1 - u)/2)⌉."""
+        """Return ⌈s Q⁻¹((1 - u)/2)⌉."""
         return rounded_up(self.scale * math.sqrt(2.0) * special.erfcinv(1.0 - as_uniforms(u)))
 
     def params(self) -> Parameters:
-        """A Gaussian tail: q = 1 and σ = s."""
+        """Return a Gaussian tail: q = 1 and σ = s."""
         return Parameters.iid(self.mean, sigma=self.scale, q=1.0)
 
 
@@ -373,8 +375,8 @@ class HalfNormal(Independent):
 class Lognormal(Independent):
     r"""The exponential of a normal variable, rounded up.
 
-    :math:`P(D \ge i) = Q(\log((i-1)/m)/s)` for i ≥ 1. The mean is finite, but the tail is heavier
-    than Assumption 2 allows.
+    :math:`P(D \ge i) = Q(\log((i-1)/m)/s)` for i ≥ 1, with Q the upper tail of the standard normal.
+    The mean is finite, but the tail is heavier than Assumption 2 allows.
 
     Args:
         median: m, which half of the times exceed.
@@ -392,7 +394,7 @@ class Lognormal(Independent):
 
     @cached_property
     def mean(self) -> float:
-        """The sum of the tail; infinite if it is beyond the floats."""
+        """The sum of the tail; infinite if it overflows."""
         if (logarithm := math.log(self.median) + 0.5 * self.sigma**2) > 700.0:
             return math.inf
 
@@ -404,16 +406,16 @@ class Lognormal(Independent):
         return mean_of(self.tail, integral)
 
     def tail(self, i: Any) -> Vector:
-        """Q(log((i - 1)/m)/s), with Q the upper tail of the standard normal."""
+        """Return Q(log((i - 1)/m)/s), with Q the upper tail of the standard normal."""
         return tail_at(i, lambda i: special.ndtr(-np.log((i - 1.0) / self.median) / self.sigma))
 
     @np.errstate(over="ignore")
     def quantile(self, u: Any) -> NDArray[np.int64]:
-        """⌈m e^(s Q⁻¹(1 - u))⌉."""
+        """Return ⌈m e^(s Q⁻¹(1 - u))⌉."""
         return rounded_up(self.median * np.exp(-self.sigma * special.ndtri(1.0 - as_uniforms(u))))
 
     def params(self) -> Parameters:
-        """No assumption of the paper's on the tail holds."""
+        """Return the mean only: none of the paper's assumptions on the tail holds."""
         return Parameters.iid(self.mean)
 
 
@@ -421,8 +423,8 @@ class Lognormal(Independent):
 class Lomax(Independent):
     r"""A time with a power tail, rounded down: :math:`P(D \ge i) = (1 + i/c)^{-a}`.
 
-    The mean is finite for a > 1 and the variance for a > 2; Assumption 2 holds for no a. With
-    shape 1.2 and scale 100, :math:`D = \lfloor 100\,(U^{-1/1.2} - 1) \rfloor` for a uniform U.
+    The mean is finite for a > 1 and the variance for a > 2; Assumption 2 does not hold for any a.
+    With shape 1.2 and scale 100, :math:`D = \lfloor 100\,(U^{-1/1.2} - 1) \rfloor` for a uniform U.
 
     Args:
         shape: a.
@@ -440,21 +442,21 @@ class Lomax(Independent):
 
     @cached_property
     def mean(self) -> float:
-        """The sum of the tail, infinite for shapes up to 1."""
+        """The sum of the tail; infinite for shapes up to 1."""
         a, c = self.shape, self.scale
         if a <= 1.0:
             return math.inf
         return mean_of(self.tail, lambda i: c / (a - 1.0) * (1.0 + i / c) ** (1.0 - a))
 
     def tail(self, i: Any) -> Vector:
-        """(1 + i/c)^-a."""
+        """Return (1 + i/c)^-a."""
         return tail_at(i, lambda i: np.exp(-self.shape * np.log1p(i / self.scale)))
 
     @np.errstate(over="ignore")
     def quantile(self, u: Any) -> NDArray[np.int64]:
-        """⌊c ((1 - u)^(-1/a) - 1)⌋."""
+        """Return ⌊c ((1 - u)^(-1/a) - 1)⌋."""
         return rounded_down(self.scale * np.expm1(-np.log1p(-as_uniforms(u)) / self.shape))
 
     def params(self) -> Parameters:
-        """No assumption of the paper's on the tail holds."""
+        """Return the mean only: none of the paper's assumptions on the tail holds."""
         return Parameters.iid(self.mean)

@@ -1,4 +1,4 @@
-"""What a process of delays offers, what the paper's assumptions call its parameters, and checks."""
+"""The protocol of delay processes, the parameters of the paper's assumptions, and validation."""
 
 from __future__ import annotations
 
@@ -14,30 +14,31 @@ from numpy.typing import NDArray
 from belated.core.inputs import Matrix, Vector
 from belated.exceptions import InvalidInput
 
-#: The delay of a reward that never comes: beyond any horizon, and t + NEVER fits an int64.
+#: The delay of a reward that never arrives: beyond any horizon, and t + NEVER fits an int64.
 NEVER: int = 2**62
 
-#: Terms of a mean that are added one by one; the rest is an integral.
+#: Number of terms of a mean that are added one by one; the rest is an integral.
 HEAD = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    r"""The numbers in the paper's assumptions on delays; None where they fail or are not known.
+    r"""The numbers in the paper's assumptions on delays; None where they fail or are unknown.
 
     Attributes:
-        mu: the mean of a delay, where it is finite.
-        M: from where the law of ``mu``, ``sigma`` and ``q`` bounds the tail of every delay
-            (Assumption 2); 0 where all delays have that law.
-        sigma: with ``q`` the scale of the tail of independent delays (Assumption 2):
+        mu: the mean of a delay, if it is finite.
+        M: the point from which ``mu``, ``sigma`` and ``q`` bound the tail of every delay
+            (Assumption 2); 0 if all delays have the same distribution.
+        sigma: with ``q``, the scale of the tail of independent delays (Assumption 2):
             :math:`P(D - \mu \ge x) \le \exp(-x^{1+q}/(2\sigma^2))` for all :math:`x > 0`.
-            At 0 it is the limit: every positive scale will do.
+            A value of 0 means that the bound holds for every positive scale.
         q: 0 for an exponential tail, 1 for a Gaussian one.
-        bound: the largest delay that is possible.
-        spectral: :math:`\lambda < 1` of the stationary Markov chain behind the delays
-            (Assumption 3): the norm of its transition on functions of mean zero, in
-            :math:`L_2` of its stationary law. The spectral gap is :math:`1 - \lambda`; independent
-            delays have 0. The bounds that use it need the mean and no more of the tail.
+        bound: the largest possible delay.
+        spectral: :math:`\lambda < 1` of the stationary Markov chain that generates the delays
+            (Assumption 3): the norm of its transition operator on functions of mean zero, in
+            :math:`L_2` of its stationary distribution. The spectral gap is :math:`1 - \lambda`;
+            :math:`\lambda = 0` for independent delays. The bounds that use it require only the
+            mean of the tail.
         sigma_r: with ``q_r`` the scale of the tail under any dependence (Assumption 4):
             :math:`P(D - \mu \ge x) \le \exp(-x^{2(1+q)}/(2\sigma_R^2))`. The paper states it with
             :math:`\sigma_R^2` and proves its bounds with :math:`2\sigma_R^2`; this is the latter.
@@ -55,52 +56,52 @@ class Parameters:
 
     @classmethod
     def iid(cls, mean: float, **known: Any) -> Parameters:
-        """Those of independent delays of one law: M and the spectral norm are 0."""
+        """Return the parameters of independent, identically distributed delays."""
         finite = math.isfinite(mean)
         mu, M = (mean, 0.0) if finite else (None, None)
         return cls(mu=mu, M=M, spectral=0.0, **known)
 
     @classmethod
     def bounded(cls, mean: float, bound: int, sigma: float, sigma_r: float) -> Parameters:
-        """Those of independent delays up to a bound, whose tails are Gaussian at least."""
+        """Return the parameters of bounded i.i.d. delays, whose tails are at most Gaussian."""
         return cls.iid(mean, bound=bound, sigma=sigma, q=1.0, sigma_r=sigma_r, q_r=1.0)
 
 
 class DelayProcess(Protocol):
-    """The delays of a run. The built-in ones are frozen values."""
+    """The delays of a run; all built-in processes are frozen dataclasses."""
 
     @property
     def mean(self) -> float:
-        """The mean of a delay; infinite where the sum of the tail is, nan where not known."""
+        """The mean of a delay; infinite if the sum of the tail is, nan if it is unknown."""
 
     @property
     def independent(self) -> bool:
-        """Whether the delays of all rounds are independent and have the law of `tail`."""
+        """Whether the delays of all rounds are independent with the distribution of `tail`."""
 
     def tail(self, i: Any) -> Vector:
-        """P(D ≥ i) of one delay in the stationary process, for whole numbers i."""
+        """Return P(D ≥ i) of a delay in the stationary process, for whole numbers i."""
 
     def params(self) -> Parameters:
-        """The parameters of the paper's assumptions, as far as they hold."""
+        """Return the parameters of the paper's assumptions, as far as they hold."""
 
     def sample(self, horizon: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """The delays of the rounds 1 to ``horizon``. A longer run begins with a shorter one."""
+        """Draw the delays of rounds 1 to ``horizon``; a shorter run is a prefix of a longer one."""
 
 
 class Law(DelayProcess, Protocol):
-    """Independent delays, one uniform number for each."""
+    """Independent delays, each computed from one uniform number."""
 
     def quantile(self, u: Any) -> NDArray[np.int64]:
-        """The delay that a uniform u in [0, 1) stands for: increasing, with the law of `tail`."""
+        """Return the delay for a uniform u in [0, 1); it increases with u."""
 
 
 class Independent(ABC):
-    """What all laws share: a delay for each round, from a uniform number of its own."""
+    """Base class of i.i.d. delays: each round's delay is computed from its own uniform number."""
 
     #: The delays of all rounds are independent.
     independent: ClassVar[bool] = True
 
-    if TYPE_CHECKING:  # not at run time, where it would hide the field of that name in a subclass
+    if TYPE_CHECKING:  # at run time, this would hide the field of the same name in a subclass
 
         @property
         def mean(self) -> float:
@@ -108,27 +109,27 @@ class Independent(ABC):
 
     @abstractmethod
     def tail(self, i: Any) -> Vector:
-        """P(D ≥ i)."""
+        """Return P(D ≥ i)."""
 
     @abstractmethod
     def params(self) -> Parameters:
-        """The parameters of the paper's assumptions."""
+        """Return the parameters of the paper's assumptions."""
 
     @abstractmethod
     def quantile(self, u: Any) -> NDArray[np.int64]:
-        """The delay that a uniform u in [0, 1) stands for."""
+        """Return the delay for a uniform u in [0, 1)."""
 
     def sample(self, horizon: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """The delays of the rounds 1 to ``horizon``."""
+        """Draw the delays of rounds 1 to ``horizon``."""
         return self.quantile(rng.random(as_rounds(horizon, "horizon")))
 
 
 def expected_missing(process: DelayProcess, t: Any) -> Vector:
-    r"""The expected number of outstanding rewards at the start of round t.
+    r"""Return the expected number of outstanding rewards at the start of round t.
 
-    It is :math:`m_t = \sum_{i=1}^{t-1} P(D \ge i)`: finite even where the mean of a delay is not,
-    and with limit :math:`E D` where that is finite. It takes time and memory in proportion to the
-    largest t. For :class:`~belated.delays.Batched` it is an average over all phases of the period.
+    It is :math:`m_t = \sum_{i=1}^{t-1} P(D \ge i)`, which is finite even if the mean of a delay is
+    not, and tends to :math:`E D` if that is finite. Time and memory are proportional to the
+    largest t. For :class:`~belated.delays.Batched` it is the average over all phases of the period.
 
     >>> from belated.delays import Constant, Lomax, Mixture
     >>> expected_missing(Constant(3), [1, 2, 3, 4, 5])
@@ -138,7 +139,7 @@ def expected_missing(process: DelayProcess, t: Any) -> Vector:
     """
     rounds = np.asarray(t)
     if rounds.dtype.kind not in "iu" or (rounds < 1).any():
-        raise InvalidInput(f"t is {t!r}: rounds are whole numbers of at least 1", t)
+        raise InvalidInput(f"t is {t!r}: rounds must be whole numbers of at least 1", t)
     if rounds.size == 0:
         return np.zeros(rounds.shape)
     missing = np.zeros(int(rounds.max()))
@@ -147,8 +148,8 @@ def expected_missing(process: DelayProcess, t: Any) -> Vector:
 
 
 def least_sigma(atoms: Vector, tail: Vector, mu: float, q: float) -> float:
-    """The same from the tail at these atoms alone."""
-    # A tail of 1 above the mean is rounding; a tail of 0 asks for nothing.
+    """Return the smallest σ of Assumption 2 for this q, given P(D ≥ i) at each possible delay i."""
+    # Above the mean, a tail of 1 is a rounding error; a tail of 0 does not restrict σ.
     counts = (atoms > mu) & (tail > 0.0) & (tail < 1.0)
     ratio = (atoms[counts] - mu) ** (1.0 + q) / -np.log(tail[counts])
     return math.sqrt(0.5 * float(ratio.max(initial=0.0)))
@@ -156,7 +157,7 @@ def least_sigma(atoms: Vector, tail: Vector, mu: float, q: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Atoms:
-    """Delays in ascending order, and the probability of at least each of them."""
+    """A discrete distribution: delays in ascending order, with P(D ≥ delay) for each."""
 
     delays: Vector
     at_least: Vector
@@ -164,10 +165,10 @@ class Atoms:
 
     @classmethod
     def of(cls, delays: NDArray[np.int64], mass: Vector) -> Atoms:
-        """From delays in any order, each with its mass; those of mass 0 do not count."""
+        """Create from delays in any order, with their probabilities, which may be 0."""
         delays, mass = delays[mass > 0.0], mass[mass > 0.0]
-        values, place = np.unique(delays, return_inverse=True)
-        masses = np.bincount(place, weights=mass)
+        values, index = np.unique(delays, return_inverse=True)
+        masses = np.bincount(index, weights=mass)
         at_least = np.cumsum(masses[::-1])[::-1]
         mean = math.inf if values[-1] == NEVER else float(values @ masses) / float(at_least[0])
         return cls(values.astype(np.float64), at_least / at_least[0], mean)
@@ -178,11 +179,11 @@ class Atoms:
         return int(self.delays[-1]) if math.isfinite(self.mean) else None
 
     def tail(self, i: Vector) -> Vector:
-        """P(D ≥ i)."""
+        """Return P(D ≥ i)."""
         return np.append(self.at_least, 0.0)[np.searchsorted(self.delays, i)]
 
     def sigma(self, q: float) -> float:
-        """The least σ of Assumption 2 for this q."""
+        """Return the smallest σ of Assumption 2 for this q."""
         return least_sigma(self.delays, self.at_least, self.mean, q)
 
 
@@ -190,7 +191,7 @@ class Atoms:
 
 
 def as_rounds(value: Any, name: str, least: int = 0) -> int:
-    """A whole number of rounds, at most NEVER."""
+    """Return a whole number of rounds between ``least`` and NEVER."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not (whole and least <= value <= NEVER):
         message = f"{name} is {value!r}: a whole number from {least} to 2**62 was expected"
@@ -199,44 +200,45 @@ def as_rounds(value: Any, name: str, least: int = 0) -> int:
 
 
 def rounded_down(time: Any) -> NDArray[np.int64]:
-    """Times as whole rounds, rounded down; what is beyond NEVER never comes."""
+    """Round times down to whole rounds, at most NEVER."""
     return np.asarray(np.minimum(np.floor(time), NEVER), dtype=np.int64)
 
 
 def rounded_up(time: Any) -> NDArray[np.int64]:
-    """Times as whole rounds, rounded up; at least 1, as a time of 0 has probability 0."""
+    """Round times up to whole rounds, from 1 (a time of 0 has probability 0) to NEVER."""
     return np.asarray(np.clip(np.ceil(time), 1, NEVER), dtype=np.int64)
 
 
 def as_uniforms(u: Any) -> Vector:
-    """Numbers in [0, 1), where quantiles are asked for."""
+    """Return arguments of a quantile function: an array of numbers in [0, 1)."""
     values = np.asarray(u, dtype=np.float64)
     outside = ~((values >= 0.0) & (values < 1.0))
     if outside.any():
         value = float(values[outside].flat[0])
-        raise InvalidInput(f"u is {value}: quantiles are asked for in [0, 1)", value)
+        raise InvalidInput(f"u is {value}: a number in [0, 1) was expected", value)
     return values
 
 
 def tail_at(i: Any, tail: Callable[[Vector], Vector]) -> Vector:
-    """P(D ≥ i) from a formula for i ≥ 1; it is 1 below."""
+    """Evaluate P(D ≥ i) by a formula for i ≥ 1; for smaller i it is 1."""
     rounds = np.ceil(np.asarray(i, dtype=np.float64))
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
         return np.where(rounds > 0, tail(np.maximum(rounds, 1.0)), 1.0)
 
 
 def mean_of(tail: Callable[[Vector], Vector], integral: Callable[[float], float]) -> float:
-    """The mean Σ P(D ≥ i), from the tail and its integral from any point to infinity.
+    """Return the mean Σ P(D ≥ i), given the tail and its integral from any point to infinity.
 
-    Beyond the head the sum is the integral from half a round earlier, by the midpoint rule. The
-    tail is so flat there that the two differ by less than 1e-10 of the mean.
+    The first :data:`HEAD` terms are added one by one. By the midpoint rule, the remaining sum is
+    the integral from half a round earlier; the tail is so flat there that the two differ by less
+    than 1e-10 of the mean.
     """
     head = np.arange(1.0, HEAD + 1)
     return float(tail(head).sum() + integral(HEAD + 0.5))
 
 
 def as_share(value: Any, name: str) -> float:
-    """A probability below 1."""
+    """Return a probability below 1."""
     try:
         share = float(value)
     except (TypeError, ValueError):
@@ -248,16 +250,19 @@ def as_share(value: Any, name: str) -> float:
 
 
 def as_law(value: Any, name: str) -> Law:
-    """A law of independent delays: what has quantiles."""
+    """Return the value if it is a distribution of independent delays, with a quantile function."""
     if not callable(getattr(value, "quantile", None)):
-        message = f"{name} is {value!r}: a law with quantiles was expected, such as Geometric"
+        message = (
+            f"{name} is {value!r}: a distribution with quantiles was expected, such as"
+            " Geometric(mean=100)"
+        )
         raise InvalidInput(message, value)
     law: Law = value
     return law
 
 
 def as_delays(values: Any, name: str) -> NDArray[np.int64]:
-    """A list of delays, rounded up; infinity is NEVER."""
+    """Return an array of delays, rounded up; infinity becomes NEVER."""
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -268,7 +273,7 @@ def as_delays(values: Any, name: str) -> NDArray[np.int64]:
     bad = ~(array >= 0.0)
     if bad.any():
         at = int(bad.argmax())
-        message = f"{name}[{at}] is {array[at]}: a delay is not negative"
+        message = f"{name}[{at}] is {array[at]}: a delay must not be negative"
         raise InvalidInput(message, float(array[at]))
     delays = np.minimum(np.ceil(array), NEVER).astype(np.int64)
     delays.flags.writeable = False
@@ -276,7 +281,7 @@ def as_delays(values: Any, name: str) -> NDArray[np.int64]:
 
 
 def as_transition(matrix: Any) -> Matrix:
-    """A square matrix of probabilities whose rows sum to 1."""
+    """Return a square matrix of probabilities whose rows sum to 1."""
     try:
         table = np.array(matrix, dtype=np.float64)
     except (TypeError, ValueError):
@@ -286,7 +291,7 @@ def as_transition(matrix: Any) -> Matrix:
         raise InvalidInput(message, matrix)
     bad = ~((table >= 0.0) & (table <= 1.0))
     if bad.any():
-        row, column = (int(at) for at in np.argwhere(bad)[0])
+        row, column = (int(index) for index in np.argwhere(bad)[0])
         message = f"transition[{row}, {column}] is {table[row, column]}: not a probability"
         raise InvalidInput(message, float(table[row, column]))
     sums = table.sum(axis=1)
@@ -301,6 +306,6 @@ def as_transition(matrix: Any) -> Matrix:
 
 
 def set_checked(frozen: Any, check: Callable[[Any, str], Any], *names: str) -> None:
-    """Replace fields of a frozen dataclass by what ``check(value, name)`` returns."""
+    """Replace fields of a frozen dataclass by the results of ``check(value, name)``."""
     for name in names:
         object.__setattr__(frozen, name, check(getattr(frozen, name), name))

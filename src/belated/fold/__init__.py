@@ -1,20 +1,21 @@
 """The state of a bandit: a fold over its journal.
 
-The join, from the records of a partition to what each decision has come to:
+From records to the state of each decision:
 
-* ``rules``: the rules, in ``judge``.
-* ``ledger``: reads records, keeps what is known of each decision, judges it by the rules, and tells
-  a listener what has changed. ``table`` and ``unmatched`` are its memory.
+* ``rules``: the rules that determine a decision's state from its records.
+* ``ledger``: folds the records of a partition, applies the rules, and reports what has changed to a
+  listener. ``table``, ``unmatched`` and ``subjects`` hold its data.
 
 From changes to the model:
 
-* ``adapter``: keeps, for one partition, which decision is pending with which row, and which reward
-  it was learned with.
-* ``learner``: keeps the model of a policy, and ``weighting`` how much a decision counts by its age.
+* ``adapter``: stores the rows of a partition's pending decisions and the handles of learned
+  rewards, and passes changes on to the learner.
+* ``learner``: maintains the model of a policy; ``weighting`` defines how much a decision counts
+  depending on its age.
 
 Both together:
 
-* ``fold``: a ledger and an adapter for each partition, and one learner for all; snapshots of them.
-* ``follower``: keeps a fold up to date with its journal, for the embedded bandit.
-* ``published``: a model as it travels.
+* ``fold``: a ledger and an adapter for each partition, one learner for all, and their snapshots.
+* ``follower``: keeps the fold of an embedded bandit up to date with its journal.
+* ``published``: the format in which models are published.
 """

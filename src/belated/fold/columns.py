@@ -1,7 +1,7 @@
-"""Pages of records folded as columns: what the kernel takes, and what the rules take.
+"""Folding whole pages of records with a compiled kernel.
 
-See :mod:`belated.model.kernels.pages`. It is for folding many records at once, where the model
-stands still and is fitted at the end.
+It is used to fold many records at once, with one fit of the model at the end. The kernel
+(:mod:`belated.model.kernels.pages`) handles common records; the ledger folds all others.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from belated.model.kernels import MAX_WEIGHT, PageKernels, page_kernels, pages a
 if TYPE_CHECKING:
     from belated.fold.fold import Fold
 
-#: From so many positions on it is worth waiting for kernels that are in the cache.
+#: Number of positions from which it is worth waiting until kernels are loaded from the cache.
 FAR = 50_000
-#: Rows that are wider than this are read one by one: a page of them is no small value.
+#: Rows longer than this are read one by one, because a page of them takes much memory.
 WIDE = 4_096
-#: Records that the rules take in a row, at most, before the kernel is tried again.
+#: Maximum number of successive records that the ledger folds before the kernel is tried again.
 RARE = 64
-#: In place of a time that never comes.
+#: Stands for a time that is never reached.
 NEVER = 1 << 62
 
 
 def kernels_for(fold: Fold, journal: Journal) -> PageKernels | None:
-    """Return the kernels for a fold of a journal; None if it goes record by record."""
+    """Return the kernels with which to fold a journal; None to fold record by record."""
     policy = fold.policy
     if (
         policy.family.number is None
@@ -44,21 +44,21 @@ def kernels_for(fold: Fold, journal: Journal) -> PageKernels | None:
         return None
     if fold.ledgers[fold.folded[0]].withholds or not fold.learner.weighting.takes_pages:
         return None
-    found = page_kernels()
-    if found is None:
-        ends = (journal.end(one) - fold.positions[one] for one in fold.folded)
-        found = page_kernels(wait=any(behind >= FAR for behind in ends))
-    return found
+    kernels = page_kernels()
+    if kernels is None:
+        lags = (journal.end(partition) - fold.positions[partition] for partition in fold.folded)
+        kernels = page_kernels(wait=any(lag >= FAR for lag in lags))
+    return kernels
 
 
 class PageFolder:
-    """Folds the columns of one page.
+    """Folds one page of records, given as columns.
 
     Args:
-        ledger: of the partition.
-        adapter: between it and the learner.
+        ledger: the ledger of the partition.
+        adapter: the adapter between the ledger and the learner.
         page: the records.
-        kernels: compiled.
+        kernels: the compiled kernels.
     """
 
     def __init__(
@@ -75,20 +75,20 @@ class PageFolder:
         self._burst = 1
 
     def take_plain(self, first: int) -> int:
-        """Take plain records from one on; returns the place of the first that is not."""
+        """Fold common records starting at index ``first``; return the index of the first other."""
         ledger, adapter, page = self._ledger, self._adapter, self._page
         if ledger.undone is not None or not ledger._index.is_narrow:
             return first
         learner, count = adapter.learner, len(page) - first
         table, index, rows = ledger._table, ledger._index, adapter._rows
         if table.copies is not None:
-            table.copies.take_all()  # before a line changes
+            table.copies.take_all()  # before any line changes
         table.reserve(count)
         index.reserve(count)
         rows.reserve(count)
         family = learner.policy.family
         assert family.number is not None
-        told = np.array(
+        state = np.array(
             [
                 len(table), table.base, *index.constants, 0,
                 rows.used, rows.n_free, learner.policy.blocks or 0,
@@ -105,15 +105,15 @@ class PageFolder:
         stop: int = self._kernels.fold_page(
             page.data, page.ends, page.positions, page.recorded, self._crcs, first,
             table.cells, table.cells.view(np.float64), index.places, rows.data,
-            rows.data.view(np.uint8), rows.places, told, numbers, ledger._unmatched.seen,
+            rows.data.view(np.uint8), rows.places, state, numbers, ledger._unmatched.seen,
             self._rows, self._learned, self._times, changed,
             np.frombuffer(adapter.encoder.names, dtype=np.uint8), self._noted,
         )  # fmt: skip
-        decided, rewarded = int(told[kernel.DECIDED]), int(told[kernel.REWARDED])
+        decided, rewarded = int(state[kernel.DECIDED]), int(state[kernel.REWARDED])
         table.changed.update((first_block + np.flatnonzero(changed)).tolist())
         table.grew_by(decided)
-        index.took(int(told[kernel.PLACES_TAKEN]))
-        rows.used, rows.n_free = int(told[kernel.STORED]), int(told[kernel.FREE])
+        index.took(int(state[kernel.PLACES_TAKEN]))
+        rows.used, rows.n_free = int(state[kernel.STORED]), int(state[kernel.FREE])
         ledger.counts[State.PENDING] += decided - rewarded
         ledger.counts[State.REWARDED] += rewarded
         if decided:
@@ -123,17 +123,17 @@ class PageFolder:
             ledger.counters["rewarded"] += rewarded
         if stop > first:
             values, weights, old = self._learned[:rewarded].T
-            came, times = self._rows[:rewarded], self._times[:rewarded]
-            adapter.learn_page(before, came, values, weights, old > 0.0, times)
-            self._fold_noted(self._noted[: told[kernel.NOTED]])
+            rewarded_rows, times = self._rows[:rewarded], self._times[:rewarded]
+            adapter.learn_page(before, rewarded_rows, values, weights, old > 0.0, times)
+            self._fold_noted(self._noted[: state[kernel.NOTED]])
             adapter.finish(int(page.recorded[stop - 1]))
         return stop
 
     def _fold_noted(self, noted: NDArray[np.int64]) -> None:
-        """Fold the records of subjects that the kernel has noted, in order."""
+        """Fold the records of subjects that the kernel set aside, in order."""
         ledger, page, learn_all = self._ledger, self._page, self._adapter.learn_all
         base, data, index = ledger._table.base, page.data.data, ledger._subjects
-        credited: list[int] = []  # that the learner is not told of yet
+        credited: list[int] = []  # credited decisions not yet reported to the learner
         stamps, new = page.recorded[noted[:, 0]].tolist(), 0
         for (place, line, start, stop), recorded in zip(noted.tolist(), stamps, strict=True):
             subject = subject_key(data[start:stop])
@@ -145,7 +145,7 @@ class PageFolder:
             ledger._recorded = recorded
             if line >= 0:
                 if credited and history is not None and ledger.rewarded_since(history, base + line):
-                    learn_all(credited)  # before one of them is credited elsewhere
+                    learn_all(credited)  # before one of their rewards is credited elsewhere
                     credited = []
                 status = ledger.assign(base + line, subject)
             else:
@@ -167,13 +167,17 @@ class PageFolder:
             learn_all(credited)
 
     def burst(self, taken: int) -> int:
-        """How many records the rules take next, by how many the kernel took before them."""
+        """Return how many records the ledger folds next.
+
+        Args:
+            taken: how many records the kernel has just folded.
+        """
         self._burst = 1 if taken > self._burst else min(2 * self._burst, RARE)
         return self._burst
 
 
 def _crcs(page: ColumnPage) -> NDArray[np.int64]:
-    """What tells two decisions under one id apart, as the ledger makes it."""
+    """Return checksums that distinguish decisions with the same id, as the ledger computes them."""
     if page.digests.shape[1]:
         first = np.ascontiguousarray(page.digests[:, :4]).view(">u4")
         return first.reshape(-1).astype(np.int64)

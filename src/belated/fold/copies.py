@@ -1,7 +1,8 @@
-"""Copies of blocks of lines as they were at one moment, made while the lines go on to change.
+"""Copy-on-write copies of blocks of lines, for snapshots.
 
-A snapshot is of one moment. To copy a large table at once would hold up whoever changes it; so a
-block is copied when its turn comes, in another thread, or right before its first change.
+A snapshot must show the state of a single moment. Copying a large table at once would block
+changes to it. Instead, another thread copies block after block, and a block that is about to
+change is copied right before.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ T = TypeVar("T")
 
 
 class Copies(Generic[T]):
-    """Copies of some blocks.
+    """Copies of some blocks, as they were when this object was created.
 
     Args:
         blocks: the lines of each block, by its number.
-        copy: makes a copy of lines.
+        copy: returns a copy of lines.
 
     Attributes:
-        blocks: the numbers of all of them.
+        blocks: the numbers of all blocks.
         made: the copies, by the numbers of the blocks.
 
     >>> lines = [1, 2, 3, 4]
-    >>> copies = Copies({0: slice(0, 2), 1: slice(2, 4)}, lambda some: lines[some])
+    >>> copies = Copies({0: slice(0, 2), 1: slice(2, 4)}, lambda block: lines[block])
     >>> copies.take(1)
     >>> lines[:] = [0, 0, 0, 0]
     >>> copies.take_all()
@@ -35,20 +36,20 @@ class Copies(Generic[T]):
 
     def __init__(self, blocks: Mapping[int, slice], copy: Callable[[slice], T]) -> None:
         self.blocks = frozenset(blocks)
-        self._left = dict(blocks)
+        self._remaining = dict(blocks)
         self._copy = copy
         self._lock = threading.Lock()
         self.made: dict[int, T] = {}
 
     def take(self, block: int) -> None:
-        """Copy a block that is about to change, if it is one of these and was not copied yet."""
+        """Copy a block that is about to change, unless it was copied or is not one of these."""
         with self._lock:
-            lines = self._left.get(block)
+            lines = self._remaining.get(block)
             if lines is not None:
                 self.made[block] = self._copy(lines)
-                del self._left[block]
+                del self._remaining[block]
 
     def take_all(self) -> None:
-        """Copy whatever is left, block by block."""
-        for block in list(self._left):
+        """Copy the remaining blocks, one by one."""
+        for block in list(self._remaining):
             self.take(block)

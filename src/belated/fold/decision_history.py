@@ -1,4 +1,4 @@
-"""One decision on its own: what its records come to, without the others of its partition."""
+"""The state and records of a single decision, without folding the rest of its partition."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from belated.journals.arrivals import assignment_of
 
 
 class DecisionHistory:
-    """Reads records of a partition, and tells the story of one decision by the ledger's rules.
+    """The state and records of one decision, by the rules of the ledger.
 
-    Only its own records and those that settle are needed; all others are passed over.
+    It needs only the records of the decision and the ``Settled`` records; others are ignored.
 
     Args:
-        id: of the decision.
+        id: the id of the decision.
         rewards: what a missing reward means.
-        min_reward: the least reward that is taken.
-        max_reward: the greatest.
-        retention: for how long after its record a decision takes rewards, in microseconds.
-        undone: what counts no longer in its partition.
+        min_reward: the smallest reward that is accepted.
+        max_reward: the largest reward that is accepted.
+        retention: how long after its record a decision accepts rewards, in microseconds.
+        undone: the erasures and retractions in its partition.
 
     >>> import math
     >>> from belated.core.events import Reward
     >>> from belated.core.rewards import Explicit
-    >>> telling = DecisionHistory("a1", Explicit(), min_reward=-math.inf, max_reward=math.inf)
-    >>> telling.state
+    >>> history = DecisionHistory("a1", Explicit(), min_reward=-math.inf, max_reward=math.inf)
+    >>> history.state
     'unknown'
-    >>> telling.take(Record(0, 1, 7, Reward("a1", 5, 1.0)))
-    >>> telling.state, [meant for _, meant in telling.records]
+    >>> history.take(Record(0, 1, 7, Reward("a1", 5, 1.0)))
+    >>> history.state, [status for _, status in history.records]
     ('unmatched', ['unmatched'])
     """
 
@@ -57,9 +57,9 @@ class DecisionHistory:
         undone: Undone | None = None,
     ) -> None:
         self.id = id
-        #: Its records in the order they were taken, and what each of them meant then.
+        #: Its records in the order of their positions, each with its status when it was folded.
         self.records: list[tuple[Record, str]] = []
-        #: What it was chosen from, as the journal has it; None if that was not kept.
+        #: Its encoded request; None if that was not stored.
         self.request: bytes | None = None
         self._key = key_of(id)
         self._rewards = rewards
@@ -80,14 +80,15 @@ class DecisionHistory:
         #: The subject it was made for; None without one.
         self.subject: str | None = None
         self._is_credited = False
-        #: Whether it was erased: then nothing of it is told.
+        #: Whether it was erased; its records are then omitted.
         self.erased = undone is not None and undone.erases(id)
-        #: Whether records of it may be gone, for old ones were trimmed: it may be known otherwise.
+        #: Whether some of its records may be missing, so that its actual state may differ: old
+        #: records were trimmed, or there are too many to read.
         self.incomplete = False
         self._entry: DecisionStatus | None = None
 
     def take(self, record: Record) -> None:
-        """Read one more, in the order of positions."""
+        """Add the next record, in the order of positions."""
         event = record.event
         if isinstance(event, Settled):
             self._ledger.fold(record)
@@ -105,8 +106,9 @@ class DecisionHistory:
         """Add the rewards of its subject that are credited to it.
 
         Args:
-            subject: that it was made for.
-            records: all of the subject and its decisions, and those that settle, in order.
+            subject: the subject that it was made for.
+            records: all records of the subject and its decisions, and all ``Settled`` records, in
+                order.
         """
         self.subject = subject
         ledger, outcomes, credits = self._new_ledger(), list[Record](), set[str]()
@@ -117,9 +119,10 @@ class DecisionHistory:
             if isinstance(event, SubjectReward):
                 outcomes.append(record)
             elif isinstance(event, SubjectDecision) and ledger.entry(event.decision) is None:
-                self.incomplete = True  # rewards may be credited to it, and its record was trimmed
-            if (known := ledger.entry(self.id)) is not None:
-                entry, credits = known, ledger.credits_of(self.id)
+                # The record of another decision was trimmed, which may have earned some rewards.
+                self.incomplete = True
+            if (latest := ledger.entry(self.id)) is not None:
+                entry, credits = latest, ledger.credits_of(self.id)
         if credits and not self.erased:
             self._entry, self._is_credited = entry, True
             self.records += [
@@ -127,39 +130,39 @@ class DecisionHistory:
                 for record in outcomes
                 if isinstance(record.event, SubjectReward) and record.event.event_id in credits
             ]
-            self.records.sort(key=lambda told: told[0].position)
+            self.records.sort(key=lambda entry: entry[0].position)
 
     @property
     def state(self) -> str:
-        """Its state; ``unmatched`` before the decision is known, ``unknown`` without any record."""
+        """Its state; ``unmatched`` if the decision is unknown, ``unknown`` without any record."""
         if self.erased:
             return "erased"
         if self._entry is None or (self.forgotten and not self._is_credited):
-            # One that was forgotten is still counted, and no other is in this ledger.
+            # A forgotten decision is still counted, and this ledger has no other decision.
             states = [state.name.lower() for state in State if self._ledger.counts[state]]
             return states[0] if states else "unmatched" if self.records else "unknown"
         return self._entry.state
 
     @property
     def forgotten(self) -> bool:
-        """Whether its retention has ended: then nothing of it can change any more."""
+        """Whether its retention has ended, so that it can no longer change."""
         return any(self._ledger.counts) and self._ledger.entry(self.id) is None
 
     @property
     def entry(self) -> DecisionStatus | None:
-        """What it has come to, as it was last known."""
+        """Its last known status; None if the decision is unknown."""
         return self._entry
 
     @property
     def value(self) -> float | None:
-        """What it is learned with, None if it is not."""
+        """The value it is learned with; None if it is not learned."""
         if self.forgotten and self.state == "defaulted":
             return self._rewards.default
         return None if self._entry is None else self._entry.value
 
     @property
     def decision(self) -> Decision | None:
-        """The decision that counts, as it was made."""
+        """The first decision under its id, which is the one that counts."""
         for record, _ in self.records:
             if self._entry is not None and record.position == self._entry.position:
                 assert isinstance(record.event, Decision)
@@ -168,11 +171,11 @@ class DecisionHistory:
 
     @property
     def watermark(self) -> int:
-        """The time to which the partition is settled."""
+        """The watermark of the partition, in microseconds since 1970."""
         return self._ledger.watermark
 
 
-#: Events of one decision that are read, beside the decision: whoever sends more slows nobody down.
+#: Maximum number of records read per id, so that callers who send many cannot slow others down.
 MOST = 1_000
 
 
@@ -185,22 +188,22 @@ def read_history(
     max_reward: float,
     retention: int | None,
 ) -> DecisionHistory:
-    """Return what the records of a decision come to, by the rules of the ledger.
+    """Read the records of a decision from the journal, and apply the rules of the ledger.
 
     Args:
-        journal: where the records are.
-        id: of the decision.
+        journal: the journal.
+        id: the id of the decision.
         rewards: what a missing reward means.
-        min_reward: the least reward that counts.
-        max_reward: the greatest.
-        retention: for how long after its record a decision takes rewards, in microseconds.
+        min_reward: the smallest reward that counts.
+        max_reward: the largest reward that counts.
+        retention: how long after its record a decision accepts rewards, in microseconds.
     """
-    # First these: what they settle must not be settled without a record that came before.
+    # Read the Settled records first: for each of them, all earlier records must be included.
     settles = rewards.window_us is not None or retention is not None
     partition = partition_of(key_of(id), journal.partitions)
     records = journal.settlements(partition) if settles else []
-    told = journal.records_of([id], MOST)
-    records += told
+    own = journal.records_of([id], MOST)
+    records += own
     history = DecisionHistory(
         id,
         rewards,
@@ -209,11 +212,11 @@ def read_history(
         retention=retention,
         undone=Undone.of(journal.undone(partition)),
     )
-    for record in sorted(records, key=lambda one: one.position):
+    for record in sorted(records, key=lambda record: record.position):
         history.take(record)
     if history.entry is not None:
         position = history.entry.position
-        decided = next(record for record in told if record.position == position)
+        decided = next(record for record in own if record.position == position)
         assigned = assignment_of(journal.read, decided)
         if assigned is not None:
             assert isinstance(assigned.event, SubjectDecision)
@@ -221,22 +224,22 @@ def read_history(
             history.credit(subject, _records_of_subject(journal, subject, records))
         history.request = journal.requests(partition, [position]).get(position)
     start = journal.start(partition)
-    history.incomplete |= len(told) > MOST
+    history.incomplete |= len(own) > MOST
     history.incomplete |= start.position > 0 and _may_lack(history, start.stamp, retention)
     return history
 
 
 def _may_lack(history: DecisionHistory, trimmed: int, retention: int | None) -> bool:
-    """Return whether records that were trimmed may say more of a decision.
+    """Return whether some records of a decision may have been trimmed.
 
-    The base, which knows, is too large to read. An id that is made here is not rewarded before its
-    decision is made. Under an id that callers chose, and for a subject, a reward may come first:
+    The base would tell, but is too large to read. A decision with a generated id has no reward
+    before it is made. Under an id that a caller chose, or for a subject, a reward may arrive first:
     the ledger remembers it for the retention, and longer while nothing is settled.
 
     Args:
-        history: what the remaining records say of it.
-        trimmed: the stamp of the last record that was trimmed.
-        retention: in microseconds; None: for ever.
+        history: the history according to the remaining records.
+        trimmed: the timestamp of the last record that was trimmed.
+        retention: in microseconds; None: unlimited.
     """
     id, decision, entry = history.id, history.decision, history.entry
     recorded = None if entry is None else entry.recorded_us
@@ -251,9 +254,9 @@ def _may_lack(history: DecisionHistory, trimmed: int, retention: int | None) -> 
 def _records_of_subject(journal: Journal, subject: str, others: Iterable[Record]) -> list[Record]:
     """Return all records of a subject and its decisions, together with others, in order."""
     records = {record.position: record for record in others}
-    told = journal.records_of([subject_id(subject)], MOST)
-    ids = [one.event.decision for one in told if isinstance(one.event, SubjectDecision)]
-    records |= {record.position: record for record in (*told, *journal.records_of(ids, MOST))}
+    own = journal.records_of([subject_id(subject)], MOST)
+    ids = [record.event.decision for record in own if isinstance(record.event, SubjectDecision)]
+    records |= {record.position: record for record in (*own, *journal.records_of(ids, MOST))}
     return [records[position] for position in sorted(records)]
 
 
@@ -261,8 +264,9 @@ def read_current(journal: Journal, since: Mapping[str, int]) -> dict[str, Decisi
     """Return the latest decision of each subject that was not voided, unless it is too old.
 
     Args:
-        journal: where the records are.
-        since: by subject, in microseconds since 1970: a decision made at this time is too old.
+        journal: the journal.
+        since: a time for each subject, in microseconds since 1970: decisions made at or before it
+            are too old.
     """
     assigned: dict[str, SubjectDecision] = {}
     for record in journal.records_of([subject_id(subject) for subject in since]):
@@ -271,16 +275,16 @@ def read_current(journal: Journal, since: Mapping[str, int]) -> dict[str, Decisi
             assigned.setdefault(event.decision, event)
     if not assigned:
         return {}
-    told = [record.event for record in journal.records_of([*assigned])]
+    events = [record.event for record in journal.records_of([*assigned])]
     partitions = {partition_of(key_of(event.id), journal.partitions) for event in assigned.values()}
     undone = Undone(act for partition in partitions for act in journal.undone(partition))
-    gone = {event.id for event in told if isinstance(event, Void)}
-    gone |= {id for id, event in assigned.items() if undone.erased_key_of(event) is not None}
-    # An id that was used twice may have a record of the subject with the time of the second use.
-    first = {event.id: event for event in reversed(told) if isinstance(event, Decision)}
-    found: dict[str, Decision] = {}
-    for decision in sorted(first.values(), key=lambda one: (one.at_us, key_of(one.id))):
+    removed = {event.id for event in events if isinstance(event, Void)}
+    removed |= {id for id, event in assigned.items() if undone.erased_key_of(event) is not None}
+    # If an id was used twice, the subject's record may have the time of the second use.
+    first = {event.id: event for event in reversed(events) if isinstance(event, Decision)}
+    current: dict[str, Decision] = {}
+    for decision in sorted(first.values(), key=lambda event: (event.at_us, key_of(event.id))):
         subject = assigned[decision.id].subject
-        if decision.id not in gone and decision.at_us > since[subject]:
-            found[subject] = decision
-    return found
+        if decision.id not in removed and decision.at_us > since[subject]:
+            current[subject] = decision
+    return current

@@ -1,4 +1,4 @@
-"""What a fold has seen, for the checks of :mod:`belated.advice`."""
+"""Collects the state of a fold that the checks of :mod:`belated.advice` need."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ from belated.model.blocks import diagonal, unblocked
 
 
 def evidence_of(fold: Fold, duplicates: int = 0) -> Evidence:
-    """Read what the checks need; nothing that is learned changes.
+    """Return what the checks need, without changing the fold.
 
     Args:
-        fold: the state.
-        duplicates: events of this process that were not appended, for the journal had them.
+        fold: the fold.
+        duplicates: events that this process did not append because the journal had them.
     """
     policy, counts, counters = fold.policy, fold.counts, fold.counters
     partitions = len(fold.ledgers)
     most = min(ROWS, max(ROWS // 8, NUMBERS // policy.dim)) // partitions
-    places = partial(Evidence.spread, count=SAMPLE // partitions)
-    samples = [sampled(ledger, places) for ledger in fold.ledgers.values()]
+    choose = partial(Evidence.spread, count=SAMPLE // partitions)
+    samples = [sampled(ledger, choose) for ledger in fold.ledgers.values()]
     rows, at, first = [], [], 0
-    for adapter, one in zip(fold.adapters.values(), samples, strict=True):
-        some = Evidence.spread(len(one.numbers), most)
-        table, known = adapter.rows_of(one.numbers[some])
-        rows.append(unblocked(table[known], policy.blocks).astype(np.float32))
-        at.append(first + some[known])
-        first += len(one.numbers)
+    for adapter, sample in zip(fold.adapters.values(), samples, strict=True):
+        indices = Evidence.spread(len(sample.numbers), most)
+        sample_rows, has_row = adapter.rows_of(sample.numbers[indices])
+        rows.append(unblocked(sample_rows[has_row], policy.blocks).astype(np.float32))
+        at.append(first + indices[has_row])
+        first += len(sample.numbers)
     conversions = isinstance(fold.rewards, ConversionsOnly)
-    state = np.concatenate([one.state for one in samples])
+    state = np.concatenate([sample.state for sample in samples])
     return Evidence(
         family=policy.family,
         ridge=float(diagonal(policy.start.precision).mean()),
         window=fold.rewards.window_us,
         defaults=fold.rewards.on_timeout == "defaulted",
-        now=max(one.now for one in samples),
-        latest=max(one.latest for one in samples),
+        now=max(sample.now for sample in samples),
+        latest=max(sample.latest for sample in samples),
         decisions=sum(counts.values()) - counts["dormant"] - counts["voided"],
         pending=counts["pending"],
         together=policy.learns_after is not None,
         rewards=sum(counters.get(status, 0) for status in ("rewarded", "late", "revised")),
         duplicates=counters.get("duplicate", 0) + duplicates,
         unmatched=counters.get("unmatched", 0),
-        made=np.concatenate([one.recorded for one in samples]),
-        came=np.concatenate([one.rewarded for one in samples]),
-        value=np.concatenate([one.value for one in samples]),
+        made=np.concatenate([sample.recorded for sample in samples]),
+        came=np.concatenate([sample.rewarded for sample in samples]),
+        value=np.concatenate([sample.value for sample in samples]),
         learned=(state == State.REWARDED) | (state == State.DEFAULTED),
         rows=np.concatenate(rows),
         at=np.concatenate(at),
@@ -65,22 +65,22 @@ def evidence_of(fold: Fold, duplicates: int = 0) -> Evidence:
     )
 
 
-#: Of decisions whose rewards are told in parts, how many are asked for the last one.
+#: Number of decisions with rewards in parts that are searched for the latest reward.
 LAST = 1_000
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Some decisions; dormant and voided ones are left out.
+    """A sample of decisions, without dormant and voided ones.
 
     Attributes:
-        numbers: by which the ledger's listener knows them.
-        state: what they have come to.
-        recorded: when the journal took them.
-        rewarded: when it first took their reward; -1 if there is none.
-        value: what is learned of them, if anything is.
-        now: the last time that the ledger knows.
-        latest: when the last reward came of all decisions; -1 if none has.
+        numbers: their numbers in the ledger.
+        state: their states.
+        recorded: when each decision was recorded.
+        rewarded: when its first reward was recorded; -1 if there is none.
+        value: the value that is learned, if any.
+        now: the latest time that the ledger knows.
+        latest: when the last reward of any decision was recorded; -1 if there is none.
     """
 
     numbers: NDArray[np.int64]
@@ -93,34 +93,35 @@ class Sample:
 
 
 def sampled(ledger: Ledger, choose: Callable[[int], NDArray[np.int64]]) -> Sample:
-    """Some decisions of a ledger.
+    """Return a sample of the decisions of a ledger.
 
     Args:
-        ledger: that remembers them.
-        choose: gives the places to look at, of so many.
+        ledger: the ledger.
+        choose: returns the indices to sample, given the number of decisions.
     """
     table, facts, size = ledger._table, ledger._facts, len(ledger._table)
-    told = table.column("reward_recorded")
-    parts = (one.rewarded for one in islice(reversed(facts.values()), LAST))
-    latest = max(int(told.max(initial=NONE)), *(one for one in parts if one is not None), NONE)
+    reward_recorded = table.column("reward_recorded")
+    with_parts = (entry.rewarded for entry in islice(reversed(facts.values()), LAST))
+    times = [time for time in with_parts if time is not None]
+    latest = max(int(reward_recorded.max(initial=NONE)), *times, NONE)
     last = table.recorded[size - 1] if size else 0
     now = max(last, latest, ledger.watermark)
-    at = choose(size)
-    state = table.column("state")[at]
+    indices = choose(size)
+    state = table.column("state")[indices]
     counts = (state != State.DORMANT) & (state != State.VOIDED)
-    at, state = at[counts], state[counts]
-    rewarded = told[at]
-    # The table does not know when a reward came that has parts.
+    indices, state = indices[counts], state[counts]
+    rewarded = reward_recorded[indices]
+    # The table does not store when rewards with parts were recorded.
     for i in np.flatnonzero((state == State.REWARDED) & (rewarded == NONE)):
-        found = facts.get(table.base + int(at[i]))
-        if found is not None and found.rewarded is not None:
-            rewarded[i] = found.rewarded
+        entry = facts.get(table.base + int(indices[i]))
+        if entry is not None and entry.rewarded is not None:
+            rewarded[i] = entry.rewarded
     return Sample(
-        numbers=table.base + at,
+        numbers=table.base + indices,
         state=state,
-        recorded=table.column("recorded")[at],
+        recorded=table.column("recorded")[indices],
         rewarded=np.where(state == State.REWARDED, rewarded, NONE),
-        value=table.column("value")[at],
+        value=table.column("value")[indices],
         now=now,
         latest=latest,
     )

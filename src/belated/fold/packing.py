@@ -1,4 +1,4 @@
-"""A ledger as bytes, and back: for snapshots. Nothing is pickled."""
+"""Serialization of ledgers for snapshots, without pickle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from belated.fold.table import EntryTable, packed
 from belated.fold.unmatched import Unmatched
 from belated.model.kernels.pages import FORGOTTEN
 
-#: Of all pieces of a snapshot. One with another number is not read: then the journal is.
+#: Version of the snapshot format. Snapshots of other versions are ignored, and the journal is
+#: folded instead.
 VERSION = 7
 
 
@@ -39,12 +40,12 @@ _read_subjects = msgspec.msgpack.Decoder(list[SubjectHistory]).decode
 
 
 def pack(ledger: Ledger) -> dict[str, bytes]:
-    """All that a ledger knows, as named pieces."""
+    """Return the whole state of a ledger as named pieces."""
     return pack_head(ledger) | pack_lines(ledger._table)
 
 
 def pack_head(ledger: Ledger) -> dict[str, bytes]:
-    """What it knows beside the lines of its table."""
+    """Return the state of a ledger except for the lines of its table."""
     head = _Head(
         VERSION,
         ledger._table.base,
@@ -66,20 +67,20 @@ def pack_head(ledger: Ledger) -> dict[str, bytes]:
 
 
 def pack_lines(table: EntryTable) -> dict[str, bytes]:
-    """The lines, by blocks."""
+    """Return the lines of a table, by blocks."""
     blocks = table.blocks().items()
     return {f"lines {block}": packed(table.cells[lines]) for block, lines in blocks}
 
 
 def numbered(pieces: Mapping[str, bytes], name: str) -> list[bytes]:
-    """The pieces that have a name and a number, in the order of these."""
-    found = (one.partition(" ")[::2] for one in pieces)
-    numbers = sorted(int(number) for first, number in found if first == name)
+    """Return the pieces called ``name`` and a number, ordered by number."""
+    words = (key.partition(" ")[::2] for key in pieces)
+    numbers = sorted(int(number) for first, number in words if first == name)
     return [pieces[f"{name} {number}"] for number in numbers]
 
 
 def unpack(ledger: Ledger, pieces: dict[str, bytes]) -> None:
-    """Make a new ledger what the pieces say."""
+    """Restore the state of a new ledger from pieces."""
     head = _read_head(pieces["ledger"])
     if head.version != VERSION:
         raise InvalidInput(f"a ledger of version {head.version} cannot be read", head.version)

@@ -1,7 +1,7 @@
-"""A model as it travels: from the learner that makes it to deciders that only choose.
+"""The format in which a learner publishes its model for deciders.
 
-The bytes are one byte for the version of the format, a checksum, then MessagePack. A model belongs
-to a policy: its fingerprint says which, and one of another policy is refused.
+A published model is one byte for the format version, a checksum, and MessagePack. It carries the
+fingerprint of its policy, and is rejected by processes with another policy.
 """
 
 from __future__ import annotations
@@ -21,44 +21,45 @@ from belated.model.kernels import Kernels
 from belated.model.model import Model
 from belated.policies import Policy
 
-#: The first byte. Another layout means another number.
+#: The first byte; it changes with the layout.
 VERSION = 1
 _CHECKSUM = 16
 
 
 class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
-    """All a decider needs of a model, and up to where in the journal it knows.
+    """What a decider needs of a model, with the journal positions that it includes.
 
     Attributes:
-        fingerprint: of the policy it belongs to.
-        positions: for each partition, that of the last record it has learned from.
-        version: records folded so far, over all partitions.
-        at: when it was made, in microseconds since 1970.
-        n: rewards counted.
-        pending: decisions whose reward is out.
-        decisions: made so far.
+        fingerprint: the fingerprint of its policy.
+        positions: for each partition, the position of the last record it has learned from.
+        version: number of records folded so far, over all partitions.
+        at: when it was created, in microseconds since 1970.
+        n: number of rewards.
+        pending: number of decisions whose reward is pending.
+        decisions: number of decisions made so far.
         dispersion: φ.
-        theta: θ̂, as bytes of float64; so are the roots.
-        observed: the root of what has arrived.
-        decided: the root that counts pending decisions too.
-        head: names all records it has learned from; empty if the journal stores no digests.
-        effective_n: rewards by what they still count for; None if all count in full.
-        rivals: θ̂ by each half-life that is compared; empty if none are.
-        picked: which of them is in use.
-        center: of several learners, the θ at which each expands the log-likelihood of its
-            partitions; empty if one learner has them all.
-        center_number: of that θ; grows with each.
-        center_n: rewards that θ was estimated from.
-        unmatched: number of ids with events but without a decision, by the reporter of the first.
+        theta: θ̂, as bytes of float64, like the roots.
+        observed: the root of the precision of rewards that have arrived.
+        decided: the root of the precision that also counts pending decisions.
+        head: identifies all records it has learned from; empty if the journal stores no digests.
+        effective_n: effective number of rewards; None if all have full weight.
+        rivals: θ̂ for each half-life that is compared; empty if none are.
+        picked: index of the half-life that is in use.
+        center: if several learners share the bandit, the θ at which each expands the log-likelihood
+            of its partitions; empty for a single learner.
+        center_number: the number of that θ, which increases with each change.
+        center_n: number of rewards that θ was estimated from.
+        unmatched: number of ids with events but without a decision, by the reporter of the first
+            event.
         features: fingerprint of the features it was learned with; empty if callers pass rows.
-        issues: that were noticed among the events of the journal.
+        issues: issues among the events of the journal.
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> policy = DelayedUCB(2, Bernoulli())
     >>> model = Model(policy.start, policy.family)
     >>> sent = PublishedModel.of(model, policy, positions=[7], version=7, at=1_700_000_000_000_000)
-    >>> come = PublishedModel.read(sent.write())
-    >>> come.positions, come.model(policy).pending
+    >>> received = PublishedModel.read(sent.write())
+    >>> received.positions, received.model(policy).pending
     ([7], 0)
     """
 
@@ -97,7 +98,7 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
         unmatched: dict[str, int] | None = None,
         issues: dict[str, Noticed] | None = None,
     ) -> Self:
-        """The model as it is now."""
+        """Create from the current state of a model."""
         return cls(
             fingerprint=policy.fingerprint,
             positions=list(positions),
@@ -120,80 +121,82 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
         )
 
     def model(self, policy: Policy, *, kernels: Kernels | None = None) -> Model:
-        """A model of one's own, to choose with and to count decisions in.
+        """Return a model for making decisions, which can be modified independently.
 
         Raises:
-            JournalMismatch: it is that of another policy, or for other features.
-            CorruptJournal: it holds numbers that are not finite.
+            JournalMismatch: the model belongs to another policy or to other features.
+            CorruptJournal: the model contains numbers that are not finite.
         """
         if self.features != policy.features:
             message = (
-                "the newest model was learned with other features: it is used once the learner"
-            )
-            raise JournalMismatch(f"{message} and this process have the same")
-        if self.fingerprint != policy.fingerprint:
-            message = (
-                "the model was made for another policy: start learner and deciders with the same"
-                f" one (this one is {policy!r})"
+                "the newest model was learned with other features: start learner and deciders with"
+                " the same features"
             )
             raise JournalMismatch(message)
-        if not all(np.isfinite(np.frombuffer(one, dtype="<f8")).all() for one in self._numbers):
-            raise CorruptJournal("a published model holds numbers that are not finite")
+        if self.fingerprint != policy.fingerprint:
+            message = (
+                "the model was learned with another policy: start learner and deciders with the"
+                f" same policy (this process has {policy!r})"
+            )
+            raise JournalMismatch(message)
+        arrays = (np.frombuffer(data, dtype="<f8") for data in self._numbers)
+        if not all(np.isfinite(array).all() for array in arrays):
+            raise CorruptJournal("a published model contains numbers that are not finite")
         matrix = *policy.shape, policy.shape[-1]
-        made = Model(policy.start, policy.family, kernels=kernels)
-        made.restart(_array(self.theta, policy.shape), self.dispersion)
-        made.observed = _array(self.observed, matrix)
-        made.decided = _array(self.decided, matrix)
-        made.n, made.pending, made.decisions = self.n, self.pending, self.decisions
-        made.effective_n, made.picked = self.effective_n, self.picked
+        model = Model(policy.start, policy.family, kernels=kernels)
+        model.restart(_array(self.theta, policy.shape), self.dispersion)
+        model.observed = _array(self.observed, matrix)
+        model.decided = _array(self.decided, matrix)
+        model.n, model.pending, model.decisions = self.n, self.pending, self.decisions
+        model.effective_n, model.picked = self.effective_n, self.picked
         if self.rivals:
-            made.rivals = _array(self.rivals, (-1, *policy.shape))
-        return made
+            model.rivals = _array(self.rivals, (-1, *policy.shape))
+        return model
 
     @property
     def _numbers(self) -> tuple[bytes, ...]:
         return self.theta, self.observed, self.decided, self.rivals
 
     def write(self) -> bytes:
-        """As bytes."""
+        """Encode the model."""
         return seal(VERSION, msgspec.msgpack.encode(self))
 
     @staticmethod
     def read(data: bytes) -> PublishedModel:
-        """What :meth:`write` gave.
+        """Decode a model that :meth:`write` encoded.
 
         Raises:
-            UnsupportedFormat: a later release wrote it.
-            CorruptJournal: it was changed on its way.
+            UnsupportedFormat: a newer release wrote it.
+            CorruptJournal: its checksum does not match.
         """
         return _read(unseal(VERSION, data, "a published model"))
 
 
 def readable_model(data: bytes) -> PublishedModel | None:
-    """Return a published model; None if there is none, or this release cannot read it."""
+    """Decode a published model; return None if there is none, or this release cannot read it."""
     with suppress(CorruptJournal, UnsupportedFormat, msgspec.DecodeError):
         return PublishedModel.read(data) if data else None
     return None
 
 
 def seal(version: int, body: bytes) -> bytes:
-    """Put the version of its format and a checksum before what travels."""
+    """Prepend the format version and a checksum."""
     return bytes([version]) + blake2b(body, digest_size=_CHECKSUM).digest() + body
 
 
 def unseal(version: int, data: bytes, what: str) -> bytes:
-    """Return what :func:`seal` was given.
+    """Return the body that was passed to :func:`seal`.
 
     Args:
-        version: that this release reads.
-        data: what has come.
-        what: it is, for messages.
+        version: the format version that this release reads.
+        data: the bytes that :func:`seal` returned.
+        what: what the data is, for error messages.
 
     Raises:
-        UnsupportedFormat: a later release wrote it.
-        CorruptJournal: it was changed on its way.
+        UnsupportedFormat: a newer release wrote it.
+        CorruptJournal: the checksum does not match.
 
-    >>> unseal(1, seal(1, b"x"), "a letter")
+    >>> unseal(1, seal(1, b"x"), "a published model")
     b'x'
     """
     if data[:1] != bytes([version]):
@@ -201,7 +204,7 @@ def unseal(version: int, data: bytes, what: str) -> bytes:
         raise UnsupportedFormat(f"{message}, and this release reads {version}: upgrade belated")
     checksum, body = data[1 : 1 + _CHECKSUM], data[1 + _CHECKSUM :]
     if blake2b(body, digest_size=_CHECKSUM).digest() != checksum:
-        raise CorruptJournal(f"{what} was changed on its way: publish it again")
+        raise CorruptJournal(f"{what} is corrupt: its checksum does not match; publish it again")
     return body
 
 

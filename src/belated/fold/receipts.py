@@ -1,4 +1,4 @@
-"""What is said of an event that was appended."""
+"""Receipts of appended events."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from belated.core.results import Result
 
 
 class Receipt(msgspec.Struct, Result, frozen=True, gc=False):
-    """An event is durable; this is what was known of it then.
+    """The receipt of a durable event, with its status as known when it was appended.
 
-    Learned from:
+    The event is learned from:
 
-    * ``rewarded``: the first reward of its decision;
-    * ``late``: the same, after the window;
-    * ``revised``: a further part of the reward, or a higher revision of a part;
-    * ``credited``: a reward of a subject, to one of its decisions.
+    * ``rewarded``: it is the first reward of its decision;
+    * ``late``: it is the first reward of its decision and arrived after the window;
+    * ``revised``: it is a further part of the reward, or a higher revision of a part;
+    * ``credited``: it is a reward of a subject, credited to one of its decisions.
 
-    Not learned from again:
+    The event adds nothing to earlier ones:
 
-    * ``duplicate``: the same was reported before;
-    * ``superseded``: a higher revision of this part is known;
-    * ``conflict``: another value was committed before for this part and revision. ``observe``
-      raises instead if it sees that in time; ``observe_many`` does not append it.
+    * ``duplicate``: the same event was reported before;
+    * ``superseded``: a higher revision of this part has been reported;
+    * ``conflict``: another value was committed earlier for this part and revision. If it can tell
+      before appending, ``observe`` raises instead, and ``observe_many`` does not append the event.
 
-    Never learned from:
+    The event is never learned from:
 
-    * ``voided``: the decision was never carried out, or this event says so;
-    * ``expired``: it came after the retention;
-    * ``over_limit``: the decision has 64 parts already;
-    * ``erased``: the decision was erased, with all that comes under its id;
-    * ``retracted``: what its reporter says at this time was retracted.
+    * ``voided``: the decision was never carried out, or this event states that;
+    * ``expired``: it arrived after the retention;
+    * ``over_limit``: the decision already has 64 parts;
+    * ``erased``: the decision was erased, with all events under its id;
+    * ``retracted``: the rewards of its reporter were retracted for this period.
 
-    Not known yet:
+    The effect is not known yet:
 
-    * ``unmatched``: the decision is not known yet, or the subject has none to which the reward can
-      be credited; the event counts when it comes;
-    * ``accepted``: the journal is unavailable, or this is a client of the service: what it means is
-      known when the event was folded.
+    * ``unmatched``: the decision is unknown so far, or the subject has no decision to which the
+      reward can be credited; the event counts once there is one;
+    * ``accepted``: the journal is unavailable, or this is a client of the service; the status is
+      known once the event has been folded.
 
-    And ``activated``: the window of the decision starts.
+    An activation has the status ``activated``: the window of its decision starts.
 
     Attributes:
-        id: Decision id; of a reward of a subject, the id of its event.
+        id: The decision id; for a reward of a subject, the event id.
         status: One of the above.
 
     >>> Receipt("order-7", "rewarded").to_dict()

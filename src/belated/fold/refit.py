@@ -1,4 +1,4 @@
-"""A fit beside the fold: steps go on meanwhile, and are then repeated on its result."""
+"""Background fits: while a fit runs, updates continue, and are then replayed on its result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from belated.model.blocks import add_gram
 from belated.model.estimators import Estimate
 from belated.model.model import Model
 
-#: A fit of fewer floating-point operations is made at once: to hand it to a thread costs as much.
+#: Fits with fewer floating-point operations run at once: handing them to a thread costs as much.
 CHEAP = 2e6
 
 
@@ -27,13 +27,13 @@ class Fitted:
     """The result of a fit.
 
     Attributes:
-        refit: the fit that it is the result of.
-        estimate: of the coefficients that were fitted.
-        model: a model of these coefficients, whose roots count what was pending at the beginning;
-            None if the weighting makes roots of its own.
-        observed: the precision of what had arrived at the beginning.
-        sums: of the weighting's own kind, at this estimate.
-        faded: what decisions and conversions count for, where they fade.
+        refit: the fit.
+        estimate: the estimate of the fitted coefficients.
+        model: a model of these coefficients, whose roots count decisions that were pending when the
+            fit began; None if the weighting computes its own roots.
+        observed: the precision of the rewards that had arrived when the fit began.
+        sums: the weighting's sums at this estimate.
+        faded: effective numbers of decisions and conversions, if they are weighted by age.
     """
 
     refit: Refit
@@ -46,16 +46,17 @@ class Fitted:
 
 @dataclass(eq=False)
 class Refit:
-    """A fit that is under way.
+    """A fit in progress.
 
     Attributes:
-        block: of coefficients that is fitted; None: all of them.
-        before: how often rows were stored before it began that are not in the sums yet.
-        data: what is fitted.
-        since: what was stored since, and is in the sums.
-        changes: of the sums since, beside what was stored.
-        steps: of the live model since the fit began: the method, the row and further arguments.
-        fitted: the result, while steps are repeated on it.
+        block: the block of coefficients that is fitted; None: all of them.
+        before: number of batches of rows that were stored before the fit began and have not been
+            added to the sums yet.
+        data: the data that is fitted.
+        since: rows that were stored after the fit began and have been added to the sums.
+        changes: other changes of the sums after the fit began.
+        steps: updates of the live model after the fit began: method, row and further arguments.
+        fitted: the result, while steps are replayed on it.
     """
 
     block: int | None = None
@@ -67,17 +68,17 @@ class Refit:
     fitted: Fitted | None = None
 
     def note(self, name: str, x: Vector | Row, arguments: tuple[float, ...]) -> None:
-        """Note a step of the live model, if it moves the coefficients that are fitted."""
+        """Record an update of the live model if it concerns the coefficients that are fitted."""
         if self.block is None:
             self.steps.append((name, x, arguments))
         elif x[0] == self.block:
             self.steps.append((name, x[1:], arguments))
 
     def repeat(self, limit: int | None) -> bool:
-        """Repeat steps on the result; return False if one of them cannot be made on it.
+        """Replay steps on the result; return False if one of them fails.
 
         Args:
-            limit: how many, at most; None: all.
+            limit: maximum number of steps; None: all.
         """
         assert self.fitted is not None
         model, observed = self.fitted.model, self.fitted.observed
@@ -94,14 +95,14 @@ class Refit:
 
 
 class BackgroundTask:
-    """Computes something in a thread of its own, with low priority.
+    """Runs a function in its own thread, at low priority.
 
     Args:
-        work: what to compute.
+        work: the function.
 
     Attributes:
-        result: what it came to.
-        error: what it raised.
+        result: the return value.
+        error: the exception that the function raised.
 
     >>> task = BackgroundTask(lambda: 6 * 7)
     >>> task.join()
@@ -118,25 +119,25 @@ class BackgroundTask:
 
     @property
     def is_done(self) -> bool:
-        """Whether the result, or the error, is known."""
+        """Whether the function has returned or raised."""
         return not self._thread.is_alive()
 
     def join(self) -> None:
-        """Wait for the end."""
+        """Wait until the function has returned or raised."""
         self._thread.join()
 
     def _run(self) -> None:
         give_way()
         try:
             self.result = self._work()
-        except BaseException as error:  # reported by whoever collects the result
+        except BaseException as error:  # raised again where the result is used
             self.error = error
 
 
 def give_way() -> None:
-    """Let requests go before this thread: on Linux a thread has a niceness of its own."""
+    """Lower the priority of this thread, so that requests go first; effective on Linux only."""
     if sys.platform == "linux":
         thread = threading.get_native_id()
-        now = os.getpriority(os.PRIO_PROCESS, thread)
-        # Never less than the process was started with: only root may take that back.
-        os.setpriority(os.PRIO_PROCESS, thread, max(now, 10))
+        nice = os.getpriority(os.PRIO_PROCESS, thread)
+        # Only root may lower the niceness below that of the process.
+        os.setpriority(os.PRIO_PROCESS, thread, max(nice, 10))

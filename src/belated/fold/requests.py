@@ -1,9 +1,9 @@
-"""What a decision was chosen from, kept beside its record; no fold reads it.
+"""Requests of decisions, stored alongside their records.
 
-Whoever wants to know what another policy would have earned needs more than the chosen row: the
-other rows, and the probability of each. The context and the record of the chosen action are in the
-record of the decision. The bytes are one byte for the version, 8 for the share with which the
-request was kept, then a MessagePack array.
+Off-policy evaluation needs more than the chosen row: the other rows, and the probability of each.
+The context and the record of the chosen action are stored with the decision itself. An encoded
+request is one byte for the version, 8 bytes for the share of requests that are stored, and a
+MessagePack array. The fold does not read requests.
 """
 
 from __future__ import annotations
@@ -24,28 +24,30 @@ from belated.fold.contexts import PackedContext, float_list, read_context
 
 #: The first byte of every request.
 VERSION = 1
-#: Requests of so many bytes are all kept; of larger ones a share that takes as many on average.
+#: Requests of up to this many bytes are all stored; of larger ones, a share that takes as many
+#: bytes per decision on average.
 WHOLE = 4096
 
-#: The share of requests that is kept; "auto": all, but of those above :data:`WHOLE` bytes a share.
+#: The share of requests to store; "auto": all, except that of requests larger than
+#: :data:`WHOLE` bytes only a share is stored.
 Keep = float | Literal["auto"]
 
 _HEAD = struct.Struct("<Bd")
 
 
 class KeptRequest(Shortened, msgspec.Struct, frozen=True, eq=False):
-    """What a decision was chosen from.
+    """The request of a decision: what it was chosen from.
 
     Attributes:
-        share: the probability with which the request was kept: weigh it by the inverse.
-        actions: the names of the actions that were open; None: the indices of all.
-        rows: the row of each, float32; None if features made them of the next two.
-        context: what was known before choosing, if features made the rows; from the record of the
-            decision.
+        share: the probability with which the request was stored: weight it by the inverse.
+        actions: the names of the available actions; None: the indices of all.
+        rows: the row of each action, float32; None if features computed the rows from ``context``
+            and ``records``.
+        context: the context, if features computed the rows; it is read from the decision.
         records: a record for each action, if there were any.
-        digests: of the actions' records in a catalogue, four bytes each, if there was one.
-        propensities: the probability of each action. None if the policy did not say all of them;
-            where that of the chosen one is 1, the others have none.
+        digests: digests of the actions' records in a catalogue, four bytes each, if there was one.
+        propensities: the probability of each action; None if the policy does not return all of
+            them. If the chosen action has probability 1, the others have 0.
 
     >>> rows = np.eye(2, dtype=np.float32)
     >>> data = keep_request("a1", "auto", 2, ["red", "blue"], rows, propensities=[0.25, 0.75])
@@ -64,15 +66,15 @@ class KeptRequest(Shortened, msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def read(cls, data: bytes, decision: Decision | None = None) -> KeptRequest:
-        """Return the request in some bytes.
+        """Decode a request.
 
         Args:
-            data: from :func:`keep_request`.
-            decision: that was chosen from it, which has its context; None if that is trimmed.
+            data: the bytes that :func:`keep_request` returned.
+            decision: the decision, which holds the context; None if it was trimmed.
 
         Raises:
-            UnknownEvent: a newer release wrote it.
-            CorruptEvent: it was changed after it was written.
+            UnknownEvent: a newer release wrote the request.
+            CorruptEvent: the bytes are not a request.
         """
         if data[:1] != bytes([VERSION]) and data:
             raise UnknownEvent(data[0])
@@ -82,9 +84,10 @@ class KeptRequest(Shortened, msgspec.Struct, frozen=True, eq=False):
             rows = None
             if body.rows is not None:
                 rows = np.frombuffer(body.rows, "<f4").reshape(body.count, -1)
-            said = body.propensities
-            shares = None if said is None else np.frombuffer(said, "<f8").tolist()
-            request = cls(share, body.actions, rows, None, body.records, shares, body.digests)
+            propensities = None
+            if body.propensities is not None:
+                propensities = np.frombuffer(body.propensities, "<f8").tolist()
+            request = cls(share, body.actions, rows, None, body.records, propensities, body.digests)
             stored = None if decision is None or rows is not None else read_context(decision)
             if decision is None or stored is None:
                 return request
@@ -95,19 +98,19 @@ class KeptRequest(Shortened, msgspec.Struct, frozen=True, eq=False):
             raise CorruptEvent(f"not a request: {error}") from None
 
     def place(self, index: int, action: int | str) -> int:
-        """Return the place of the chosen action here: paused ones before it are left out.
+        """Return the index of the chosen action in this request, which omits paused actions.
 
         Args:
-            index: its place among the rows of the request.
+            index: its index among all actions.
             action: its name.
         """
         return index if self.actions is None else self.actions.index(action)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same in plain values."""
+        """Return the request as plain data, without digests."""
         rows = None if self.rows is None else self.rows.tolist()
         fields = msgspec.structs.asdict(self) | {"rows": rows}
-        del fields["digests"]  # of use only beside the catalogue
+        del fields["digests"]  # useful only together with the catalogue
         return fields
 
     def __eq__(self, other: object) -> bool:
@@ -117,7 +120,7 @@ class KeptRequest(Shortened, msgspec.Struct, frozen=True, eq=False):
 
 
 class _Body(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What is written after the head."""
+    """The part of an encoded request after version and share."""
 
     count: int
     actions: list[int | str] | None
@@ -137,26 +140,26 @@ def keep_request(
     propensities: Sequence[float] | None = None,
     index: int = 0,
 ) -> bytes | None:
-    """The bytes of a request, or None if it is not among those that are kept.
+    """Encode a request; return None if it is not in the share of requests to store.
 
-    It is drawn by a hash of the id, so every process draws the same.
+    Whether it is depends on a hash of the id, so every process makes the same choice.
 
     Args:
         id: decision id.
-        keep: the share that is kept.
+        keep: the share of requests to store.
         count: number of actions.
         actions: their names; None: their indices.
-        rows: the row of each.
+        rows: the row of each action.
         context: from :func:`~belated.fold.contexts.pack_context`, instead of the rows.
-        propensities: the probability of each, if they are known.
-        index: place of the chosen action, whose record the decision has.
+        propensities: the probability of each action, if they are known.
+        index: index of the chosen action, whose record is stored with the decision.
     """
     if keep != "auto" and not is_drawn(id, keep):
         return None
-    said = None if propensities is None else np.asarray(propensities, "<f8").tobytes()
-    table = None if context is not None else rows.astype("<f4", copy=False).tobytes()
+    packed_rows = None if context is not None else rows.astype("<f4", copy=False).tobytes()
+    packed = None if propensities is None else np.asarray(propensities, "<f8").tobytes()
     records = None if context is None else context.of_request(index)
-    parts = count, actions, table, records, said
+    parts = count, actions, packed_rows, records, packed
     digests = None if context is None else context.digests()
     body = _encode(parts if digests is None else (*parts, digests))
     share = min(1.0, WHOLE / len(body)) if keep == "auto" else keep
@@ -164,7 +167,7 @@ def keep_request(
 
 
 def is_drawn(id: str, share: float) -> bool:
-    """Whether an id is within a share, which is the same in every process.
+    """Return whether an id belongs to a pseudo-random share of ids, the same in every process.
 
     >>> sum(is_drawn(f"order {n}", 0.1) for n in range(10_000))
     975
@@ -176,7 +179,7 @@ def is_drawn(id: str, share: float) -> bool:
 
 
 def check_keep(keep: Any) -> Keep:
-    """Refuse what is not a share of requests."""
+    """Return the share of requests to store; raise if it is invalid."""
     number = isinstance(keep, int | float) and not isinstance(keep, bool)
     if keep != "auto" and not (number and 0.0 <= keep <= 1.0):
         message = f"keep_requests is {keep!r}: 'auto' or a share from 0 to 1 was expected"

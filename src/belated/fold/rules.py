@@ -1,9 +1,9 @@
-"""The rules: what a decision has come to, as a function of its records and the watermark.
+"""The rules that determine the state of a decision from its records and the watermark.
 
-What was committed first counts: of two decisions under one id, and of two values for one part and
-revision. Where nothing contradicts, order does not enter. The ledger applies these rules to one
-record at a time, keeps what they need and no more, and a record costs the same whatever came
-before it.
+If two decisions have the same id, or a part and revision has two values, the one committed first
+counts. Without such contradictions, the order of records does not matter. The ledger applies these
+rules to one record at a time and stores only what they need, so the cost of a record does not
+depend on earlier ones.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from belated.core.times import as_datetime
 from belated.exceptions import UnknownEvent
 from belated.fold.requests import KeptRequest
 
-#: Beyond any time that fits into a column.
+#: Larger than any time that fits into a column.
 LONG = 1 << 63
-#: Parts of the reward of one decision; a reward of a further part is not taken.
+#: Maximum number of parts of a reward; further parts are rejected.
 MAX_PARTS = 64
 
 
-# Of the byte before all events of this version.
+# CRC of the version byte, which precedes all events of this version.
 _VERSION_CRC = crc32(bytes([VERSION]))
 
 
 class State(IntEnum):
-    """What a decision has come to. Every decision is in exactly one of these."""
+    """The state of a decision."""
 
     DORMANT = 0
     PENDING = 1
@@ -54,14 +54,14 @@ class State(IntEnum):
 
 
 class ReportedReward(msgspec.Struct, gc=False, array_like=True):
-    """The reward that counts of one part, as it was reported, and when the journal took it.
+    """The reward that counts for one part, as it was reported.
 
     Attributes:
-        recorded_us: when the journal took it, in microseconds since 1970.
-        at_us: when it happened.
+        recorded_us: when the journal recorded it, in microseconds since 1970.
+        at_us: when it happened, in microseconds since 1970.
         value: the reward.
-        part: its name.
-        revision: the highest of this part.
+        part: the name of the part.
+        revision: the highest revision reported for this part.
         conflict: whether another value was reported for this part and revision.
     """
 
@@ -74,27 +74,29 @@ class ReportedReward(msgspec.Struct, gc=False, array_like=True):
 
     @property
     def recorded(self) -> datetime:
-        """When the journal took it."""
+        """When the journal recorded the reward."""
         return as_datetime(self.recorded_us)
 
     @property
     def at(self) -> datetime:
-        """When it happened."""
+        """When the reward happened."""
         return as_datetime(self.at_us)
 
 
 class Facts(msgspec.Struct, gc=False, array_like=True):
-    """All that is known of one decision, or of an id whose decision is not known yet.
+    """Everything known about a decision, or about an id whose decision is not known yet.
+
+    Times are in microseconds since 1970.
 
     Attributes:
-        recorded: when the journal took the decision.
-        activated: whether it was created active.
-        activation: when the journal first took an activation.
-        void: whether it was voided.
+        recorded: when the journal recorded the decision.
+        activated: whether the decision was active from the start.
+        activation: when the journal recorded the first activation.
+        void: whether the decision was voided.
         rival: whether another decision was made under its id.
-        reported: when the journal first took a reward of the decision itself.
-        parts: what counts of each part of the reward.
-        credits: the rewards of its subject that are credited to it, by their event ids.
+        reported: when the journal recorded the first reward reported under its id.
+        parts: the reward that counts for each part.
+        credits: the rewards of its subject that are credited to it, by event id.
     """
 
     recorded: int = 0
@@ -108,7 +110,7 @@ class Facts(msgspec.Struct, gc=False, array_like=True):
 
     @property
     def rewarded(self) -> int | None:
-        """When the journal first took a reward that counts."""
+        """When the journal recorded the first reward that counts."""
         if not self.credits:
             return self.reported
         first = min(credit.recorded_us for credit in self.credits.values())
@@ -116,14 +118,14 @@ class Facts(msgspec.Struct, gc=False, array_like=True):
 
     @property
     def live(self) -> bool:
-        """Whether it took effect and was not voided."""
+        """Whether the decision took effect and was not voided."""
         return (self.activated or self.activation is not None) and not self.void
 
     @property
     def plain(self) -> bool:
-        """Whether there is nothing but the decision, and one reward at most, in one part.
+        """Whether the facts fit into a line of the table: at most one reward, in a single part.
 
-        Rewards of a subject are known by its history.
+        Rewards credited from a subject are stored in the subject's history.
         """
         if self.activation is not None or self.void or self.rival or len(self.parts) > 1:
             return False
@@ -135,12 +137,12 @@ class Facts(msgspec.Struct, gc=False, array_like=True):
 
     @property
     def events(self) -> int:
-        """How many events count here, beside the decision."""
+        """Number of events that count, without the decision."""
         return len(self.parts) + (self.activation is not None) + self.void
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
-    """What the facts come to."""
+    """The state and value that the rules derive from facts."""
 
     state: State
     value: float | None = None
@@ -149,20 +151,20 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
 
 
 class DecisionStatus(Shortened, msgspec.Struct, frozen=True):
-    """All that is known of one decision.
+    """Everything known about a decision.
 
     Attributes:
         id: its id.
         state: dormant, pending, rewarded, defaulted, censored or voided; or unknown.
-        decision: as it was made; None where nothing but the ledger was asked.
-        request: what it was chosen from, if that was kept.
-        value: what it is learned with, None if it is not.
-        late: whether its reward came after the window.
+        decision: the decision itself; None if only the ledger was consulted.
+        request: its request, if that was stored.
+        value: the value it is learned with; None if it is not learned.
+        late: whether its reward arrived after the window.
         conflict: whether two rewards or two decisions contradict each other.
-        recorded_us: when the journal took it, in microseconds since 1970.
-        position: where it is in its partition of the journal, from 1 on; 0 if it is not known.
+        recorded_us: when the journal recorded it, in microseconds since 1970.
+        position: its position in its partition of the journal, starting at 1; 0 if unknown.
         due_us: when its window ends, in microseconds since 1970; None if it has none.
-        reported: the reward that counts of each part.
+        reported: the reward that counts for each part.
     """
 
     id: str
@@ -179,17 +181,17 @@ class DecisionStatus(Shortened, msgspec.Struct, frozen=True):
 
     @property
     def recorded(self) -> datetime | None:
-        """When the journal took it; None if it is not known."""
+        """When the journal recorded the decision; None if unknown."""
         return None if self.recorded_us is None else as_datetime(self.recorded_us)
 
     @property
     def due(self) -> datetime | None:
-        """When its window ends; None if it has none."""
+        """When the window of the decision ends; None if it has none."""
         return None if self.due_us is None else as_datetime(self.due_us)
 
 
 def judge(facts: Facts, watermark: int, rewards: Rewards) -> Verdict:
-    """Apply the rules.
+    """Apply the rules: return the state and value of a decision.
 
     >>> from datetime import timedelta
     >>> from belated.core.rewards import Explicit
@@ -211,7 +213,7 @@ def judge(facts: Facts, watermark: int, rewards: Rewards) -> Verdict:
         values = {part: (reward.at_us, reward.value) for part, reward in facts.parts.items()}
         conflict = rival or any([reward.conflict for reward in facts.parts.values()])
         for event_id, credit in facts.credits.items():
-            values[subject_id(event_id)] = credit.at_us, credit.value  # no part can have that name
+            values[subject_id(event_id)] = credit.at_us, credit.value  # never the name of a part
             conflict = conflict or credit.conflict
         late = due is not None and rewarded > due
         return Verdict(State.REWARDED, reduced(values, rewards.reduce), late, conflict)
@@ -226,50 +228,50 @@ def judge(facts: Facts, watermark: int, rewards: Rewards) -> Verdict:
 
 
 def due_of(facts: Facts, rewards: Rewards) -> int | None:
-    """When a missing reward counts as an answer; None: never."""
+    """Return when the window of a decision ends; None if it has none."""
     window = rewards.window_us
     start = facts.recorded if facts.activation is None else facts.activation
     return None if window is None else start + window
 
 
 def same_value(one: float, other: float) -> bool:
-    """Whether a retry says the same: -0.0 is 0.0."""
+    """Return whether a retry has the same value: -0.0 equals 0.0."""
     return one == other
 
 
 def meaning_of(facts: Facts, reward: Reward) -> str:
-    """What a reward is to a decision of which this much is known."""
+    """Return the status of a reward, given what is known about its decision."""
     if facts.void:
         return "voided"
-    known = facts.parts.get(reward.part)
-    if known is None:
+    reported = facts.parts.get(reward.part)
+    if reported is None:
         if len(facts.parts) >= MAX_PARTS:
             return "over_limit"
         return "rewarded" if facts.reported is None else "revised"
-    if reward.revision != known.revision:
-        return "revised" if reward.revision > known.revision else "superseded"
-    return "duplicate" if same_value(known.value, reward.value) else "conflict"
+    if reward.revision != reported.revision:
+        return "revised" if reward.revision > reported.revision else "superseded"
+    return "duplicate" if same_value(reported.value, reward.value) else "conflict"
 
 
 def take_reward(facts: Facts, reward: Reward, recorded: int) -> str:
-    """Know of one more reward; returns what it meant."""
+    """Add a reward to the facts; return its status."""
     meaning = meaning_of(facts, reward)
     if meaning == "conflict":
         facts.parts[reward.part].conflict = True
     elif meaning in ("rewarded", "revised"):
         at = clamped_time(reward.at_us)
-        one = ReportedReward(recorded, at, reward.value, reward.part, reward.revision)
-        facts.parts[reward.part] = one
+        reported = ReportedReward(recorded, at, reward.value, reward.part, reward.revision)
+        facts.parts[reward.part] = reported
         if facts.reported is None:
             facts.reported = recorded
     return meaning
 
 
 def take_mark(facts: Facts, event: Mark, recorded: int) -> str:
-    """Know of an activation or a void; returns what it meant."""
+    """Add an activation or a void to the facts; return its status."""
     if type(event) is Void:
-        again, facts.void = facts.void, True
-        return "duplicate" if again else "voided"
+        was_void, facts.void = facts.void, True
+        return "duplicate" if was_void else "voided"
     if facts.activation is not None:
         return "duplicate"
     facts.activation = recorded
@@ -277,17 +279,17 @@ def take_mark(facts: Facts, event: Mark, recorded: int) -> str:
 
 
 def crc_of(decision: Decision) -> int:
-    """What tells two decisions under one id apart, where a journal stores no digests."""
+    """Return a checksum that distinguishes decisions with the same id, without a digest."""
     return crc32(encoder.encode(decision), _VERSION_CRC)
 
 
 def clamped_time(at: int) -> int:
-    """A time that fits into a column: no client's clock may stop the fold."""
+    """Return the nearest time that fits into a column, so that no client's clock stops the fold."""
     return max(0, min(at, LONG - 1))
 
 
 def unknown_event(record: Record) -> UnknownEvent:
-    """Return the error for an event that only a newer release can read, with its place."""
+    """Return the error for an event that only a newer release can read, with its position."""
     try:
         decode(encode(record.event))
     except UnknownEvent as error:

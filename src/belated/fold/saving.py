@@ -1,4 +1,4 @@
-"""A snapshot on its way to the shelf: of one moment, and written while the fold goes on."""
+"""Writing of snapshots: the state of one moment, written while the fold continues."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from belated.journals.snapshots import Snapshot, checksum
 
 @dataclass
 class PartitionSaving:
-    """What a partition had come to at the moment when the saving began.
+    """The state of a partition at the moment when saving began.
 
     Attributes:
-        partition: it is of.
-        position: of the last record that is in it.
-        fingerprint: of what made it.
-        pieces: all but those of blocks.
-        copies: of the blocks that have changed since the last snapshot.
+        partition: the partition.
+        position: the position of the last record that was folded.
+        fingerprint: the fingerprint of the fold.
+        pieces: all pieces except those of blocks.
+        copies: copies of the blocks that have changed since the last snapshot.
         unchanged: the names of the pieces of all other blocks.
-        before: the checksum of each piece of the last snapshot; none of those that never change
+        before: the checksum of each piece of the last snapshot; empty for pieces that never change
             under their name.
-        sums: the same of this one, once it is written.
+        sums: the checksums of this snapshot, once it is written.
     """
 
     partition: int
@@ -38,17 +38,18 @@ class PartitionSaving:
     sums: dict[str, bytes] | None = None
 
     def write(self, journal: Journal) -> None:
-        """Have the journal keep it; what is there already is not written again."""
+        """Write the snapshot to the journal; pieces that it already has are not written again."""
         self.copies.take_all()
         pieces = dict(self.pieces)
         for block, lines in self.copies.made.items():
             pieces |= lines.pieces(block)
         sums = {name: b"" if is_lasting(name) else checksum(data) for name, data in pieces.items()}
         kept = {name for name, _ in sums.items() & self.before.items()}
-        given = {name: data for name, data in pieces.items() if name not in kept}
+        changed = {name: data for name, data in pieces.items() if name not in kept}
         kept |= {*self.unchanged}
-        snapshot = Snapshot(self.partition, self.position, self.fingerprint, given, frozenset(kept))
-        journal.save(snapshot)
+        journal.save(
+            Snapshot(self.partition, self.position, self.fingerprint, changed, frozenset(kept))
+        )
         self.sums = {name: self.before[name] for name in self.unchanged} | sums
 
 
@@ -56,10 +57,10 @@ class Saving:
     """Snapshots of all partitions of a fold.
 
     Args:
-        parts: those of the partitions.
+        parts: the state of each partition.
 
     Attributes:
-        conflicts: whether another process has saved meanwhile: nothing of ours can be kept.
+        conflicts: whether another process saved snapshots meanwhile, so that these were rejected.
     """
 
     def __init__(self, parts: Sequence[PartitionSaving]) -> None:
@@ -67,13 +68,13 @@ class Saving:
         self.conflicts = False
 
     def write(self, journal: Journal) -> None:
-        """Have the journal keep them; in any thread.
+        """Write the snapshots to the journal; can be called in any thread.
 
         Args:
-            journal: that the last snapshot was loaded from, or saved to.
+            journal: the journal that the last snapshot was loaded from or saved to.
 
         Raises:
-            SnapshotConflict: another process saved since.
+            SnapshotConflict: another process has saved snapshots since.
         """
         try:
             for part in self.parts:
@@ -84,20 +85,21 @@ class Saving:
 
 
 def is_lasting(name: str) -> bool:
-    """Whether a piece never changes under its name: the rows of a full block."""
+    """Return whether a piece never changes under its name: the rows of a full block."""
     return name.startswith("rows ") and not name.endswith("so far")
 
 
 def kept_at_load(names: Collection[str]) -> dict[str, bytes]:
-    """What is known of the pieces of a snapshot that was loaded: as in ``before``.
+    """Return ``before`` for a snapshot that was loaded, given the names of its pieces.
 
-    Those of blocks of lines are told by the table, which knows what has changed.
+    Only pieces that need no checksum are included: those that never change, and those of blocks of
+    lines, whose changes the table tracks.
     """
     return {name: b"" for name in names if is_lasting(name) or is_of_block(name)}
 
 
 def is_of_block(name: str) -> bool:
-    """Whether it is a piece of a block of lines.
+    """Return whether a piece belongs to a block of lines.
 
     >>> [is_of_block(name) for name in ("lines 3", "rows-of-lines 3", "rows 3")]
     [True, True, False]

@@ -1,8 +1,8 @@
-"""Subjects of one partition: their decisions, their rewards, and which reward counts for which.
+"""Subjects of a partition: their decisions and rewards, and which reward is credited to which.
 
-A reward of a subject is credited to the latest live decision of that subject that was made at or
-before the reward, unless the window ended in between. Both times are those of the events, so that
-the order in which they arrive does not matter.
+A reward of a subject is credited to the latest live decision for that subject that was made at or
+before the time of the reward, unless the window ended in between. Both times are those of the
+events, so the order in which the events arrive does not matter.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import msgspec
 from belated.core.events import SubjectReward
 from belated.fold.rules import ReportedReward, clamped_time, same_value
 
-#: Rewards of one subject that a ledger remembers; a further one is not accepted.
+#: Maximum number of rewards of a subject that a ledger remembers; further ones are rejected.
 MAX_REWARDS = 1_000
-#: In place of the number of a decision: a reward is credited to none.
+#: Stands for the number of a decision: the reward is not credited to any.
 UNCREDITED = -1
 
 
@@ -27,9 +27,9 @@ class Credit(msgspec.Struct, gc=False, array_like=True):
     """A reward of a subject.
 
     Attributes:
-        reward: its part is the id of the event.
-        reporter: the name of the key that reported it; empty without one.
-        number: the decision that it is credited to.
+        reward: the reward; its part is the event id.
+        reporter: the name of the API key that reported it; empty without one.
+        number: the number of the decision that it is credited to.
     """
 
     reward: ReportedReward
@@ -37,17 +37,17 @@ class Credit(msgspec.Struct, gc=False, array_like=True):
     number: int = UNCREDITED
 
 
-#: Most subjects have no rewards: they share this, and nothing is added to it.
+#: Shared by all subjects without rewards, which are most of them; never modified.
 _NO_REWARDS: dict[str, Credit] = {}
 
 
 class SubjectHistory(msgspec.Struct, gc=False, array_like=True):
-    """What is remembered of one subject.
+    """The decisions and rewards of one subject.
 
     Attributes:
-        key: of its id.
+        key: the key of its id.
         decisions: the numbers of its decisions, in the order in which they were made.
-        rewards: its rewards, by the ids of their events.
+        rewards: its rewards, by event id.
     """
 
     key: bytes
@@ -62,12 +62,12 @@ def credited(
     made: Callable[[int], int],
     is_live: Callable[[int], bool],
 ) -> int:
-    """Return the number of the decision that a reward counts for.
+    """Return the number of the decision that a reward is credited to, or ``UNCREDITED``.
 
     Args:
-        decisions: the numbers of those of its subject, in the order in which they were made.
+        decisions: the numbers of the subject's decisions, in the order in which they were made.
         at: when the reward happened, in microseconds since 1970.
-        window: how long after a decision a reward may happen; None: for ever.
+        window: how long after a decision a reward may happen, in microseconds; None: unlimited.
         made: returns when a decision was made.
         is_live: returns whether a decision took effect and was not voided.
 
@@ -76,12 +76,12 @@ def credited(
     >>> [credited([3, 4], at, 5, made.__getitem__, lambda number: True) for at in times]
     [-1, 3, -1, 4, 4, -1]
     """
-    place = bisect_right(decisions, at, key=made)
-    while place and not is_live(decisions[place - 1]):
-        place -= 1
-    if not place:
+    count = bisect_right(decisions, at, key=made)
+    while count and not is_live(decisions[count - 1]):
+        count -= 1
+    if not count:
         return UNCREDITED
-    latest = decisions[place - 1]
+    latest = decisions[count - 1]
     return latest if window is None or at - made(latest) <= window else UNCREDITED
 
 
@@ -103,20 +103,20 @@ class SubjectIndex:
         self.histories: dict[bytes, SubjectHistory] = {}
         #: The subject of each decision, by its number.
         self.owners: dict[int, SubjectHistory] = {}
-        #: Rewards that are remembered.
+        #: Number of rewards that are remembered.
         self.rewards = 0
-        #: Uncredited rewards, by their reporters.
+        #: Number of uncredited rewards, by reporter.
         self.reporters: Counter[str] = Counter()
-        #: No uncredited reward was recorded earlier.
+        #: A lower bound of the times at which uncredited rewards were recorded.
         self.oldest: float = math.inf
 
     @property
     def size(self) -> int:
-        """About how many bytes they take in a snapshot."""
+        """Approximate size of all subjects in a snapshot, in bytes."""
         return 30 * len(self.histories) + 60 * self.rewards
 
     def restore(self, histories: Iterable[SubjectHistory]) -> None:
-        """Load what a snapshot holds."""
+        """Restore the subjects of a snapshot."""
         owners = self.owners
         for history in histories:
             self.histories[history.key] = history
@@ -126,28 +126,28 @@ class SubjectIndex:
             if not history.rewards:
                 history.rewards = _NO_REWARDS
             for event_id, credit in history.rewards.items():
-                credit.reward.part = event_id  # the same text, once in memory
+                credit.reward.part = event_id  # share one string, to save memory
         for credit in self._uncredited():
             self._note_uncredited(credit)
 
     def history(self, key: bytes) -> SubjectHistory:
-        """Return the history of a subject; a new one if nothing is known of it."""
+        """Return the history of a subject; create it if the subject is new."""
         history = self.histories.get(key)
         if history is None:
             history = self.histories[key] = SubjectHistory(key, [], _NO_REWARDS)
         return history
 
     def begin(self, key: bytes, number: int) -> None:
-        """Add the first decision of a subject of which nothing is known."""
-        # A list of this size: most subjects have one decision.
+        """Add a new subject with its first decision."""
+        # A list literal has no spare capacity: most subjects have one decision.
         self.histories[key] = self.owners[number] = SubjectHistory(key, [number], _NO_REWARDS)
 
     def meaning(self, history: SubjectHistory, event: SubjectReward) -> str:
-        """Return what a reward is to those that are known of its subject."""
-        known = history.rewards.get(event.event_id)
-        if known is None:
+        """Return the status of a reward, given the known rewards of its subject."""
+        credit = history.rewards.get(event.event_id)
+        if credit is None:
             return "over_limit" if len(history.rewards) >= MAX_REWARDS else "unmatched"
-        return "duplicate" if same_value(known.reward.value, event.value) else "conflict"
+        return "duplicate" if same_value(credit.reward.value, event.value) else "conflict"
 
     def add_reward(
         self,
@@ -156,7 +156,7 @@ class SubjectIndex:
         recorded: int,
         number: int = UNCREDITED,
     ) -> Credit:
-        """Add a reward that is new, credited to a decision or to none."""
+        """Add a new reward, credited to a decision or to none."""
         at = clamped_time(event.at_us)
         reward = ReportedReward(recorded, at, event.value, event.event_id)
         credit = Credit(reward, event.reporter, number)
@@ -170,7 +170,7 @@ class SubjectIndex:
         return credit
 
     def assign(self, credit: Credit, number: int) -> int:
-        """Credit a reward to another decision; returns by how much fewer are uncredited."""
+        """Credit a reward to another decision; return how many fewer rewards are uncredited."""
         change = (credit.number < 0) - (number < 0)
         self.reporters[credit.reporter] -= change
         credit.number = number
@@ -179,7 +179,7 @@ class SubjectIndex:
         return change
 
     def credits_of(self, number: int) -> dict[str, ReportedReward]:
-        """Return the rewards that are credited to a decision, by the ids of their events."""
+        """Return the rewards that are credited to a decision, by event id."""
         history = self.owners.get(number)
         if history is None or not history.rewards:
             return {}
@@ -190,7 +190,7 @@ class SubjectIndex:
         }
 
     def forget(self, number: int) -> None:
-        """Forget a decision with the rewards that are credited to it."""
+        """Forget a decision and the rewards that are credited to it."""
         credits = self.credits_of(number)
         history = self.owners.pop(number, None)
         if history is None:
@@ -201,7 +201,7 @@ class SubjectIndex:
         self._drop_empty(history)
 
     def orphan(self, horizon: int) -> int:
-        """Forget uncredited rewards that were recorded before; returns how many."""
+        """Forget uncredited rewards that were recorded before ``horizon``; return how many."""
         if self.oldest >= horizon:
             return 0
         count = 0

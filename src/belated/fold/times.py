@@ -1,4 +1,4 @@
-"""When decisions took effect and their rewards came, and what was predicted: by their handles."""
+"""Times and predictions of learned rewards, by their handles."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from numpy.typing import NDArray
 
 from belated.fold.packing import numbered
 
-#: In place of when a reward came: it is 0, as if there were none.
+#: Stands for the time of a reward of 0, which counts like a missing one.
 SILENT = -1
-#: In place of when a decision took effect: its reward counts no longer.
+#: Stands for the start of a decision whose reward no longer counts.
 REMOVED = -(1 << 62)
-#: Lines of a piece of a snapshot: those that did not change are not written again.
+#: Entries per piece of a snapshot; unchanged pieces are not written again.
 PIECE = 1 << 13
 
 
 class Times:
-    """Columns of one partition, a line for each reward that was ever learned.
+    """The columns of one partition, with an entry for each reward that was ever learned.
 
     Args:
-        rivals: how many predictions a decision has.
+        rivals: number of predictions per decision.
 
     Attributes:
-        used: how many lines there are.
+        used: number of entries.
 
     >>> times = Times()
     >>> times.append(5, 9)
@@ -43,56 +43,56 @@ class Times:
 
     @property
     def began(self) -> NDArray[np.int64]:
-        """When each decision took effect; ``REMOVED`` if its reward counts no longer."""
+        """When each decision took effect; ``REMOVED`` if its reward no longer counts."""
         return self._columns["began"][: self.used]  # type: ignore[return-value]
 
     @property
     def came(self) -> NDArray[np.int64]:
-        """When it was recorded that its value is not 0; ``SILENT`` if it is."""
+        """When each reward other than 0 was recorded; ``SILENT`` for rewards of 0."""
         return self._columns["came"][: self.used]  # type: ignore[return-value]
 
     @property
     def predicted(self) -> NDArray[np.float64]:
-        """What was predicted for each; nan if nothing was."""
+        """The predictions for each decision; nan if there are none."""
         return self._columns["predicted"][: self.used]  # type: ignore[return-value]
 
     def append(self, began: int, came: int, predicted: Sequence[float] = ()) -> None:
-        """A reward was learned."""
+        """Add a learned reward."""
         self._reserve(1)
         i, self.used = self.used, self.used + 1
         self.began[i], self.came[i] = began, came
         self.predicted[i] = predicted if len(predicted) == self.predicted.shape[1] else np.nan
 
     def extend(self, began: NDArray[np.int64], came: NDArray[np.int64]) -> None:
-        """Rewards were learned for which nothing was predicted."""
+        """Add learned rewards without predictions."""
         self._reserve(len(began))
         first, self.used = self.used, self.used + len(began)
         self.began[first:], self.came[first:] = began, came
         self.predicted[first:] = np.nan
 
     def copy(self) -> Times:
-        """Copy when decisions took effect and their rewards came."""
-        twin = Times()
-        twin.extend(self.began, self.came)
-        twin._first = self._first
-        return twin
+        """Copy the times, without predictions."""
+        copied = Times()
+        copied.extend(self.began, self.came)
+        copied._first = self._first
+        return copied
 
     def restart(self, handle: int, began: int) -> None:
-        """A decision took effect at another time."""
+        """Change the time at which a decision took effect."""
         self.began[handle] = began
         self._first = min(self._first, handle)
 
     def first_after(self, time: int) -> int:
-        """Return a line before which all decisions took effect by a time.
+        """Return the first entry, from the last result on, whose decision began after a time.
 
-        It is looked for from the last that was returned on: decisions come in order.
+        Decisions are mostly in order, so that the search continues where the last one ended.
         """
         later = self.began[self._first :] > time
         self._first += int(later.argmax()) if later.any() else len(later)
         return self._first
 
     def pack(self) -> dict[str, bytes]:
-        """As bytes, by pieces."""
+        """Return the columns as bytes, in pieces."""
         return {
             f"{name} {number}": column[start : min(start + PIECE, self.used)].tobytes()
             for name, column in self._columns.items()
@@ -101,18 +101,18 @@ class Times:
         }
 
     def unpack(self, pieces: Mapping[str, bytes]) -> None:
-        """Take what :meth:`pack` gave."""
+        """Restore the columns that :meth:`pack` returned."""
         began, came, predicted = (b"".join(numbered(pieces, name)) for name in self._columns)
         self.used, rivals = 0, self.predicted.shape[1]
         self.extend(np.frombuffer(began, np.int64), np.frombuffer(came, np.int64))
-        if len(predicted) == 8 * self.used * rivals:  # else of another set of half-lives
+        if len(predicted) == 8 * self.used * rivals:  # otherwise the half-lives have changed
             self.predicted[:] = np.frombuffer(predicted).reshape(self.used, rivals)
 
     def _reserve(self, count: int) -> None:
-        room = len(self._columns["began"])
-        if self.used + count > room:
-            room = max(self.used + count, 2 * room)
+        capacity = len(self._columns["began"])
+        if self.used + count > capacity:
+            capacity = max(self.used + count, 2 * capacity)
             for name, column in self._columns.items():
-                larger = np.empty((room, *column.shape[1:]), dtype=column.dtype)
+                larger = np.empty((capacity, *column.shape[1:]), dtype=column.dtype)
                 larger[: self.used] = column[: self.used]
                 self._columns[name] = larger

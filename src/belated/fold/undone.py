@@ -1,4 +1,4 @@
-"""What was undone: records that count as if they had never come."""
+"""Erasures and retractions: records that count as if they had never been appended."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from belated.journals.arrivals import erasing_key
 class Undone:
     """The erasures and retractions of one partition.
 
-    They are known before anything is folded: then a fold passes over what they name, and comes to
-    the same as if it were not there.
+    They are read before anything is folded, so that the fold skips the records that they refer to,
+    and its state is the same as without those records.
 
     Args:
-        records: those that undo something, in the order of their positions; others are ignored.
+        records: erasures and retractions in the order of their positions; other records are
+            ignored.
 
     >>> undone = Undone([Record(0, 9, 50, Retracted(0, 50, 10, 20, "feed"))])
     >>> undone.status_of(Record(0, 3, 15, Reward("a1", 14, 1.0, reporter="feed")))
@@ -36,7 +37,7 @@ class Undone:
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self._erased: set[bytes] = set()
-        # Reporter, start and end of what is retracted; a restored span is not there any more.
+        # Reporter, start and end of each retraction that was not reversed.
         self._spans: set[tuple[str, int, int]] = set()
         self._known: set[Event] = set()
         for record in records:
@@ -44,9 +45,9 @@ class Undone:
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> Undone | None:
-        """What some records undo; None if nothing, as nearly always."""
-        found = cls(records)
-        return found if found._known else None
+        """Return the erasures and retractions among some records; usually None."""
+        undone = cls(records)
+        return undone if undone._known else None
 
     def _add(self, event: Event | Opaque) -> None:
         if isinstance(event, Erased):
@@ -62,19 +63,19 @@ class Undone:
         self._known.add(event)
 
     def knows(self, event: Erased | Retracted) -> bool:
-        """Whether it was known before the fold began."""
+        """Return whether an erasure or retraction was known before the fold began."""
         return event in self._known
 
     def erases(self, id: str) -> bool:
-        """Whether the decision with this id was erased."""
+        """Return whether the decision with this id was erased."""
         return bool(self._erased) and erased_key_of(id) in self._erased
 
     def erased_key_of(self, event: Event | Opaque) -> bytes | None:
-        """Return the erased key that an event falls under; None if it was not erased."""
+        """Return the erased key of the decision that an event refers to; None if not erased."""
         return erasing_key(event, self._erased)
 
     def status_of(self, record: Record) -> str | None:
-        """What a record is that counts no longer: erased or retracted; None if it counts."""
+        """Return "erased" or "retracted" for a record that no longer counts; None if it counts."""
         event = record.event
         if self._erased and self.erased_key_of(event) is not None:
             return "erased"
@@ -86,7 +87,7 @@ class Undone:
 
     @property
     def digest(self) -> str:
-        """Names what is undone; empty if nothing is."""
+        """A digest of all erasures and retractions; empty if there are none."""
         if not self._erased and not self._spans:
             return ""
         what = repr((sorted(self._erased), sorted(self._spans)))

@@ -1,4 +1,4 @@
-"""Events that came before their decision, or whose decision will never come."""
+"""Events that arrived before their decision, or whose decision will never arrive."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from belated.core.events import Mark, Reward
 from belated.fold.rules import Facts, take_mark, take_reward
 from belated.model.kernels.memory import zeros
 
-#: Of ``seen``.
+#: Size of ``seen``.
 PLACES = 1 << 20
 
 
 class Unmatched(msgspec.Struct, gc=False, array_like=True):
-    """What is known of an id without its decision.
+    """The events under an id without a decision.
 
     Attributes:
         since: when the first event was recorded.
-        facts: what the events come to.
+        facts: the facts that the events establish.
         reporter: name of the key that reported the first event; empty without one.
     """
 
@@ -32,9 +32,9 @@ class Unmatched(msgspec.Struct, gc=False, array_like=True):
 
 
 class UnmatchedEvents:
-    """What is known of decisions that have not come, by their keys.
+    """The events of unknown decisions, by the keys of their ids.
 
-    None is ever dropped before the retention: the service bounds what it accepts.
+    Nothing is dropped before the retention ends; the service limits how many events it accepts.
 
     >>> unmatched = UnmatchedEvents()
     >>> unmatched.add(b"key", Reward("a1", 5, 1.0), recorded=7)
@@ -46,17 +46,18 @@ class UnmatchedEvents:
     """
 
     def __init__(self) -> None:
-        #: The oldest first.
+        #: Ids by key, the oldest first.
         self.ids: OrderedDict[bytes, Unmatched] = OrderedDict()
         #: Number of ids by reporter.
         self.reporters: Counter[str] = Counter()
-        #: Not 0 at the last bits of their keys, and of some that are gone; one place without any.
+        #: A filter for fast checks: not 0 at the last bits of each key, including keys that were
+        #: removed. It has a single entry until the first key is added.
         self.seen: NDArray[np.uint8] = np.zeros(1, dtype=np.uint8)
 
     def restore(self, ids: dict[bytes, Unmatched]) -> None:
-        """Take what a snapshot holds."""
+        """Restore the ids of a snapshot."""
         self.ids = OrderedDict(ids)
-        self.reporters = Counter(one.reporter for one in ids.values())
+        self.reporters = Counter(entry.reporter for entry in ids.values())
         for key in ids:
             self._note(key)
 
@@ -66,14 +67,14 @@ class UnmatchedEvents:
         self.seen[int.from_bytes(key[-4:]) % PLACES] = 1
 
     def add(self, key: bytes, event: Reward | Mark, recorded: int) -> str:
-        """Keep an event until its decision comes; returns what it is to those already there."""
-        one = self.ids.get(key)
-        if one is None:
+        """Store an event until its decision arrives; return its status."""
+        entry = self.ids.get(key)
+        if entry is None:
             reporter = event.reporter if isinstance(event, Reward) else ""
-            one = self.ids[key] = Unmatched(recorded, Facts(), reporter)
+            entry = self.ids[key] = Unmatched(recorded, Facts(), reporter)
             self.reporters[reporter] += 1
             self._note(key)
-        facts, before = one.facts, one.facts.events
+        facts, before = entry.facts, entry.facts.events
         if isinstance(event, Reward):
             meaning = take_reward(facts, event, recorded)
         else:
@@ -81,23 +82,23 @@ class UnmatchedEvents:
         return "unmatched" if facts.events > before else meaning
 
     def take(self, key: bytes) -> Facts | None:
-        """Hand over what is known of a decision that has come."""
-        one = self.ids.pop(key, None) if self.ids else None
-        if one is None:
+        """Remove and return the facts of a decision that has arrived; None if there are none."""
+        entry = self.ids.pop(key, None) if self.ids else None
+        if entry is None:
             return None
-        self.reporters[one.reporter] -= 1
-        return one.facts
+        self.reporters[entry.reporter] -= 1
+        return entry.facts
 
     @property
     def oldest(self) -> float:
-        """When the first event came of the id that has waited longest; infinity without any."""
+        """When the oldest id's first event was recorded; infinity if there are no ids."""
         return next(iter(self.ids.values())).since if self.ids else math.inf
 
     def orphan(self, horizon: int) -> int:
-        """Give up ids of which the first event was recorded before; returns how many events."""
+        """Remove ids whose first event was recorded before ``horizon``; return how many events."""
         count = 0
         while self.ids and self.oldest < horizon:
-            _, one = self.ids.popitem(last=False)
-            self.reporters[one.reporter] -= 1
-            count += one.facts.events
+            _, entry = self.ids.popitem(last=False)
+            self.reporters[entry.reporter] -= 1
+            count += entry.facts.events
         return count

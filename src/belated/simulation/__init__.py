@@ -1,6 +1,6 @@
-"""Policies in simulated worlds: environments, rounds, and sweeps over many of them.
+"""Simulation of policies: environments, rounds, and sweeps over many of them.
 
-``sweeps`` needs the extra ``experiments`` and is imported on its own.
+``sweeps`` needs the extra ``experiments`` and is imported separately.
 """
 
 from belated.simulation import environments

@@ -1,8 +1,8 @@
-"""Problems to learn on.
+"""Environments: simulated problems to learn.
 
-An environment says which rows are offered in a round, what their mean rewards are, and which reward
-a choice brings for a given uniform number: so that every policy meets the same contexts and the
-same luck. The named problems are the ones the library is measured on.
+An environment defines the rows offered in each round, their mean rewards, and the reward of a
+choice as a function of a uniform number, so that every policy is run with the same contexts and
+the same random numbers. The library's experiments use the named problems below.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ from belated.exceptions import InvalidInput, extra
 from belated.model.families import Bernoulli, Family, Gaussian, Poisson
 from belated.model.kernels import special
 
-#: Of rows that are drawn.
+#: The distribution of rows that are drawn.
 Shape = Literal["sphere", "ball", "intercept"]
-#: Rounds whose contexts are drawn together.
+#: Number of rounds whose contexts are drawn together.
 TOGETHER = 512
 
 
 class Environment(Protocol):
     """A problem.
 
-    Where each action has a block of coefficients, it may say so by an attribute ``blocks``: how
-    many there are. Rows are then as :class:`~belated.PerArm` makes them, or as long as ``dim``,
-    one row for each block in order.
+    An environment in which each action has its own block of coefficients may have an attribute
+    ``blocks``, the number of blocks. Its rows are then either as :class:`~belated.PerArm` computes
+    them, or ``dim`` numbers long, with one row per block, in order.
     """
 
     @property
     def dim(self) -> int:
-        """The width of a row."""
+        """The length of a row."""
 
     @property
     def family(self) -> Family:
-        """Of the rewards."""
+        """The family of the rewards."""
 
     def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
-        """The rows of each round and their mean rewards."""
+        """Yield the rows of each round and their mean rewards."""
 
     def reward(self, mean: float, u: float) -> float:
-        """The reward of a row with this mean, when luck is ``u`` in (0, 1)."""
+        """Return the reward of a row with this mean, given a uniform number u in (0, 1)."""
 
 
 def reward_of(family: Family, mean: float, u: float) -> float:
-    """A reward from one uniform number: U < p for Bernoulli rewards, else the quantile at U.
+    """Return a reward given a uniform number: u < p for Bernoulli rewards, else the quantile at u.
 
     >>> reward_of(Bernoulli(), 0.3, 0.2), reward_of(Bernoulli(), 0.3, 0.4)
     (1.0, 0.0)
@@ -61,12 +61,12 @@ def reward_of(family: Family, mean: float, u: float) -> float:
     if isinstance(family, Gaussian):
         return mean + math.sqrt(family.dispersion or 1.0) * _normal_quantile(u)
     if isinstance(family, Poisson):
-        if mean > 1e9:  # where counting one by one makes no difference any more
+        if mean > 1e9:  # the normal approximation is accurate enough
             return float(max(0.0, round(mean + math.sqrt(mean) * _normal_quantile(u))))
         count = math.ceil(special.pdtrik(u, mean))
         return float(count - 1 if count >= 1 and special.pdtr(count - 1, mean) >= u else count)
     raise InvalidInput(
-        f"no rewards can be drawn for {family}: give the environment its own", family
+        f"no rewards can be drawn for {family}: define reward() in the environment", family
     )
 
 
@@ -81,11 +81,12 @@ class GLM(Shortened):
     Args:
         theta: θ*.
         n_arms: K.
-        contexts: "fresh" draws new rows every round; a table (K, d) is offered every round; tables
-            (U, K, d) are those of U users, one of whom comes each round.
-        shape: of fresh rows: on the unit "sphere", uniform in the "ball", or normal behind an
-            "intercept" of 1.
-        family: of the rewards.
+        contexts: "fresh" draws new rows every round; an array of shape (K, d) is offered every
+            round; an array of shape (U, K, d) holds the rows of U users, and a random user appears
+            each round.
+        shape: distribution of fresh rows: on the unit "sphere", uniform in the "ball", or an
+            "intercept" of 1 followed by normal numbers.
+        family: the family of the rewards.
 
     >>> world = GLM(np.array([1.0, 0.0]), n_arms=2, contexts=np.eye(2))
     >>> rows, means = next(world.rounds(1, np.random.default_rng(0)))
@@ -101,11 +102,11 @@ class GLM(Shortened):
 
     @property
     def dim(self) -> int:
-        """The width of a row."""
+        """The length of a row."""
         return len(self.theta)
 
     def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
-        """Rows as they are drawn or repeated, and their means."""
+        """Yield drawn or repeated rows, and their means."""
         if isinstance(self.contexts, str):
             yield from self._fresh(horizon, rng)
             return
@@ -116,7 +117,7 @@ class GLM(Shortened):
             yield tables[user], means[user]
 
     def reward(self, mean: float, u: float) -> float:
-        """Drawn from the family."""
+        """Draw a reward from the family."""
         return reward_of(self.family, mean, u)
 
     def _fresh(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
@@ -128,11 +129,11 @@ class GLM(Shortened):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Blocks(Shortened):
-    """Each arm has a θ of its own, and every arm sees the same context: rows in blocks.
+    """Each arm has its own θ and all arms share the context: rows consist of blocks.
 
     Args:
-        thetas: one row per arm, the first number an intercept.
-        family: of the rewards.
+        thetas: one row per arm, beginning with an intercept.
+        family: the family of the rewards.
     """
 
     thetas: Matrix
@@ -140,16 +141,16 @@ class Blocks(Shortened):
 
     @property
     def dim(self) -> int:
-        """All blocks together."""
+        """The length of a row: all blocks together."""
         return self.thetas.size
 
     @property
     def blocks(self) -> int:
-        """One for each arm."""
+        """The number of blocks, one per arm."""
         return len(self.thetas)
 
     def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
-        """Contexts z = (1, u)/√2 with u uniform in a ball."""
+        """Yield rows for contexts z = (1, u)/√2, with u uniform in a ball, and their means."""
         arms, width = self.thetas.shape
         for start in range(0, horizon, TOGETHER):
             count = min(TOGETHER, horizon - start)
@@ -160,17 +161,17 @@ class Blocks(Shortened):
                 yield in_blocks(z[i], arms), means[i]
 
     def reward(self, mean: float, u: float) -> float:
-        """Drawn from the family."""
+        """Draw a reward from the family."""
         return reward_of(self.family, mean, u)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Classification(Shortened):
-    """Guess the class of a sample: reward 1 if right. Rows in blocks, with an intercept.
+    """Classify a sample: the reward is 1 if the class is right. Rows are blocks with an intercept.
 
     Args:
-        samples: one row each.
-        labels: their classes, from 0.
+        samples: one row per sample.
+        labels: their classes, starting at 0.
     """
 
     samples: NDArray[Any]
@@ -179,16 +180,16 @@ class Classification(Shortened):
 
     @property
     def dim(self) -> int:
-        """All blocks together."""
+        """The length of a row: all blocks together."""
         return self.blocks * (int(self.samples.shape[1]) + 1)
 
     @property
     def blocks(self) -> int:
-        """One for each class."""
+        """The number of blocks, one per class."""
         return int(self.labels.max()) + 1
 
     def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
-        """Samples drawn with replacement."""
+        """Yield the rows of samples drawn with replacement, and which class is right."""
         right = np.eye(self.blocks)
         ones = np.ones((len(self.samples), 1))
         z = _as_float32(np.concatenate([ones, self.samples], axis=1))
@@ -196,18 +197,18 @@ class Classification(Shortened):
             yield in_blocks(z[chosen], self.blocks), right[self.labels[chosen]]
 
     def reward(self, mean: float, u: float) -> float:
-        """Right or wrong: no luck in it."""
+        """Return the mean: the reward is deterministic."""
         return mean
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Replay(Shortened):
-    """A recorded table, where every arm's reward is known: offered in its order, again and again.
+    """A recorded table with the reward of every arm, repeated in order.
 
     Args:
-        rows: (n, K, d).
-        rewards: (n, K), which are their own means.
-        family: of the rewards.
+        rows: the rows, of shape (n, K, d).
+        rewards: the rewards, of shape (n, K), which are also used as mean rewards.
+        family: the family of the rewards.
     """
 
     rows: NDArray[Any]
@@ -216,24 +217,24 @@ class Replay(Shortened):
 
     @property
     def dim(self) -> int:
-        """The width of a row."""
+        """The length of a row."""
         return int(self.rows.shape[2])
 
     def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
-        """The records in order."""
+        """Yield the recorded rows and rewards in order."""
         tables = _as_float32(self.rows)
         for t in range(horizon):
             yield tables[t % len(tables)], self.rewards[t % len(tables)]
 
     def reward(self, mean: float, u: float) -> float:
-        """As recorded."""
+        """Return the recorded reward."""
         return mean
 
 
 def fixed(
     seed: int, *, dim: int = 10, n_arms: int = 20, norm: float = 3.0, family: Family | None = None
 ) -> GLM:
-    """The same rows every round.
+    """Return a problem with the same rows in every round.
 
     >>> fixed(3).dim
     10
@@ -253,7 +254,7 @@ def users(
     types: int = 5,
     family: Family | None = None,
 ) -> GLM:
-    """Five types of users, each with rows of their own; the type is uniform each round.
+    """Return a problem with five user types, each with its own rows; a random type each round.
 
     >>> users(3).n_arms
     20
@@ -267,7 +268,7 @@ def users(
 def fresh(
     seed: int, *, dim: int = 10, n_arms: int = 20, norm: float = 3.0, family: Family | None = None
 ) -> GLM:
-    """New rows on the unit sphere every round.
+    """Return a problem with new rows on the unit sphere in every round.
 
     >>> fresh(3, dim=5).dim
     5
@@ -277,7 +278,7 @@ def fresh(
 
 
 def ball(seed: int, *, dim: int = 10, n_arms: int = 10, norm: float = 3.0) -> GLM:
-    """New rows in the unit ball every round.
+    """Return a problem with new rows in the unit ball in every round.
 
     >>> ball(3).shape
     'ball'
@@ -287,7 +288,7 @@ def ball(seed: int, *, dim: int = 10, n_arms: int = 10, norm: float = 3.0) -> GL
 
 
 def arms(seed: int, *, n_arms: int = 10, width: int = 5) -> Blocks:
-    """Ten arms with five coefficients each, 1.5 N(0, I).
+    """Return a problem with ten arms that have five coefficients each, 1.5 N(0, I).
 
     >>> arms(3).dim
     50
@@ -297,10 +298,10 @@ def arms(seed: int, *, n_arms: int = 10, width: int = 5) -> Blocks:
 
 
 def digits(seed: int = 0) -> Classification:
-    """scikit-learn's bundled digits: 1,797 images of 64 pixels, ten classes.
+    """Return scikit-learn's digits as a problem: 1,797 images of 64 pixels in ten classes.
 
-    Pixels are scaled so that a typical row has length 1. The images are the same for every seed:
-    it is there so that this problem is made like the others.
+    Pixels are scaled so that a typical row has norm 1. The seed is ignored; the other problems have
+    the same parameter.
     """
     with extra("the digits problem", "experiments"):
         from sklearn.datasets import load_digits
@@ -310,13 +311,13 @@ def digits(seed: int = 0) -> Classification:
 
 
 def draw_theta(dim: int, norm: float, rng: np.random.Generator) -> Vector:
-    """A direction at random, of this norm."""
+    """Return a vector of this norm with a random direction."""
     theta = rng.normal(size=dim)
     return np.asarray(norm * theta / np.linalg.norm(theta))
 
 
 def draw_rows(size: tuple[int, ...], shape: Shape, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return rows of a shape; the last axis is a row."""
+    """Draw rows of this distribution; each row is the last axis."""
     rows = rng.normal(size=size)
     if shape == "intercept":
         rows[..., 0] = 1.0
@@ -328,7 +329,7 @@ def draw_rows(size: tuple[int, ...], shape: Shape, rng: np.random.Generator) -> 
 
 
 def in_blocks(z: Vector, arms: int) -> Matrix:
-    """One row per arm, with ``z`` in the arm's block and zeros elsewhere.
+    """Return one row per arm, with ``z`` in the arm's block and zeros elsewhere.
 
     >>> in_blocks(np.array([1.0, 2.0]), 2)
     array([[1., 2., 0., 0.],
@@ -342,7 +343,7 @@ def in_blocks(z: Vector, arms: int) -> Matrix:
 
 
 def _as_float32(rows: NDArray[Any]) -> NDArray[np.float64]:
-    """Rows as the library sees them: float32 values, ready for the kernels, never to change."""
-    exact = np.ascontiguousarray(rows, dtype=np.float32).astype(np.float64)
-    exact.flags.writeable = False
-    return exact
+    """Return read-only rows for the kernels, rounded to float32 as in real decisions."""
+    rounded = np.ascontiguousarray(rows, dtype=np.float32).astype(np.float64)
+    rounded.flags.writeable = False
+    return rounded

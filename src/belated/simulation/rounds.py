@@ -1,7 +1,7 @@
-"""A policy against an environment and a delay process, by the timeline of the paper.
+"""Simulation of a policy in an environment with delays, by the timeline of the paper.
 
-The reward of round s with delay D_s can be used in round t if and only if s + D_s <= t - 1. What is
-simulated is the real policy, ledger, learner and model.
+The reward of round s with delay D_s can be used in round t if and only if s + D_s <= t - 1. The
+simulation runs the real policy, ledger, learner and model.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from belated.model.kernels import Kernels, complete
 from belated.policies import Choice, Policy
 from belated.simulation.environments import Environment
 
-#: Columns of the frame of a trace.
+#: Columns of the data frame of a trace.
 _COLUMNS = ("regret", "pending", "delay", "actions", "rewards", "propensities")
 #: Microseconds between two rounds: a second.
 ROUND_US = 1_000_000
@@ -37,16 +37,17 @@ ROUND_US = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class Trace(Result):
-    """What happened, round by round.
+    """The result of a simulation, round by round.
 
     Attributes:
-        regret: cumulative, of means: what the best row would have brought more.
-        pending: G_t at the choice of each round.
-        delay: D_t, :data:`~belated.delays.NEVER` for rewards that do not come.
-        actions: the chosen rows.
-        rewards: of the chosen rows, arrived or not.
-        propensities: with which they were chosen.
-        learner: as it stands at the end.
+        regret: cumulative regret: by how much the mean rewards of the best rows exceed those of
+            the chosen rows.
+        pending: G_t, the number of pending decisions when each choice was made.
+        delay: D_t; :data:`~belated.delays.NEVER` for rewards that never arrive.
+        actions: indices of the chosen rows.
+        rewards: rewards of the chosen rows, including those that have not arrived.
+        propensities: probabilities with which the rows were chosen.
+        learner: the learner in its final state.
     """
 
     regret: Vector
@@ -58,13 +59,14 @@ class Trace(Result):
     learner: Learner
 
     def to_dict(self) -> dict[str, Any]:
-        """Return each round as plain data; the delay of a reward that never comes is None."""
-        found = super().to_dict()
-        del found["learner"]
-        return found | {"delay": [None if one == NEVER else one for one in self.delay.tolist()]}
+        """Return each round as plain data; the delay of a reward that never arrives is None."""
+        fields = super().to_dict()
+        del fields["learner"]
+        delays = [None if delay == NEVER else delay for delay in self.delay.tolist()]
+        return fields | {"delay": delays}
 
     def frame(self) -> Any:
-        """Return a DataFrame of pandas, one line a round; the delay of what never comes is null.
+        """Return a pandas DataFrame, one row per round; delays of lost rewards are null.
 
         Raises:
             MissingExtra: pandas is not installed.
@@ -77,7 +79,7 @@ class Trace(Result):
         return pd.DataFrame(columns).rename_axis("round")
 
     def plot(self) -> Any:
-        """Return a figure of matplotlib: cumulative regret, and below it what is pending.
+        """Return a matplotlib figure: cumulative regret above, pending decisions below.
 
         Raises:
             MissingExtra: matplotlib is not installed.
@@ -112,22 +114,24 @@ def simulate(
 ) -> Trace:
     """Run a policy for ``horizon`` rounds.
 
-    Contexts, luck, delays and the policy's own draws come from four streams of ``seed``: two
-    policies with the same seed meet the same contexts, the same luck and the same delays.
-    Rounds are a second apart: a half-life of 500 rounds is ``"500s"``.
+    Contexts, rewards, delays and the policy's own choices use four separate random streams of
+    ``seed``: two policies with the same seed are run with the same contexts, the same random
+    numbers for rewards and the same delays. Rounds are one second apart: a half-life of 500 rounds
+    is ``"500s"``.
 
     Args:
-        policy: what chooses.
-        environment: what offers rows and gives rewards.
-        delay: when rewards come.
-        horizon: T.
-        seed: of all randomness.
-        window: rounds after which a decision without a reward counts as explored no longer; its
-            reward is learned all the same when it comes.
-        rewards: what a missing reward means, its window in seconds: ``DefaultAfter("500s")`` is
-            500 rounds. What silence means is then not reported. None: every reward comes.
-        kernels: to use instead of the best available. A run never changes them: those that are
-            compiled only after it has begun are for the next one.
+        policy: the policy.
+        environment: the environment, which offers rows and returns rewards.
+        delay: the delay process.
+        horizon: number of rounds T.
+        seed: seed of all random numbers.
+        window: rounds after which a decision without a reward no longer counts as pending; a later
+            reward is still learned.
+        rewards: what a missing reward means, with its window in seconds: ``DefaultAfter("500s")``
+            is 500 rounds. Rewards equal to the default are then not reported. None: every reward is
+            reported.
+        kernels: kernels to use instead of the best available. A run does not change kernels: those
+            compiled after it has begun are used by the next run.
 
     >>> from belated import Bernoulli, DelayedUCB, delays, environments
     >>> world = environments.fixed(seed=3)
@@ -147,35 +151,35 @@ def simulate(
         rewards = Explicit(timedelta(seconds=window + 1))
     if rewards is not None:
         check_semantics(rewards)
-    contexts, luck, waits, draws = (
+    context_rng, reward_rng, delay_rng, policy_rng = (
         np.random.default_rng(stream) for stream in np.random.SeedSequence(seed).spawn(4)
     )
-    uniform = luck.random(horizon).tolist()
+    uniform = reward_rng.random(horizon).tolist()
     longest = None if policy.learns_late else policy.learns_after
-    if longest is not None and rewards is None:  # what comes later is dropped, and not waited for
+    if longest is not None and rewards is None:  # later rewards are dropped, so do not wait for any
         rewards = Explicit(timedelta(seconds=longest + 1))
-    calendar = _Calendar(delay, horizon, waits, longest)
+    calendar = _Calendar(delay, horizon, delay_rng, longest)
     rounds = _Rounds(policy, rewards or Explicit(), kernels or complete())
     model, choose = rounds.fold.learner.model, policy.choose
     regret: list[float] = []
     pending: list[int] = []
     choices: list[Choice] = []
-    known, best = None, 0.0
-    for t, (rows, means) in enumerate(environment.rounds(horizon, contexts)):
+    last_means, best = None, 0.0
+    for t, (rows, means) in enumerate(environment.rounds(horizon, context_rng)):
         rounds.begin(t, calendar.arrivals.pop(t, ()))
         pending.append(model.pending)
         offered = rows
         if policy.blocks is not None and rows.shape[1] != policy.row_width:
             offered = blocked(rows, policy.blocks)
-        choice = choose(model, offered, draws)
+        choice = choose(model, offered, policy_rng)
         mean = float(means[choice.index])
         y = environment.reward(mean, uniform[t])
         rounds.decided(offered[choice.index], y, choice)
         choices.append(choice)
         if calendar.given is not None:
             calendar.decided(t, rows[choice.index], y)
-        if means is not known:
-            known, best = means, float(means.max())
+        if means is not last_means:
+            last_means, best = means, float(means.max())
         regret.append(best - mean)
     for advice in advise(evidence_of(rounds.fold)):
         warn(advice)
@@ -191,14 +195,14 @@ def simulate(
 
 
 class _Rounds:
-    """A fold that is told of decisions and rewards, a second a round.
+    """A fold of simulated decisions and rewards, with one second per round.
 
-    A reward that is what silence means is not reported.
+    A reward equal to the value of a missing reward is not reported.
 
     Args:
-        policy: whose model is learned.
+        policy: the policy whose model is learned.
         meaning: what a missing reward means.
-        kernels: to use.
+        kernels: the kernels to use.
     """
 
     def __init__(self, policy: Policy, meaning: Rewards, kernels: Kernels) -> None:
@@ -209,16 +213,16 @@ class _Rounds:
         self._position = self._now = 0
 
     def begin(self, t: int, arrivals: Iterable[int]) -> None:
-        """A round begins: rewards arrive, and what is due is settled."""
+        """Begin a round: fold the rewards that arrive, and end the windows that are due."""
         self._now = ROUND_US * (t + 1)
         for s in arrivals:
             if self.rewards[s] != self._silent:
-                self._take(Reward(f"{s:032x}", self._now, self.rewards[s]))
+                self._fold(Reward(f"{s:032x}", self._now, self.rewards[s]))
         if self._ledger.is_due(self._now):
-            self._take(Settled(0, self._now))
+            self._fold(Settled(0, self._now))
 
     def decided(self, x: Vector, y: float, choice: Choice) -> None:
-        """A row was chosen."""
+        """Fold the decision of a round."""
         model, row = self.fold.learner.model, x.astype(np.float32)
         decision = Decision(
             id=f"{len(self.rewards):032x}",
@@ -232,15 +236,15 @@ class _Rounds:
             means=() if model.rivals is None else model.means_of(row, choice.mean),
         )
         self.rewards.append(y)
-        self._take(decision)
+        self._fold(decision)
 
-    def _take(self, event: Event) -> None:
+    def _fold(self, event: Event) -> None:
         self._position += 1
         self._ledger.fold(Record(0, self._position, self._now, event))
 
 
 class _Calendar:
-    """Which rewards arrive before the choice of each round, from 0."""
+    """The rounds whose rewards arrive before each round's choice; rounds are counted from 0."""
 
     def __init__(
         self,
@@ -255,19 +259,19 @@ class _Calendar:
         self._horizon = horizon
         if self.given is None:
             self.delay = delay.sample(horizon, rng)
-            for s, wait in enumerate(self.delay.tolist()):
-                self._enter(s, wait)
+            for s, rounds in enumerate(self.delay.tolist()):
+                self._enter(s, rounds)
         else:
             self.delay = np.full(horizon, NEVER, dtype=np.int64)
             self._uniform = rng.random(horizon)
 
     def decided(self, t: int, x: Vector, y: float) -> None:
-        """A delay that depends on the row or the reward is known only now."""
+        """Compute the delay of round t, which depends on its row or its reward."""
         assert self.given is not None
-        wait = self.delay[t] = self.given(float(self._uniform[t]), x, y)
-        self._enter(t, int(wait))
+        rounds = self.delay[t] = self.given(float(self._uniform[t]), x, y)
+        self._enter(t, int(rounds))
 
-    def _enter(self, s: int, wait: int) -> None:
-        t = s + wait + 1  # the reward of s is there once t - 1 >= s + D
-        if t < self._horizon and wait <= self._longest:
+    def _enter(self, s: int, rounds: int) -> None:
+        t = s + rounds + 1  # the reward of round s can be used once t - 1 >= s + D
+        if t < self._horizon and rounds <= self._longest:
             self.arrivals.setdefault(t, []).append(s)

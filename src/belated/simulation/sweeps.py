@@ -1,4 +1,4 @@
-"""Many simulations: policies, environments, delays and seeds, in parallel, into one tidy table."""
+"""Parallel simulations of many policies, environments, delays and seeds, as one tidy table."""
 
 from __future__ import annotations
 
@@ -38,26 +38,28 @@ def simulate_many(
     jobs: int = -1,
     progress: bool = True,
 ) -> pd.DataFrame:
-    """Run every policy in every environment under every delay, once for each seed.
+    """Run every policy in every environment with every delay, once per seed.
 
-    All policies meet the same problem, contexts, luck and delays under one seed, so differences
-    between them can be paired.
+    For a given seed, all policies are run on the same problem with the same contexts, random
+    numbers and delays, so their results can be compared in pairs.
 
     Args:
-        policies: by name; a policy, or what makes one for an environment.
-        environments: by name; what makes a problem of a seed, like ``environments.fixed``.
-        delays: by name.
-        seeds: of problems and runs.
-        horizon: T.
+        policies: policies by name; each is a policy, or a function that returns one for an
+            environment.
+        environments: functions by name that return an environment for a seed, such as
+            ``environments.fixed``.
+        delays: delay processes by name.
+        seeds: seeds of problems and runs.
+        horizon: number of rounds T.
         rewards: what a missing reward means, as in :func:`~belated.simulate`: its window is in
-            seconds, a second a round. None: every reward comes.
-        checkpoints: rounds at which regret is recorded besides the last.
-        resume: a file of finished runs, one JSON line each: runs found there are not repeated.
-        jobs: processes; all cores by default.
-        progress: show a bar with the time left.
+            seconds, and a round is one second. None: every reward is reported.
+        checkpoints: rounds at which regret is recorded, in addition to the last.
+        resume: a file of finished runs, one JSON line each; runs in this file are not repeated.
+        jobs: number of processes; -1 uses all cores.
+        progress: whether to show a progress bar with the remaining time.
 
     Returns:
-        A row for each run and checkpoint: policy, environment, delay, seed, round, regret, pending,
+        One row per run and checkpoint: policy, environment, delay, seed, round, regret, pending,
         seconds (CPU time of the whole run).
 
     >>> from belated import Bernoulli, DelayedUCB, delays, environments
@@ -86,12 +88,13 @@ def simulate_many(
     todo = []
     runs: list[Run] = []
     cells = itertools.product(seeds, environments.items(), delays.items(), policies.items())
-    for seed, (world, make), (wait, delay), (name, policy) in cells:
-        cell: Run = {"policy": name, "environment": world, "delay": wait, "seed": seed}
-        # Tells a changed policy or delay under an old name, also where a default has changed.
-        meant = () if rewards is None else (rewards,)
-        made_of = fingerprint(settings[world, name], delay, *meant)
-        cell |= {"rounds": rounds, "fingerprint": made_of}
+    for seed, (world, make), (delay_name, delay), (name, policy) in cells:
+        cell: Run = {"policy": name, "environment": world, "delay": delay_name, "seed": seed}
+        # The fingerprint detects a policy or delay that has changed under the same name, even if
+        # only a default has changed.
+        meaning = () if rewards is None else (rewards,)
+        mark = fingerprint(settings[world, name], delay, *meaning)
+        cell |= {"rounds": rounds, "fingerprint": mark}
         if (done := finished.get(_key(cell))) is not None:
             runs.append(done)
         else:
@@ -116,7 +119,7 @@ def _run(
     chosen = _chosen(policy, world)
     start = time.process_time()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DelayWarning)  # a sweep over delays means them
+        warnings.simplefilter("ignore", DelayWarning)  # long delays are intended in a sweep
         trace = simulate(
             chosen, world, delay, horizon=cell["rounds"][-1], seed=cell["seed"], rewards=rewards
         )
@@ -128,9 +131,9 @@ def _run(
 
 
 def _rows(run: Run) -> Iterator[Run]:
-    for at, regret, pending in zip(run["rounds"], run["regret"], run["pending"], strict=True):
+    for t, regret, pending in zip(run["rounds"], run["regret"], run["pending"], strict=True):
         cell = {name: run[name] for name in ("policy", "environment", "delay", "seed")}
-        results = {"round": at, "regret": regret, "pending": pending, "seconds": run["seconds"]}
+        results = {"round": t, "regret": regret, "pending": pending, "seconds": run["seconds"]}
         yield cell | results
 
 
@@ -146,14 +149,14 @@ def _key(run: Run) -> str:
 def _read(path: str | Path | None) -> dict[str, Run]:
     if path is None or not Path(path).exists():
         return {}
-    found = {}
+    runs = {}
     for line in Path(path).read_text(encoding="utf-8").splitlines():
         try:
             run = json.loads(line)
-        except json.JSONDecodeError:  # the last line of a run that was stopped
+        except json.JSONDecodeError:  # the last line of an interrupted sweep may be incomplete
             continue
-        found[_key(run)] = run
-    return found
+        runs[_key(run)] = run
+    return runs
 
 
 def _append(path: str | Path | None, run: Run) -> None:

@@ -1,8 +1,8 @@
-"""One bandit learned by several: each folds some partitions, and one merges their sums.
+"""Several learners that share a bandit: each folds some partitions, and one merges their sums.
 
-* :class:`PartitionFold`: one partition, folded into a ledger and into sums that add; no model.
-* :class:`PartitionSums`: these sums as they travel, with the position they are of.
-* :class:`Merging`: the sums of all partitions, merged into one model.
+* :class:`PartitionFold`: folds one partition into a ledger and additive sums, without a model.
+* :class:`PartitionSums`: the format in which these sums are sent, with their position.
+* :class:`Merging`: merges the sums of all partitions into one model.
 """
 
 from belated.fold.partitioned.fold import PartitionFold as PartitionFold

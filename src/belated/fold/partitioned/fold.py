@@ -19,17 +19,18 @@ from belated.policies import Policy
 
 
 class PartitionFold(Fold):
-    """Folds one partition; its snapshots are those of any other fold.
+    """Folds one partition; its snapshots have the same format as those of any other fold.
 
     Args:
-        policy: whose model is learned.
+        policy: the policy whose model is learned.
         rewards: what a missing reward means.
-        features: that encode again what others have encoded; None if rows are what callers pass.
-        partitions: of the journal.
-        partition: that is folded.
-        retention: for how long a decision takes rewards, in microseconds.
-        kernels: to use instead of the best available.
-        tuning: sizes.
+        features: encode rows again that were computed with other features; None if callers pass
+            rows.
+        partitions: number of partitions of the journal.
+        partition: the partition to fold.
+        retention: how long a decision accepts rewards, in microseconds.
+        kernels: kernels to use instead of the best available.
+        tuning: internal sizes.
 
     >>> from belated import Bernoulli, DelayedUCB, Explicit
     >>> fold = PartitionFold(DelayedUCB(2, Bernoulli()), Explicit(), partitions=4, partition=3)
@@ -65,12 +66,12 @@ class PartitionFold(Fold):
 
     @property
     def folded(self) -> Sequence[int]:
-        """This partition."""
+        """The partitions that are folded: this one."""
         return (self.partition,)
 
     @property
     def position(self) -> int:
-        """That of the last record that was folded."""
+        """The position of the last record that was folded."""
         return self.positions[self.partition]
 
     def _new_learner(self) -> PartitionLearner:
@@ -82,17 +83,17 @@ class PartitionFold(Fold):
         )
 
     def load_model(self, model: PublishedModel) -> None:
-        """Expand at the center of a model from now on; what freezes meanwhile is that model."""
+        """Expand at the center of a published model; a change to ``freeze`` uses that model."""
         self._model = model
         if model.center:
             center = np.frombuffer(model.center, dtype="<f8").reshape(self.policy.shape).copy()
             self.learner.center(center, model.center_number, model.center_n)
 
     def sums(self, epoch: int) -> PartitionSums:
-        """Return what the partition has come to.
+        """Return the sums of the partition.
 
         Args:
-            epoch: in which it is owned.
+            epoch: the epoch in which this process owns the partition.
         """
         learner, ledger = self.learner, self.ledgers[self.partition]
         rows, pending = learner.sums(), learner.pending_information
@@ -119,5 +120,5 @@ class PartitionFold(Fold):
         )
 
     def _freeze(self, at: int) -> PublishedModel | None:
-        """What was published last is what was known when the mode became ``freeze``."""
+        """Return the last published model, which deciders used when the mode became ``freeze``."""
         return None if self._model is None else msgspec.structs.replace(self._model, at=at)

@@ -1,4 +1,4 @@
-"""A learner of one partition: it keeps sums, and leaves the model to whoever has those of all."""
+"""The learner of one partition, which maintains sums; the leader computes the model."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from belated.policies.policy import Policy
 
 
 def check_mergeable(policy: Policy, rewards: Rewards | None = None) -> None:
-    """Refuse a policy, or rewards, whose model cannot be made of the sums of partitions.
+    """Reject policies and rewards whose model cannot be computed from sums of partitions.
 
     Raises:
-        InvalidInput: it cannot.
+        InvalidInput: the model cannot be computed from sums.
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> check_mergeable(DelayedUCB(2, Bernoulli()))
@@ -52,17 +52,17 @@ use learners = "one"
 
 
 class PartitionLearner(Learner):
-    """Keeps what adds, of one partition: the model stands still.
+    """Maintains additive sums of one partition and leaves the model unchanged.
 
-    The log-likelihood is expanded at the :meth:`center` that all partitions share. Until there is
-    one that knows as many rewards as this partition, its own estimate serves: sums add, whatever
-    they were taken at.
+    The log-likelihood is expanded at the :meth:`center` that all partitions share. While this
+    partition has more rewards than the center was estimated from, it is expanded at the
+    partition's own estimate instead: the expansions can be added whatever their points.
 
     Args:
-        policy: whose model is learned.
-        partitions: of the journal.
-        kernels: to use instead of the best available.
-        tuning: sizes; of the rewards that may be kept row by row each partition has its share.
+        policy: the policy whose model is learned.
+        partitions: number of partitions of the journal.
+        kernels: kernels to use instead of the best available.
+        tuning: internal sizes; the rewards stored row by row are divided among the partitions.
     """
 
     def __init__(
@@ -75,43 +75,43 @@ class PartitionLearner(Learner):
     ) -> None:
         check_mergeable(policy)
         super().__init__(policy, kernels=kernels, tuning=tuning)
-        self.is_bulk = True  # and stays so
+        self.is_bulk = True  # permanently
         self._store = self.observations[0]
         self._freezer = Freezer([self._store], tuning.exact // partitions, self._limit)
         self._center: Vector = self.model.theta.copy()
         self._center_n = 0
-        self._next_own = 0.0  # rewards that call for an estimate of this partition's own
+        self._next_own = 0.0  # number of rewards at which the partition's own estimate is updated
         self._running = RunningSums(self._store, policy.family, self._center)
-        #: The number of the center that the sums are expanded at; 0: an estimate of its own.
+        #: The number of the center at which the sums are expanded; 0: the partition's own estimate.
         self.expanded_at = 0
         self._number = 0
 
     @property
     def theta(self) -> Vector:
-        """Where the log-likelihood is expanded."""
+        """The θ at which the log-likelihood is expanded."""
         return self._running.theta
 
     @property
     def pending_information(self) -> Information:
-        """Of the decisions whose rewards are out."""
+        """The information of the decisions whose rewards are pending."""
         self.fold_in()
         return self.weighting.pending
 
     def center(self, theta: Vector, number: int, n: int) -> None:
-        """Expand at θ from now on, if it knows enough.
+        """Expand at θ from now on, unless this partition has more rewards.
 
         Args:
             theta: the last estimate of all partitions.
-            number: of it.
-            n: rewards it was estimated from.
+            number: the number of this estimate.
+            n: number of rewards that it was estimated from.
         """
         self._center, self._number, self._center_n = theta, number, n
 
     def sums(self) -> FrozenSums:
-        """Return what all rewards of this partition come to."""
+        """Return the sums of all rewards of this partition."""
         self.fold_in()
         self._compact()
-        if not isinstance(self.policy.family, Gaussian):  # whose sums are the same at any θ
+        if not isinstance(self.policy.family, Gaussian):  # Gaussian sums do not depend on θ
             self._choose_theta()
         return self._running.total()
 
@@ -131,28 +131,28 @@ class PartitionLearner(Learner):
         self.expanded_at = number
         self.model.theta = theta.copy()  # where the next fit starts, also from a snapshot
 
-    # --- what another learner does with its model ------------------------------------------------
+    # --- methods that other learners use to update the model -------------------------------------
 
     @contextmanager
     def bulk(self) -> Iterator[None]:
-        """It always is."""
+        """Do nothing: partition learners are always in bulk mode."""
         yield
 
     def refresh(self) -> None:
-        """There is no model to bring up to date."""
+        """Do nothing: there is no model to update."""
 
     def fit(self) -> None:
-        """There is no model to fit."""
+        """Do nothing: there is no model to fit."""
 
     def revise(self, handle: int, y: float, recorded: int = 0, partition: int = 0) -> None:
-        """The reward under a handle is another one."""
+        """Change a reward."""
         self.fold_in()
         _, before = self._store.get(handle)
         super().revise(handle, y, recorded, partition)
         self._running.revise(handle, before)
 
     def retract(self, handle: int, recorded: int = 0, partition: int = 0) -> Vector:
-        """The reward under a handle never came, and nor is it waited for; returns its row."""
+        """Remove a reward whose decision is not pending again; return its row."""
         self.fold_in()
         row, y = self._store.get(handle)
         frozen = self._store.is_frozen(handle)

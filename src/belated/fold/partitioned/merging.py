@@ -1,4 +1,4 @@
-"""The sums of all partitions, merged into one model."""
+"""Merges the sums of all partitions into one model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from belated.policies import Policy
 
 
 class Center(NamedTuple):
-    """The θ at which all partitions expand, its number, and how many rewards it knows."""
+    """The θ at which all partitions expand, its number, and how many rewards it is based on."""
 
     theta: Vector
     number: int
@@ -36,20 +36,20 @@ class Center(NamedTuple):
 
 
 class Merging:
-    """Holds one entry for each partition, and makes the model of their sum.
+    """Holds one entry for each partition, and computes the model from their sum.
 
-    The estimate is one Newton step from the :attr:`center`: the θ that was published last, and at
-    which the partitions expanded their log-likelihoods. θ̂, the roots, the dispersion and an
-    estimated ridge do not add: they are made here.
+    The estimate is one Newton step from the :attr:`center`: the last published θ, at which the
+    partitions expanded their log-likelihoods. θ̂, the roots, the dispersion and an estimated ridge
+    are not additive; they are computed here.
 
     Args:
-        policy: whose model it is.
-        partitions: of the journal.
-        fingerprint: of the folds; what others made is ignored.
+        policy: the policy of the model.
+        partitions: number of partitions of the journal.
+        fingerprint: the fingerprint of the folds; entries of other folds are ignored.
 
     Attributes:
-        entries: by partition, the one that counts.
-        center: where the partitions are to expand.
+        entries: the entry that counts for each partition.
+        center: the center at which the partitions should expand.
     """
 
     def __init__(self, policy: Policy, partitions: int, fingerprint: str) -> None:
@@ -61,7 +61,11 @@ class Merging:
         self.center = Center(policy.start.mean, 0, 0)
 
     def take(self, entry: PartitionSums) -> bool:
-        """Let an entry count, unless one of a later epoch or position does; returns whether."""
+        """Add an entry, unless there is one of the same or a later epoch and position.
+
+        Returns:
+            Whether the entry was added.
+        """
         last = self.entries.get(entry.partition)
         foreign = not entry.fingerprint.startswith(self._fingerprint)
         if foreign or (last is not None and entry.order <= last.order):
@@ -76,12 +80,12 @@ class Merging:
 
     @property
     def positions(self) -> list[int]:
-        """Of the last record in the entry of each partition."""
+        """The position of each partition's last record."""
         return [entry.position for entry in self._all()]
 
     @property
     def counts(self) -> dict[str, int]:
-        """Decisions by state, over all partitions."""
+        """Number of decisions by state, over all partitions."""
         total: Counter[str] = Counter()
         for entry in self._all():
             total.update(entry.counts)
@@ -89,7 +93,7 @@ class Merging:
 
     @property
     def counters(self) -> dict[str, int]:
-        """Events by what they meant, over all partitions."""
+        """Number of events by status, over all partitions."""
         total: Counter[str] = Counter()
         for entry in self._all():
             total.update(entry.counters)
@@ -97,7 +101,7 @@ class Merging:
 
     @property
     def unmatched(self) -> dict[str, int]:
-        """Number of ids whose decision is not known, by the reporter of their first event."""
+        """Number of ids whose decision is unknown, by the reporter of their first event."""
         total: Counter[str] = Counter()
         for entry in self._all():
             total.update(entry.unmatched)
@@ -110,15 +114,16 @@ class Merging:
 
     @property
     def oldest(self) -> int | None:
-        """When the journal took the oldest pending decision; None if there is none."""
-        return min((one.oldest for one in self._all() if one.oldest is not None), default=None)
+        """When the oldest pending decision was recorded; None if there is none."""
+        times = (entry.oldest for entry in self._all())
+        return min((time for time in times if time is not None), default=None)
 
     def estimate(self) -> Estimate:
-        """Return the estimate of all partitions: a function of their sums."""
+        """Return the estimate from the sums of all partitions."""
         return merged_estimate(self.policy, self._parts())
 
     def export_model(self, at: int) -> PublishedModel:
-        """Return the model of all partitions; the center moves there if it is time to.
+        """Return the model of all partitions; move the center to its θ if enough has changed.
 
         Args:
             at: the time, in microseconds since 1970.
@@ -149,13 +154,13 @@ class Merging:
         )
 
     def go_on_from(self, model: PublishedModel) -> None:
-        """Take over the center of a model that another has published."""
+        """Continue from the center of a model that another learner has published."""
         if len(model.center) == 8 * self.policy.dim:
             theta = np.frombuffer(model.center, dtype="<f8").reshape(self.policy.shape).copy()
             self.center = Center(theta, model.center_number, model.center_n)
 
     def _move_center(self, estimate: Estimate) -> None:
-        """When what is known has grown enough, or some partition had no center to expand at."""
+        """Move the center if rewards have grown enough, or a partition used its own estimate."""
         _, number, n = self.center
         alone = any(entry.expanded_at == 0 for entry in self._all())
         grown = estimate.n >= Laplace().next_fit(n, self.policy.shape)
@@ -176,16 +181,16 @@ class Merging:
 
 
 def merged_estimate(policy: Policy, parts: Sequence[tuple[FrozenSums, Vector]]) -> Estimate:
-    """Return the estimate of some sums: one Newton step from where they were expanded.
+    """Return the estimate from sums: one Newton step from where they were expanded.
 
-    Where rewards were expected to be rare and many came, the step goes far beyond the maximum, for
-    Poisson rewards to where e^η overflows. A step of more than a standard deviation per coefficient
-    is therefore shortened, from m to 1 + log m, where m bounds the change of the linear predictor
-    of any row: for one Poisson reward this leads to the maximum. The estimate has then not
+    If rewards were expected to be rare and many arrived, the step goes far beyond the maximum; for
+    Poisson rewards, e^η may even overflow. A step of more than a standard deviation per coefficient
+    is therefore shortened from m to 1 + log m, where m bounds the change of the linear predictor of
+    any row. For a single Poisson reward this leads to the maximum. The estimate has then not
     converged, and the next step begins from it.
 
     Args:
-        policy: whose model is learned.
+        policy: the policy whose model is learned.
         parts: sums, each with the θ at which it was expanded.
     """
     arrived = sum((sums for sums, _ in parts), FrozenSums.zero(policy.shape))
@@ -196,7 +201,7 @@ def merged_estimate(policy: Policy, parts: Sequence[tuple[FrozenSums, Vector]]) 
     start = product(prior.precision, prior.mean)
     for sums, theta in parts:
         start = start + product(sums.likelihood.information, theta) / estimate.dispersion
-    start = solve(precision, start)  # the mean of where they were expanded
+    start = solve(precision, start)  # the weighted mean of the expansion points
     step = estimate.theta - start
     if np.vdot(step, product(precision, step)) <= step.size:
         return estimate
@@ -206,7 +211,7 @@ def merged_estimate(policy: Policy, parts: Sequence[tuple[FrozenSums, Vector]]) 
 
 
 class _MergedLearner(Learner):
-    """Makes the roots of sums that others have kept."""
+    """Computes the roots of a model from sums that other processes have collected."""
 
     def take(
         self, estimate: Estimate, arrived: FrozenSums, pending: Information, decisions: int

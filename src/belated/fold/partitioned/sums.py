@@ -1,4 +1,4 @@
-"""The sums of one partition as they travel to whoever merges them."""
+"""The format in which learners send the sums of a partition to the leader."""
 
 from __future__ import annotations
 
@@ -9,32 +9,35 @@ from belated.core.inputs import Vector
 from belated.fold.published import seal, unseal
 from belated.model.statistics import FrozenSums, Information
 
-#: The first byte. Another layout means another number.
+#: The first byte; it changes with the layout.
 VERSION = 1
 
 
 class PartitionSums(msgspec.Struct, frozen=True, array_like=True):
-    """What a partition has come to at a position, in the hands of the owner of an epoch.
+    """The state of a partition at a position, as folded by the owner of an epoch.
 
     Attributes:
-        fingerprint: of the fold that made it, and of what is undone, as that of a snapshot.
-        partition: it is of.
-        epoch: in which its maker owned the partition.
-        position: of the last record that is in it.
-        expanded_at: number of the center at which the log-likelihood was expanded; 0: an estimate
-            of the partition's own.
-        version: records that are in it.
-        decisions: made so far.
-        pending: decisions whose reward is out.
-        counts: decisions by state.
-        counters: events by what they meant.
-        theta: where the log-likelihood was expanded, as bytes of float64.
-        rows: the sums of what has arrived, as :meth:`FrozenSums.pack` gave them.
-        information: of the pending decisions, as bytes of float64.
-        head: names all records that are in it; empty if the journal stores no digests.
-        oldest: when the journal took the oldest pending decision; None if there is none.
-        last_stamp: of the last record.
-        unmatched: number of ids with events but without a decision, by the reporter of the first.
+        fingerprint: the fingerprint of the fold, its erasures and its retractions, as in a
+            snapshot.
+        partition: the partition.
+        epoch: the epoch in which the sender owned the partition.
+        position: the position of the last record that is included.
+        expanded_at: number of the center at which the log-likelihood was expanded; 0: the
+            partition's own estimate.
+        version: number of records that are included.
+        decisions: number of decisions made so far.
+        pending: number of decisions whose reward is pending.
+        counts: number of decisions by state.
+        counters: number of events by status.
+        shape: the shape of θ.
+        theta: θ at which the log-likelihood was expanded, as bytes of float64.
+        rows: the sums of the rewards that have arrived, from :meth:`FrozenSums.pack`.
+        information: the information of the pending decisions, as bytes of float64.
+        head: identifies all records that are included; empty if the journal stores no digests.
+        oldest: when the oldest pending decision was recorded; None if there is none.
+        last_stamp: the timestamp of the last record.
+        unmatched: number of ids with events but without a decision, by the reporter of the first
+            event.
     """
 
     fingerprint: str
@@ -58,16 +61,16 @@ class PartitionSums(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """Of two entries of a partition, the greater one counts: by epoch, then by position."""
+        """A key by which the entries of a partition are ordered; the greatest entry counts."""
         return self.epoch, self.position, self.expanded_at
 
     @property
     def center(self) -> Vector:
-        """Where the log-likelihood was expanded."""
+        """The θ at which the log-likelihood was expanded."""
         return np.frombuffer(self.theta, dtype="<f8").reshape(self.shape).astype(np.float64)
 
     def arrived(self) -> FrozenSums:
-        """Return the sums of what has arrived."""
+        """Return the sums of the rewards that have arrived."""
         return FrozenSums.read(self.rows, self.shape)
 
     def outstanding(self) -> Information:
@@ -76,16 +79,16 @@ class PartitionSums(msgspec.Struct, frozen=True, array_like=True):
         return Information(self.pending, matrix.reshape(*self.shape, -1).astype(np.float64))
 
     def write(self) -> bytes:
-        """As bytes."""
+        """Encode the sums."""
         return seal(VERSION, msgspec.msgpack.encode(self))
 
     @staticmethod
     def read(data: bytes) -> PartitionSums:
-        """What :meth:`write` gave.
+        """Decode sums that :meth:`write` encoded.
 
         Raises:
-            UnsupportedFormat: a later release wrote it.
-            CorruptJournal: it was changed on its way.
+            UnsupportedFormat: a newer release wrote them.
+            CorruptJournal: their checksum does not match.
         """
         return _read(unseal(VERSION, data, "a partition's sums"))
 
