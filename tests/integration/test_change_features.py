@@ -413,7 +413,7 @@ def test_a_trimmed_journal_refuses_other_features() -> None:
     while journal.drop(0, 1_000):
         pass
     before, after = CHANGES["field rescaled"]
-    with pytest.raises(JournalMismatch, match="trimmed, with their contexts: what they came to"):
+    with pytest.raises(JournalMismatch, match="trimmed with their contexts, so they cannot"):
         open_bandit(journal, after)
     again = open_bandit(journal, before)
     assert again.decision_counts["rewarded"] == 1_100

@@ -120,7 +120,7 @@ def test_what_was_trimmed_still_counts(
     assert used.digest == digest
     again = used.as_of(then)
     assert (again.digest, again.decision_counts) == (past.digest, past.decision_counts)
-    with pytest.raises(InvalidInput, match="were trimmed: nothing before that can be seen"):
+    with pytest.raises(InvalidInput, match="were trimmed: choose a later time"):
         used.as_of(as_datetime(starts[0].stamp - 1))
     acts = [
         one.event

@@ -77,7 +77,7 @@ def test_what_came_last_is_in_the_sums_of_a_fit(family: Family) -> None:
     fit = learner.begin_fit()
     new, rewards = data(family, 5, 1)
     taught(learner, new, rewards)
-    weights = np.array(learner._waiting.came[0].after)
+    weights = np.array(learner._waiting.arrived[0].after)
     fitted = fit()
     assert fitted.observed is not None
     before = fitted.observed.copy()

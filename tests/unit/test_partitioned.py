@@ -314,7 +314,7 @@ def test_sums_that_were_damaged_are_refused() -> None:
     """By their checksum, and by the version of their format."""
     fold = PartitionFold(DelayedUCB(2, Bernoulli()), Explicit(), partitions=1, partition=0)
     data = fold.sums(epoch=1).write()
-    with pytest.raises(CorruptJournal, match="a partition's sums was changed"):
+    with pytest.raises(CorruptJournal, match="checksum of a partition's sums"):
         PartitionSums.read(data[:-1] + b"!")
     with pytest.raises(UnsupportedFormat, match="upgrade"):
         PartitionSums.read(b"\x63" + data[1:])

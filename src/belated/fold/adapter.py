@@ -1,4 +1,4 @@
-"""Between a ledger and the learner: which row a decision has, and where its reward was learned."""
+"""Passes the changes of a ledger on to the learner, and stores the rows of decisions."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from belated.fold.table import NOWHERE, EntryTable, handle_at, packed
 from belated.model.kernels.memory import zeros
 from belated.policies.policy import Policy
 
-# Rows that there is room for, at least.
+# Minimum capacity for rows.
 _FEW = 64
 
 
 class Rows:
-    """Rows of one width, each at a place of its own.
+    """Rows of the same length, each stored at a place of its own.
 
     >>> rows = Rows(2)
     >>> place = rows.put(np.array([1.0, 2.0], dtype=np.float32))
@@ -37,14 +37,14 @@ class Rows:
 
     def __init__(self, dim: int) -> None:
         self.dim = dim
-        #: Places that were ever used, and how many of them are free.
+        #: Number of places that were ever used, and how many of them are free.
         self.used = self.n_free = 0
-        #: The rows, and the places that are free: each with some room.
+        #: The rows, and the free places; both arrays have spare capacity.
         self.data: Row = zeros((_FEW, dim), np.float32)
         self.places: NDArray[np.int64] = zeros((_FEW,), np.int64)
 
     def put(self, x: Row) -> int:
-        """Keep a copy of a row; returns its place."""
+        """Store a copy of a row; return its place."""
         if self.n_free:
             self.n_free -= 1
             place = int(self.places[self.n_free])
@@ -56,71 +56,71 @@ class Rows:
         return place
 
     def put_all(self, rows: Row) -> NDArray[np.int64]:
-        """Keep copies of rows; returns their places."""
+        """Store copies of rows; return their places."""
         self.reserve(len(rows))
         first, self.used = self.used, self.used + len(rows)
         self.data[first : self.used] = rows
         return np.arange(first, self.used)
 
     def get(self, place: int) -> Row:
-        """The row at a place; it is another one once the place was freed."""
+        """Return a view of the row at a place, which is valid until the place is freed."""
         row: Row = self.data[place]
         return row
 
     def get_all(self, places: NDArray[np.int64]) -> Row:
-        """Copies of the rows at these places."""
+        """Return copies of the rows at these places."""
         rows: Row = self.data[places]
         return rows
 
     def free(self, place: int) -> None:
-        """The row is needed no longer."""
+        """Free the place of a row."""
         self.places[self.n_free] = place
         self.n_free += 1
 
     def free_all(self, places: NDArray[np.int64]) -> None:
-        """These rows are needed no longer."""
+        """Free the places of several rows."""
         self.places[self.n_free : self.n_free + len(places)] = places
         self.n_free += len(places)
 
     def reserve(self, count: int) -> None:
-        """Have room for so many rows behind the last place."""
+        """Ensure capacity for ``count`` rows after the last place."""
         if self.used + count <= len(self.data):
             return
-        room = max(self.used + count, 2 * len(self.data))
-        data, places = zeros((room, self.dim), np.float32), zeros((room,), np.int64)
+        capacity = max(self.used + count, 2 * len(self.data))
+        data, places = zeros((capacity, self.dim), np.float32), zeros((capacity,), np.int64)
         data[: self.used] = self.data[: self.used]
         places[: self.n_free] = self.places[: self.n_free]
         self.data, self.places = data, places
 
 
 class LinesWithRows(NamedTuple):
-    """A copy of some lines, and of the rows that are kept of them."""
+    """A copy of some lines, and of the rows that are stored for them."""
 
     cells: NDArray[np.int64]
     rows: Row
 
     def pieces(self, block: int) -> dict[str, bytes]:
-        """The same as pieces of a snapshot."""
+        """Return the copy as pieces of a snapshot."""
         names = block_names(block)
         return dict(zip(names, (packed(self.cells), self.rows.tobytes()), strict=True))
 
 
 def block_names(block: int) -> tuple[str, str]:
-    """The names of the pieces of a block."""
+    """Return the names of the pieces of a block."""
     return f"lines {block}", f"rows-of-lines {block}"
 
 
 class LearnerAdapter:
-    """Hears of the changes in one partition, and passes them on to the learner.
+    """Receives the changes of one partition's ledger, and passes them on to the learner.
 
-    A decision has its row here while it may still be learned, and in the observations of its
-    partition once it was. The weight it is pending with is the slope at the mean that was predicted
-    for it, over the dispersion that was known then.
+    The row of a decision is stored here while it may still be learned, and among the observations
+    of its partition once it was. The weight with which a decision is pending is the slope at its
+    predicted mean, divided by the dispersion known at that time.
 
     Args:
-        learner: to be told.
-        partition: of its observations.
-        encoder: of rows; None if rows are what callers pass.
+        learner: the learner.
+        partition: index of the partition among the learner's observations.
+        encoder: computes rows from contexts; None if callers pass rows.
     """
 
     def __init__(
@@ -132,16 +132,16 @@ class LearnerAdapter:
         self.table = EntryTable()
         family = learner.policy.family
         self._least, self._most = family.support.lower, family.support.upper
-        #: How many were ever expected, those that left without a reward too.
+        #: Number of decisions that were ever pending.
         self.decisions = 0
         self._rows = Rows(learner.policy.row_width)
-        # Means by several half-lives, of decisions that may still be learned.
+        # Means predicted with several half-lives, for decisions that may still be learned.
         self._predicted: dict[int, tuple[float, ...]] = {}
 
     def enter(self, number: int, decision: Decision, expected: bool) -> None:
-        """Store its row; where it is ``expected``, its reward is pending.
+        """Add a decision: store its row; if ``expected``, make it pending.
 
-        A decision of which the features make no row stays in the ledger, and changes nothing here.
+        A decision for which the features compute no row is ignored here.
         """
         x = self.encoder.row(decision)
         if x is None:
@@ -149,7 +149,7 @@ class LearnerAdapter:
         blocks = self.learner.policy.blocks
         if len(x) != self._rows.dim or (blocks is not None and not 0 <= x[0] < blocks):
             raise wrong_row(x, self.learner.policy)
-        # Frozen here: what is added to the sums is what is taken out of them later.
+        # Stored, so that exactly what is added to the sums is subtracted from them later.
         weight = self.learner.model.weight_at(decision.mean)
         table, i = self.table, number - self.table.base
         table.weight[i], table.where[i] = weight, self._rows.put(x)
@@ -162,7 +162,7 @@ class LearnerAdapter:
             self.learner.add_pending(x.astype(np.float64), weight, recorded)
 
     def add_pending(self, number: int, began: int, again: bool) -> None:
-        """Its reward is pending."""
+        """Make a decision pending, or ``again`` pending."""
         if self._has_no_row(number):
             return
         if again:
@@ -172,15 +172,15 @@ class LearnerAdapter:
             self.learner.add_pending(*self._row(number), began)
 
     def remove_pending(self, number: int, began: int) -> None:
-        """Its reward is waited for no longer."""
+        """End the pending state of a decision without a reward."""
         if self._has_no_row(number):
             return
         self.learner.remove_pending(*self._row(number), began)
 
     def move(self, number: int, before: int, began: int) -> None:
-        """It took effect later than was known."""
+        """Change the time at which a decision took effect."""
         if not self.learner.weighting.keeps_times or self._has_no_row(number):
-            return  # it counts for the same at any age, or not at all
+            return  # its age does not matter, or it is not learned
         where = self.table.where[number - self.table.base]
         if where < NOWHERE:
             self.learner.restart(handle_at(where), began, self.partition)
@@ -189,10 +189,10 @@ class LearnerAdapter:
             self.learner.restore_pending(*self._row(number), began)
 
     def learn(self, number: int, value: float, began: int, recorded: int) -> None:
-        """Its reward is known; its row is among the observations from now on."""
+        """Learn the reward of a decision, and move its row to the observations."""
         if self._has_no_row(number):
             return
-        # Each part of a reward is within the support; their sum need not be.
+        # Each part of a reward is within the support, but their sum may not be.
         value = min(max(value, self._least), self._most)
         x, weight = self._row(number)
         predicted = self._predicted.pop(number, ())
@@ -211,14 +211,14 @@ class LearnerAdapter:
         old: NDArray[np.bool_],
         times: NDArray[np.int64],
     ) -> None:
-        """Many at once, which the table knows already; the learner is in bulk.
+        """Add many decisions and rewards that are already in the table; the learner is in bulk.
 
         Args:
-            first: the first line of a decision that is new.
-            rows: of the rewards.
+            first: index of the first new line.
+            rows: the rows of decisions with rewards.
             values: the rewards.
-            weights: with which their decisions were pending.
-            old: which of these decisions are not among the new ones.
+            weights: the weights with which these decisions were pending.
+            old: which of these decisions were in the table before.
             times: when these decisions and their rewards were recorded.
         """
         table = self.table
@@ -226,12 +226,13 @@ class LearnerAdapter:
         pending = where > NOWHERE
         self.decisions += len(where)
         weight, began = (table.column(name)[first:][pending] for name in ("weight", "recorded"))
-        asked = self._rows.get_all(where[pending]), weight, began
-        came = rows, weights, times[:, 0]
-        self.learner.learn_page(len(where), asked, came, (values, times[:, 1]), old, self.partition)
+        added = self._rows.get_all(where[pending]), weight, began
+        arrived = rows, weights, times[:, 0]
+        rewards = values, times[:, 1]
+        self.learner.learn_page(len(where), added, arrived, rewards, old, self.partition)
 
     def learn_all(self, numbers: Sequence[int]) -> None:
-        """The rewards of pending decisions are known, as the table has them; within a bulk fold."""
+        """Learn the rewards of pending decisions from the table; the learner is in bulk."""
         table, learner = self.table, self.learner
         lines = np.array(numbers) - table.base
         where = table.column("where")
@@ -242,11 +243,11 @@ class LearnerAdapter:
         values, weights, began, recorded = (
             table.column(name)[lines] for name in ("value", "weight", "recorded", "reward_recorded")
         )
-        known, times = np.ones(len(lines), dtype=np.bool_), np.stack([began, recorded], axis=1)
-        self.learn_page(len(table), rows, values, weights, known, times)
+        old, times = np.ones(len(lines), dtype=np.bool_), np.stack([began, recorded], axis=1)
+        self.learn_page(len(table), rows, values, weights, old, times)
 
     def revise(self, number: int, value: float, recorded: int) -> None:
-        """Its reward is another one."""
+        """Change the reward of a decision."""
         if self._has_no_row(number):
             return
         handle = handle_at(self.table.where[number - self.table.base])
@@ -254,7 +255,7 @@ class LearnerAdapter:
         self.learner.revise(handle, value, recorded, self.partition)
 
     def retract(self, number: int, recorded: int) -> None:
-        """Its reward does not count any longer; its row is kept here again."""
+        """Remove the reward of a decision, and store its row here again."""
         if self._has_no_row(number):
             return
         where, i = self.table.where, number - self.table.base
@@ -268,7 +269,7 @@ class LearnerAdapter:
         where[i] = self._rows.put(x.astype(np.float32))
 
     def forget(self, number: int) -> None:
-        """It is settled for good: its row is needed no longer."""
+        """Release a decision that will not change any more, with its row."""
         where, i = self.table.where, number - self.table.base
         self.table.touch(i)
         if where[i] > NOWHERE:
@@ -282,18 +283,18 @@ class LearnerAdapter:
         return self.table.where[number - self.table.base] == NOWHERE
 
     def with_rows(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return those of pending decisions that have a row."""
+        """Return the decisions that have a row."""
         has_row: NDArray[np.bool_] = (
             self.table.column("where")[numbers - self.table.base] != NOWHERE
         )
         return numbers[has_row]
 
     def finish(self, recorded: int) -> None:
-        """A record was folded."""
+        """End a record: all of its changes have been passed on."""
         self.learner.finish(recorded)
 
     def pack(self) -> dict[str, bytes]:
-        """All that is kept beside the table and its rows, and the observations, as bytes."""
+        """Return the state except for the table and its rows, and the observations, as bytes."""
         pieces = {"account decisions": self.decisions.to_bytes(8)}
         if self._predicted:
             numbers = np.array(list(self._predicted), dtype=np.int64)
@@ -302,16 +303,16 @@ class LearnerAdapter:
         return pieces | self.learner.pack(self.partition)
 
     def begin_copies(self, blocks: Mapping[int, slice]) -> Copies[LinesWithRows]:
-        """Begin to copy lines and their rows; what changes meanwhile is copied first."""
+        """Begin to copy lines and their rows; a block is copied before it changes."""
         self.table.copies = copies = Copies(blocks, self.copy)
         return copies
 
     def copy(self, lines: slice) -> LinesWithRows:
-        """Copy lines, and the rows that are kept of them."""
+        """Copy lines, and the rows that are stored for them."""
         return LinesWithRows(self.table.cells[lines].copy(), self.kept_rows(lines))
 
     def unpack(self, pieces: dict[str, bytes]) -> None:
-        """Take what :meth:`pack` gave, once the table is restored; the learner is told nothing."""
+        """Restore what :meth:`pack` returned, after the table; pending decisions are not added."""
         self.decisions = int.from_bytes(pieces["account decisions"])
         where = self.table.column("where")
         rows = np.frombuffer(b"".join(numbered(pieces, "rows-of-lines")), dtype=np.float32)
@@ -323,47 +324,47 @@ class LearnerAdapter:
         self.learner.unpack(self.partition, pieces, handle_at(where[where < NOWHERE]))
 
     def add_all_pending(self, numbers: NDArray[np.int64]) -> None:
-        """All these are pending: after :meth:`unpack`, before anything else."""
+        """Make decisions pending, right after :meth:`unpack`."""
         if len(numbers):
             rows, weights = self.pending_rows(numbers)
             self.learner.add_all_pending(rows.astype(np.float64), weights)
-        # Some left without a reward: they were decisions too.
-        known = self.learner.observations[self.partition].n + len(numbers)
-        self.learner.model.decisions += self.decisions - known
+        # Also count decisions that ended without a reward.
+        counted = self.learner.observations[self.partition].n + len(numbers)
+        self.learner.model.decisions += self.decisions - counted
 
     def pending_rows(self, numbers: NDArray[np.int64]) -> tuple[Row, Vector]:
-        """The rows of pending decisions, and the weights these are pending with."""
-        at = numbers - self.table.base
-        where = self.table.column("where")[at]
-        return self._rows.get_all(where), self.table.column("weight")[at]
+        """Return the rows of pending decisions, and the weights with which they are pending."""
+        lines = numbers - self.table.base
+        where = self.table.column("where")[lines]
+        return self._rows.get_all(where), self.table.column("weight")[lines]
 
     def kept_rows(self, lines: slice = slice(None)) -> Row:
-        """The rows of decisions that may still be learned, in the order of their lines."""
+        """Return the rows of decisions that may still be learned, in the order of their lines."""
         where = self.table.column("where")[lines]
         return self._rows.get_all(where[where > NOWHERE])
 
     def rows_of(self, numbers: NDArray[np.int64]) -> tuple[Row, NDArray[np.bool_]]:
-        """The rows of decisions, and which of them are known: zeros stand for the others."""
+        """Return the rows of decisions, and which rows exist; the others are filled with zeros."""
         where = self.table.column("where")[numbers - self.table.base]
         rows = np.zeros((len(numbers), self._rows.dim), dtype=np.float32)
-        kept, learned = where > NOWHERE, where < NOWHERE
-        rows[kept] = self._rows.get_all(where[kept])
+        stored, learned = where > NOWHERE, where < NOWHERE
+        rows[stored] = self._rows.get_all(where[stored])
         rows[learned] = self.learner.rows(self.partition, handle_at(where[learned]))
-        return rows, kept | learned
+        return rows, stored | learned
 
     def _row(self, number: int) -> tuple[Vector, float]:
-        """The row of one that may still be learned, in the type of the kernels, and its weight."""
+        """Return the row of a decision that may still be learned, as float64, and its weight."""
         table, i = self.table, number - self.table.base
-        # A copy: the learner keeps it, and the place may be used again.
+        # astype copies: the learner keeps the row, while its place may be reused.
         return self._rows.get(table.where[i]).astype(np.float64), table.weight[i]
 
 
 def wrong_row(x: Row, policy: Policy) -> JournalMismatch:
-    """What is to be said of a row that does not fit the policy."""
-    blocks = "" if policy.blocks is None else f" in {policy.blocks} blocks"
+    """Return the error for a row that does not fit the policy."""
+    blocks = "" if policy.blocks is None else f", or a block outside of the {policy.blocks} known"
     message = (
-        f"a decision in the journal has a row of {len(x)} numbers, not {policy.row_width}, or is"
-        f" of none of the actions here{blocks}: another process has opened it with larger"
-        " features; open it with those"
+        f"a decision in the journal has a row of {len(x)} numbers, not {policy.row_width}{blocks}:"
+        " another process has opened the journal with larger features; open it with the same"
+        " features"
     )
     return JournalMismatch(message)

@@ -1,8 +1,8 @@
-"""The context of a decision in its record, and the row that features make of it.
+"""Storing the contexts of decisions, and encoding them as rows.
 
-``Decision.context`` is 16 bytes that name the features that made ``x``, then a MessagePack array of
-the context and the record of the chosen action, if these are stored. Lists of floats are float32.
-It is empty where the caller passes rows.
+``Decision.context`` consists of 16 bytes that identify the features that computed ``x``, followed
+by a MessagePack array of the context and the record of the chosen action, if these are stored.
+Lists of floats are stored as float32. It is empty if the caller passed rows.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from belated.features.catalogue import Catalogue
 from belated.features.columns import flat_array
 from belated.features.records import MAPPINGS, as_actions, is_missing, is_number, plain
 
-#: Bytes that name features.
+#: Number of bytes that identify features.
 NAME = 16
-#: MessagePack: the head of an array of two values, and no value.
+#: MessagePack: the head of an array of two values, and nil.
 _PAIR, _NIL = b"\x92", b"\xc0"
 #: The MessagePack extension type of float32 numbers.
 _FLOATS = 1
-#: Types of values that are packed as they are; others may be lists of floats.
+#: Types of values that are packed unchanged; others may be lists of floats.
 _SCALARS = frozenset({bool, int, float, str, type(None)})
 
 
@@ -38,10 +38,10 @@ class PackedContext(NamedTuple):
     """A context and the records of the actions on offer, as MessagePack.
 
     Attributes:
-        context: what was known before choosing.
+        context: the context.
         records: a record for each action, if there are any.
-        catalogue: has records of actions, if the features have one.
-        ids: of the actions, beside a catalogue.
+        catalogue: the catalogue of the features, if they have one.
+        ids: the ids of the actions, if there is a catalogue.
     """
 
     context: bytes
@@ -50,15 +50,15 @@ class PackedContext(NamedTuple):
     ids: Sequence[int | str] = ()
 
     def of_decision(self, index: int) -> bytes:
-        """Return what the record of a decision holds, by the place of the chosen action."""
+        """Return what is stored with a decision, given the index of the chosen action."""
         record = _NIL if self.records is None else self.records[index]
-        if self.catalogue is not None:  # the journal has to make the row without it
-            given = None if record == _NIL else _as_array(record)
-            record = _packed(self.catalogue.record(self.ids[index], given))
+        if self.catalogue is not None:  # the journal must not depend on the catalogue
+            passed = None if record == _NIL else _as_array(record)
+            record = _packed(self.catalogue.record(self.ids[index], passed))
         return _PAIR + self.context + record
 
     def digests(self) -> bytes | None:
-        """Return digests of the records that a catalogue has; None without one."""
+        """Return digests of the actions' records in the catalogue; None without a catalogue."""
         return None if self.catalogue is None else self.catalogue.digests(self.ids)
 
     def of_request(self, index: int) -> list[msgspec.Raw] | None:
@@ -68,24 +68,24 @@ class PackedContext(NamedTuple):
         others = [*self.records[:index], _NIL, *self.records[index + 1 :]]
         return [msgspec.Raw(record) for record in others]
 
-    def narrowed(self, places: Sequence[int]) -> PackedContext:
-        """Return the same with only some of the actions."""
+    def narrowed(self, indices: Sequence[int]) -> PackedContext:
+        """Return the context with only some of the actions."""
         records, ids = self.records, self.ids
         return self._replace(
-            records=None if records is None else [records[place] for place in places],
-            ids=[ids[place] for place in places] if ids else (),
+            records=None if records is None else [records[index] for index in indices],
+            ids=[ids[index] for index in indices] if ids else (),
         )
 
 
 def pack_context(
     context: Any, actions: Any, features: Features | None = None
 ) -> PackedContext | None:
-    """Return a context and the records of the actions as they are stored; None if they cannot be.
+    """Encode a context and the records of the actions for storage; return None if that fails.
 
     Args:
-        context: what is known.
-        actions: on offer, with or without records.
-        features: of the bandit, which may have a catalogue.
+        context: the context.
+        actions: the available actions, with or without records.
+        features: the features of the bandit, which may have a catalogue.
 
     >>> pack_context({"age": np.int64(3)}, ["red", "blue"]).context.hex(" ")
     '81 a3 61 67 65 03'
@@ -100,7 +100,7 @@ def pack_context(
         if not isinstance(features, Shared) or features.encoded is None:
             return PackedContext(packed, records)
         return PackedContext(packed, records, features.encoded, as_actions(actions))
-    except Exception:  # features of the user's own may read anything
+    except Exception:  # a user's own features may accept contexts of any type
         return None
 
 
@@ -114,7 +114,7 @@ def _packed(record: Any) -> bytes:
 
 
 def _compact(value: Any) -> Any:
-    """Return a list of floats as float32, and anything else as it is."""
+    """Return a list of floats as float32, and anything else unchanged."""
     array = flat_array(value) if isinstance(value, list | tuple | np.ndarray) else None
     if array is None or array.dtype.kind != "f":
         return value
@@ -124,7 +124,7 @@ def _compact(value: Any) -> Any:
 
 
 def name_of(fingerprint: str) -> bytes:
-    """Return the bytes that name features by their fingerprint; none without features."""
+    """Return the bytes that identify features, given their fingerprint; empty without features."""
     if not fingerprint:
         return b""
     try:
@@ -135,11 +135,11 @@ def name_of(fingerprint: str) -> bytes:
 
 
 class StoredContext(NamedTuple):
-    """What the row of a decision was made of.
+    """What the row of a decision was computed from.
 
     Attributes:
-        context: what was known before choosing.
-        record: of the chosen action.
+        context: the context.
+        record: the record of the chosen action.
     """
 
     context: Any
@@ -147,11 +147,11 @@ class StoredContext(NamedTuple):
 
 
 def read_context(decision: Decision, *, floats: Any = None) -> StoredContext | None:
-    """Return what the row of a decision was made of; None if that is not stored.
+    """Return what the row of a decision was computed from; None if that is not stored.
 
     Args:
-        decision: from its record.
-        floats: what decodes lists of floats; by default they become lists.
+        decision: the decision.
+        floats: the decoder to use; by default, lists of floats are decoded as lists.
     """
     if len(decision.context) <= NAME:
         return None
@@ -166,24 +166,25 @@ _OURS = PerArm | Shared
 
 
 class RowEncoder:
-    """Returns the row of each decision under one bandit's features.
+    """Returns the rows of decisions under the features of a bandit.
 
-    A decision that other features made is encoded again from its context. A field that its context
-    lacks, or whose value the features refuse, counts as missing.
+    A decision that was made with other features is encoded again from its context. Fields that its
+    context lacks, or whose values the features reject, count as missing.
 
     Args:
-        features: of the bandit; None if callers pass rows, or if they cannot be made here.
-        fingerprint: of features that cannot be made here.
+        features: the features of the bandit; None if callers pass rows, or if the features are not
+            available in this process.
+        fingerprint: the fingerprint of features that are not available.
 
     Attributes:
-        names: of the features whose rows are rows of these, concatenated; empty: any.
-        counts: decisions that were ``encoded``; and those that have no row, because they are
-            ``without context``, their action is an ``unknown action``, or they are ``refused``.
+        names: identifiers of all features with the same rows as these, concatenated; empty: any.
+        counts: number of decisions that were ``encoded``; and of those without a row, because they
+            are ``without context``, their action is an ``unknown action``, or they are ``refused``.
     """
 
     def __init__(self, features: Features | None, fingerprint: str = "") -> None:
-        # A copy has counts of its own: they tell which fields old decisions lack. It has no
-        # catalogue: a record that was stored is whole.
+        # Use a copy with its own counts, which tell which fields old decisions lack. It needs no
+        # catalogue, because stored records are complete.
         self.features: Any = features
         if isinstance(features, PerArm):
             self.features = replace(features)
@@ -199,14 +200,14 @@ class RowEncoder:
         self._record = fields_of(features.action if isinstance(features, Shared) else ())
 
     def row(self, decision: Decision) -> Row | None:
-        """Return the row of a decision; None if these features cannot make one."""
+        """Return the row of a decision; None if these features cannot compute it."""
         if not self.names or not decision.context or self._is_mine(decision.context[:NAME]):
             return decision.x
         if self.features is None:
-            message = f"the decision {decision.id!r} was made with other features, and those of the"
             raise JournalMismatch(
-                f"{message} bandit, which are of your own, cannot be made here: use a program that "
-                "opens the bandit with them"
+                f"the decision {decision.id!r} was made with other features than the bandit has "
+                "now. The bandit has your own features, which are not available here: use a "
+                "program that opens the bandit with them"
             )
         stored = read_context(decision, floats=_as_arrays)
         if stored is None:
@@ -224,15 +225,16 @@ class RowEncoder:
         )
 
     def rows(self, context: Any, records: Mapping[int | str, Any]) -> Row | None:
-        """Return a row for each action; None if these features cannot make all of them.
+        """Return a row for each action; None if these features cannot compute all of them.
 
         Args:
-            context: as it was stored.
-            records: of the actions, by the names they had then.
+            context: the stored context.
+            records: the records of the actions, by the names they had then.
         """
         actions = {self._renamed.get(name, name): record for name, record in records.items()}
         known = self._actions is None or self._actions.issuperset(actions)
-        if not known or len(actions) < len(records):  # an action under its old and its new name
+        # There are fewer actions than records if one is included under its old and its new name.
+        if not known or len(actions) < len(records):
             self.counts["unknown action"] += 1
             return None
         context = _completed(context, self._context)
@@ -246,7 +248,7 @@ class RowEncoder:
                     name: _accepted(record, self._record) for name, record in actions.items()
                 }
                 rows = self.features.rows(context, actions)
-        except (ValueError, TypeError, LookupError):  # a transformer raises what it likes
+        except (ValueError, TypeError, LookupError):  # transformers may raise any of these
             self.counts["refused"] += 1
             return None
         self.counts["encoded"] += 1
@@ -265,7 +267,7 @@ class RowEncoder:
 
 
 def fields_of(spec: Any) -> dict[str, Any] | int:
-    """Return the encoder of each field, None for a plain number; or how many numbers there are.
+    """Return the encoder of each field (None for a plain number), or the number of numbers.
 
     >>> fields_of(["age"]), fields_of(3)
     ({'age': None}, 3)
@@ -278,22 +280,22 @@ def fields_of(spec: Any) -> dict[str, Any] | int:
 
 
 def _completed(record: Any, fields: dict[str, Any] | int) -> Any:
-    """Return a record with what stands for a missing value in each field that it lacks."""
+    """Return a record with a missing value in each field that it lacks."""
     if isinstance(fields, int):
         short = isinstance(record, list | np.ndarray) and len(record) < fields
         return [*record, *[0.0] * (fields - len(record))] if short else record
     if record is not None and not isinstance(record, Mapping):
         return record
-    given = record or {}
-    missing = {name: _missing(fields[name]) for name in fields if name not in given}
-    return {**given, **missing} if missing else record
+    present = record or {}
+    missing = {name: _missing(fields[name]) for name in fields if name not in present}
+    return {**present, **missing} if missing else record
 
 
 def _accepted(record: Any, fields: dict[str, Any] | int) -> Any:
-    """Return a record without the values that are refused."""
+    """Return a record in which values that the encoders reject are missing."""
     if not isinstance(record, Mapping) or isinstance(fields, int):
         return record
-    if not fields:  # any name is read
+    if not fields:  # the features accept any name
         return {name: value for name, value in record.items() if not is_missing(value)}
     return {
         name: value if _accepts(fields[name], value) else _missing(fields[name])
@@ -303,7 +305,7 @@ def _accepted(record: Any, fields: dict[str, Any] | int) -> Any:
 
 
 def _missing(encoder: Any) -> float | None:
-    return 0.0 if encoder is None else None  # an encoder knows None, and a plain number does not
+    return 0.0 if encoder is None else None  # encoders accept None, plain numbers do not
 
 
 def _accepts(encoder: Any, value: Any) -> bool:
@@ -323,7 +325,7 @@ def _floats(kind: int, data: memoryview) -> Any:
 
 
 def float_list(kind: int, data: memoryview) -> Any:
-    """Return a list of floats of a context or a record, from its MessagePack extension."""
+    """Decode the MessagePack extension of a list of floats as a list."""
     return _floats(kind, data).tolist()
 
 

@@ -1,8 +1,9 @@
 """The state of a bandit: a fold over its journal.
 
-For each partition a ledger and an adapter to the learner, and one learner for all. A snapshot is of
-one partition, and only a shortcut: the same ledger, and the same estimate up to rounding, come from
-reading the journal from its start, or from the base that stands for records that were trimmed.
+A fold has a ledger and an adapter for each partition, and one learner for all partitions. A
+snapshot contains one partition and is only a shortcut: folding the journal from its start, or from
+the base that replaces trimmed records, leads to the same ledger, and to the same estimate up to
+rounding.
 """
 
 from __future__ import annotations
@@ -52,44 +53,47 @@ from belated.policies import Policy
 
 #: Records, or their columns.
 Page = list[Record] | ColumnPage
-#: Folds a record; returns what it meant.
+#: Folds a record; returns its status.
 Take = Callable[[Record], str]
-#: This share of all observations, and at least ``Tuning.bulk``, are folded in bulk.
+#: Records are folded in bulk if there are more than this share of all observations, and at least
+#: ``Tuning.bulk``.
 SHARE = 0.05
-#: Pieces of a snapshot, beside the chain: the mode, the model it froze, the model that was chosen,
-#: and changes of actions.
+#: Names of snapshot pieces: the mode, the model of the moment it became ``freeze``, the model that
+#: an operator chose, and the changes of actions.
 _MODE, _FROZEN, _CHOSEN, _ACTIONS = "mode", "frozen model", "chosen model", "actions"
 _read_actions = msgspec.msgpack.Decoder(list[ActionChanged]).decode
-#: Bytes of a line, and about those of an event but for its row.
+#: Size of a line, and approximate size of an event without its row, in bytes.
 LINE, EVENT = 88, 100
-#: A snapshot pays if it writes at most so many bytes, or so many times those of the new events.
+#: A snapshot is worthwhile if it writes at most this many bytes, or this many times the bytes of
+#: the new events.
 LITTLE, PAYS = 1 << 23, 2
-#: A snapshot or a base, and the chain of the records that are in it.
+#: A snapshot or a base, and the chain of the records that it includes.
 _Stored = tuple[Snapshot, Chain]
 
 
 class Fold:
-    """Folds records, and says what they come to.
+    """Folds records into the state of a bandit.
 
     Args:
-        policy: whose model is learned.
+        policy: the policy whose model is learned.
         rewards: what a missing reward means.
-        features: that encode again what others have encoded; None if rows are what callers pass.
-        partitions: of the journal.
-        retention: for how long a decision takes rewards, in microseconds.
-        until: records stamped later are not there; None for all.
-        kernels: to use instead of the best available.
-        tuning: sizes.
-        background: whether fits that take long are made in a thread of their own.
+        features: encode rows again that were computed with other features; None if callers pass
+            rows.
+        partitions: number of partitions of the journal.
+        retention: how long a decision accepts rewards, in microseconds.
+        until: ignore records with a later timestamp, in microseconds since 1970; None: fold all.
+        kernels: kernels to use instead of the best available.
+        tuning: internal sizes.
+        background: whether long fits run in their own thread.
 
     Attributes:
-        mode: how the bandit decides, by the last event that said so.
+        mode: the mode of the bandit, according to the last event that changed it.
         actions: the last change of each action that was paused, resumed or retired.
         frozen: the model of the moment the mode became ``freeze``; None in any other mode.
-        chosen: the model that an operator chose to decide; None: the newest.
-        positions: of the last record that was folded, for each partition.
-        version: records folded so far, over all partitions: the version of the model.
-        chains: of the records, for each partition.
+        chosen: the model that an operator chose for decisions; None: the newest.
+        positions: for each partition, the position of the last record that was folded.
+        version: number of records folded so far, over all partitions: the version of the model.
+        chains: for each partition, the chain of its records.
     """
 
     mode: str
@@ -99,7 +103,7 @@ class Fold:
     positions: list[int]
     version: int
     chains: list[Chain]
-    #: Whether it knows what was undone and where to read on: since :meth:`begin` or :meth:`load`.
+    #: Whether :meth:`begin` or :meth:`load` was called since the fold was last cleared.
     begun: bool
 
     def __init__(
@@ -128,7 +132,7 @@ class Fold:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything: what was folded is no longer what the journal holds."""
+        """Discard everything, because the journal no longer holds the records that were folded."""
         self.begun = False
         partitions, tuning = self._partitions, self.tuning
         self.learner = self._new_learner()
@@ -145,7 +149,7 @@ class Fold:
                 min_reward=self.min_reward,
                 max_reward=self.max_reward,
                 retention=self.retention,
-                # No partition knows the order of decisions in another: each has its share.
+                # The order of decisions across partitions is unknown: each waits for its share.
                 learn_after=0 if after is None else -(-after // partitions),
                 tuning=tuning,
             )
@@ -159,25 +163,25 @@ class Fold:
         self.actions = {}
         self.frozen = self.chosen = None
         self._early: dict[str, Noticed] = {}
-        self._was_bulk = True  # at the start all is new
-        # What the last snapshot of each partition holds: see PartitionSaving.before.
+        self._was_bulk = True  # the first catch-up is in bulk
+        # Pieces of the last snapshot of each partition: see PartitionSaving.before.
         self._saved: list[dict[str, bytes]] = [{} for _ in range(partitions)]
         self._saved_version = 0
 
     @property
     def folded(self) -> Sequence[int]:
-        """The partitions that are folded here: all of them."""
+        """The partitions that are folded: all of them."""
         return range(self._partitions)
 
     def _outstanding(self) -> list[Outstanding]:
-        """All pending decisions, by partition."""
-        found = []
+        """Return all pending decisions, by partition."""
+        outstanding = []
         for partition, ledger in self.ledgers.items():
             adapter = self.adapters[partition]
             numbers = adapter.with_rows(ledger.awaited())
             rows, weights = adapter.pending_rows(numbers)
-            found.append((ledger.began_all(numbers), rows, weights))
-        return found
+            outstanding.append((ledger.began_all(numbers), rows, weights))
+        return outstanding
 
     def _new_learner(self) -> Learner:
         return Learner(
@@ -190,20 +194,20 @@ class Fold:
         )
 
     def begin(self, journal: Journal) -> None:
-        """Know what was undone, and begin behind what was trimmed; in a new fold only.
+        """Prepare a new fold: read erasures and retractions, and the bases of trimmed records.
 
         Raises:
-            InvalidInput: the fold is to end before that.
-            JournalMismatch: what was trimmed had been learned with other settings.
+            InvalidInput: ``until`` is before the end of the trimmed records.
+            JournalMismatch: the trimmed records were learned with other settings.
         """
         self._read_undoing(journal)
-        self._restore([self._base_of(journal, one) for one in self.folded])
+        self._restore([self._base_of(journal, partition) for partition in self.folded])
         self.begun = True
 
     def _read_undoing(self, journal: UniqueLog) -> None:
         for partition in self.folded:
             records = journal.undone(partition)
-            if self.until is not None:  # what was erased since is gone from every past
+            if self.until is not None:  # erasures apply whatever the time
                 records = [
                     record
                     for record in records
@@ -220,20 +224,20 @@ class Fold:
         columns: bool = False,
         end: int | None = None,
     ) -> Page:
-        """Return the next records of a partition, if the fold stands on what the journal holds.
+        """Return the next records of a partition, after checking the last record that was folded.
 
-        The last record that was folded is read again and compared: a journal can lose its tail (a
-        failover, a restored backup) and grow beyond it again.
+        That record is read again and compared, because a journal can lose its tail (in a failover,
+        or when a backup is restored) and then grow beyond the same position again.
 
         Args:
-            journal: that is folded.
-            partition: of it.
-            limit: how many records, at most.
-            columns: whether to return their columns; the journal can.
-            end: no record behind this position is returned; None: no limit.
+            journal: the journal.
+            partition: the partition.
+            limit: maximum number of records.
+            columns: whether to return columns, which the journal must support.
+            end: the last position to read; None: no limit.
 
         Raises:
-            HistoryChanged: that record is gone, or another one.
+            HistoryChanged: the last record that was folded is missing or differs.
         """
         last = self.chains[partition].last
         again = last is not None
@@ -252,22 +256,24 @@ class Fold:
             stamps = page.recorded if isinstance(page, ColumnPage) else [r.recorded for r in page]
             page = page[: int(np.searchsorted(stamps, self.until, side="right"))]
         if end is not None:
-            where = page.positions if isinstance(page, ColumnPage) else [r.position for r in page]
-            page = page[: int(np.searchsorted(where, end, side="right"))]
+            positions = (
+                page.positions if isinstance(page, ColumnPage) else [r.position for r in page]
+            )
+            page = page[: int(np.searchsorted(positions, end, side="right"))]
         return page
 
     # --- folding ----------------------------------------------------------------------------------
 
     @property
     def model(self) -> Model:
-        """The current model. If the learner defers, it is as of the last export."""
+        """The current model; if updates are deferred, the model as of the last export."""
         return self.learner.model
 
     def take(self, record: Record) -> str:
-        """Fold one record; returns what it meant.
+        """Fold one record; return its status.
 
         Raises:
-            HistoryUndone: it undoes what was folded; begin anew with :meth:`begin`.
+            HistoryUndone: the record undoes others; call :meth:`clear` and fold again.
         """
         partition = record.partition
         status = self.ledgers[partition].fold(record)
@@ -279,9 +285,9 @@ class Fold:
         return status
 
     def is_much(self, new: int) -> bool:
-        """Whether so many records are sooner folded in bulk, though it ends with a fit of all.
+        """Return whether this many records should be folded in bulk, with one fit at the end.
 
-        Behind a full page there are more.
+        A full page counts as many, because more are likely to follow.
         """
         tuning = self.tuning
         is_full = new >= tuning.page >= tuning.bulk
@@ -295,16 +301,16 @@ class Fold:
         take: Take | None = None,
         progress: Callable[[int], None] = lambda count: None,
     ) -> int:
-        """Fold all that is new in every partition; returns how many records that were.
+        """Fold all new records of every partition; return how many there were.
 
         Args:
-            journal: that is folded.
-            to: the last position to fold, for each partition; None: all.
+            journal: the journal.
+            to: for each partition, the last position to fold; None: fold all.
             take: called for each record instead of :meth:`take`.
             progress: called with the number of records of each page.
         """
         new, size = 0, self.tuning.page
-        # Columns are for many records, as there were last time; a few are sooner read as records.
+        # Columns are faster for many records, which are likely if there were many last time.
         kernels = kernels_for(self, journal) if self._was_bulk and take is None else None
         with ExitStack() as stack:
             is_bulk = False
@@ -334,13 +340,13 @@ class Fold:
         kernels: PageKernels | None = None,
         take: Take | None = None,
     ) -> Page:
-        """Read the next records of a partition, and fold them; returns them.
+        """Read the next records of a partition, fold them and return them.
 
         Args:
-            journal: that is folded.
-            partition: of it.
-            limit: how many records, at most.
-            kernels: to fold columns with, in bulk; None: record by record.
+            journal: the journal.
+            partition: the partition.
+            limit: maximum number of records.
+            kernels: kernels for folding columns, in bulk mode; None: fold record by record.
             take: called for each record instead of :meth:`take`.
         """
         page = self.read(journal, partition, limit, columns=kernels is not None)
@@ -354,7 +360,7 @@ class Fold:
         kernels: PageKernels | None = None,
         take: Take | None = None,
     ) -> None:
-        """Fold records of one partition; ``kernels`` and ``take`` are those of :meth:`follow`."""
+        """Fold records of one partition; for ``kernels`` and ``take`` see :meth:`follow`."""
         if isinstance(page, ColumnPage) and kernels is not None:
             self.take_columns(partition, page, kernels)
             return
@@ -363,7 +369,7 @@ class Fold:
             take(page.record(n, partition) if isinstance(page, ColumnPage) else page[n])
 
     def take_columns(self, partition: int, page: ColumnPage, kernels: PageKernels) -> None:
-        """Fold columns, in bulk: what is plain by the kernel, and the rest by the rules."""
+        """Fold columns in bulk mode: common records with the kernel, others with the ledger."""
         ledger, count = self.ledgers[partition], 0
         folder = PageFolder(ledger, self.adapters[partition], page, kernels)
         try:
@@ -375,7 +381,7 @@ class Fold:
                     count += 1
                     if status == "switched":
                         self._switch(record)
-        finally:  # of a record that cannot be folded nothing was taken, and all before it was
+        finally:  # a record that raises changed nothing, and all records before it are folded
             if count:
                 self.positions[partition] = int(page.positions[count - 1])
                 last = page.record(count - 1, partition)
@@ -401,9 +407,9 @@ class Fold:
         return self.export_model(at)
 
     def export_model(self, at: int) -> PublishedModel:
-        """Apply the steps that are outstanding, and return a copy of the model for deciders.
+        """Apply deferred updates, and return a copy of the model for deciders.
 
-        A fit that is due is not made here.
+        This does not fit the model, even if a fit is due.
 
         Args:
             at: the time, in microseconds since 1970.
@@ -421,19 +427,19 @@ class Fold:
         )
 
     def entry(self, id: str) -> DecisionStatus | None:
-        """Return what a remembered decision has come to."""
+        """Return the status of a remembered decision; None if there is none."""
         return self.ledgers[partition_of(key_of(id), self._partitions)].entry(id)
 
     def decided_at(self, id: str) -> int | None:
-        """Return when a remembered decision was made, by the clock of whoever made it."""
+        """Return when a remembered decision was made, by the clock of its decider."""
         ledger = self.ledgers[partition_of(key_of(id), self._partitions)]
         return ledger.decided_at(id)
 
-    # --- what it comes to ----------------------------------------------------------------------
+    # --- totals over all partitions ------------------------------------------------------------
 
     @property
     def counts(self) -> dict[str, int]:
-        """Decisions by state, over all partitions."""
+        """Number of decisions by state, over all partitions."""
         return {
             state.name.lower(): sum(ledger.counts[state] for ledger in self.ledgers.values())
             for state in State
@@ -441,10 +447,11 @@ class Fold:
 
     @property
     def counters(self) -> dict[str, int]:
-        """Events by status, over all partitions."""
+        """Number of events by status, over all partitions."""
         total: dict[str, int] = {}
         for ledger in self.ledgers.values():
-            for status, count in dict(ledger.counters).items():  # others count meanwhile
+            # Copied, because another thread may be folding.
+            for status, count in dict(ledger.counters).items():
                 if count:
                     total[status] = total.get(status, 0) + count
         return dict(sorted(total.items()))
@@ -458,12 +465,12 @@ class Fold:
         )
 
     def count_early(self) -> None:
-        """Count the rewards that are dated before their decision; this reads all decisions."""
+        """Count rewards that are dated before their decision; this scans all decisions."""
         self._early = total_of(*[{"early": ledger.early()} for ledger in self.ledgers.values()])
 
     @property
     def unmatched(self) -> dict[str, int]:
-        """Number of ids whose decision is not known, by the reporter of their first event."""
+        """Number of ids whose decision is unknown, by the reporter of their first event."""
         total: Counter[str] = Counter()
         for ledger in self.ledgers.values():
             total.update(ledger.unmatched)
@@ -471,59 +478,59 @@ class Fold:
 
     @property
     def head(self) -> Head:
-        """Names all records that were folded."""
+        """The digest of all records that were folded, with their positions."""
         return Head.of(self.chains)
 
     @property
     def digest(self) -> str:
-        """Names the state of every decision: equal for equal sets of records, however split."""
+        """A digest of the state of every decision, which does not depend on the partitions."""
         total = sum(ledger.digest for ledger in self.ledgers.values()) % (1 << 128)
-        what = total.to_bytes(16) + repr(sorted(self.counts.items())).encode()
-        return blake2b(what, digest_size=16).hexdigest()
+        data = total.to_bytes(16) + repr(sorted(self.counts.items())).encode()
+        return blake2b(data, digest_size=16).hexdigest()
 
     # --- snapshots -----------------------------------------------------------------------------
 
     @property
     def fingerprint(self) -> str:
-        """Of all that a snapshot depends on; one of another fold or format is of no use."""
+        """The fingerprint of all settings that a snapshot depends on, and of its format."""
         policy = self.learner.policy
-        what: tuple[object, ...] = (
+        parts: tuple[object, ...] = (
             VERSION,
             self.rewards,
             self.retention,
             policy.family,
-            "" if policy.features else policy.shape,  # which then follows from the features
+            "" if policy.features else policy.shape,  # features determine the shape
         )
-        if policy.learns_after is not None:  # what is held back until then is in the snapshot too
-            what += (policy.learns_after,)
-        # All rows are kept then, with their times; as those of conversions always are.
+        if policy.learns_after is not None:  # determines which values are withheld in the snapshot
+            parts += (policy.learns_after,)
+        # With a half-life, all rows are stored with their times. For conversions they always are.
         if policy.half_life is not None and not isinstance(self.rewards, ConversionsOnly):
-            what += ("auto" if policy.half_life == "auto" else "half-life",)
-        settings = blake2b(repr(what).encode(), digest_size=16).hexdigest()
+            parts += ("auto" if policy.half_life == "auto" else "half-life",)
+        settings = blake2b(repr(parts).encode(), digest_size=16).hexdigest()
         return settings + name_of(policy.features).hex()
 
     def snapshot_fingerprint(self, partition: int) -> str:
-        """Return that of a snapshot of one partition.
+        """Return the fingerprint of a snapshot of one partition.
 
-        It begins with :attr:`fingerprint`, and ends with what is undone: a snapshot from before
-        something was undone is of no use.
+        It consists of :attr:`fingerprint` and a digest of erasures and retractions: a snapshot from
+        before a new erasure or retraction cannot be used.
         """
         undone = self.ledgers[partition].undone
         return self.fingerprint + ("" if undone is None else undone.digest)
 
     def save(self, journal: Journal) -> None:
-        """Store a snapshot of every partition; what is stored as it is now is not written again.
+        """Save a snapshot of every partition; unchanged pieces are not written again.
 
         Args:
-            journal: to keep it.
+            journal: the journal.
 
         Raises:
-            HistoryChanged: what was folded is no longer what the journal holds.
+            HistoryChanged: the journal no longer holds the records that were folded.
         """
         saving = self.begin_save(journal)
         try:
             saving.write(journal)
-        except SnapshotConflict:  # another process saved since: what it left is not ours
+        except SnapshotConflict:  # another process saved a snapshot: write all pieces again
             self.end_save(saving)
             saving = self.begin_save(journal)
             saving.write(journal)
@@ -531,13 +538,13 @@ class Fold:
             self.end_save(saving)
 
     def begin_save(self, journal: Journal) -> Saving:
-        """Take the state of now; :meth:`Saving.write` stores it, while this fold goes on.
+        """Capture the current state, which :meth:`Saving.write` stores while this fold continues.
 
         Args:
-            journal: that was folded.
+            journal: the journal.
 
         Raises:
-            HistoryChanged: what was folded is no longer what the journal holds.
+            HistoryChanged: the journal no longer holds the records that were folded.
         """
         for partition in self.folded:
             self.read(journal, partition, 0)
@@ -563,13 +570,13 @@ class Fold:
         )
 
     def end_save(self, saving: Saving) -> None:
-        """A saving has ended, one way or the other; no other was begun since."""
+        """Finish saving, whether it succeeded or not, before another one begins."""
         for part in saving.parts:
             table = self.adapters[part.partition].table
             table.copies = None
             if part.sums is None:  # it was not written
                 self._saved_version = 0
-            if saving.conflicts:  # then nothing is known of what is stored
+            if saving.conflicts:  # the stored pieces are those of another process
                 self._saved[part.partition] = {}
             elif part.sums is not None:
                 self._saved[part.partition] = part.sums
@@ -577,20 +584,21 @@ class Fold:
                 table.changed |= part.copies.blocks
 
     def save_pays(self) -> bool:
-        """Whether a snapshot would write little, or not much more than the events since the last.
+        """Return whether a snapshot would be small, in total or compared with the new events.
 
-        So the bytes written for an event are bounded, wherever rewards change older lines; and a
-        journal that is idle is not written to.
+        This bounds the bytes written per event, even if rewards change many old lines. For an idle
+        journal the result is False.
         """
         if self.version == self._saved_version:
             return False
         row = 4 * self.policy.row_width
-        lines = sum(len(self._changed_blocks(one)) for one in self.folded) << BLOCK
-        size = lines * (LINE + row) + sum(one.subjects_size for one in self.ledgers.values())
+        lines = sum(len(self._changed_blocks(partition)) for partition in self.folded) << BLOCK
+        subjects = sum(ledger.subjects_size for ledger in self.ledgers.values())
+        size = lines * (LINE + row) + subjects
         return size <= LITTLE or size <= PAYS * (self.version - self._saved_version) * (EVENT + row)
 
     def _changed_blocks(self, partition: int) -> set[int]:
-        """The blocks of lines that the last snapshot does not hold as they are now."""
+        """Return the blocks of lines that have changed since the last snapshot."""
         table, saved = self.adapters[partition].table, self._saved[partition]
         return {
             block
@@ -599,9 +607,9 @@ class Fold:
         }
 
     def base(self, partition: int) -> Snapshot:
-        """Return all that a partition has come to: what stands for its records once they are gone.
+        """Return the whole state of a partition, to replace its records when they are trimmed.
 
-        What is undone later cannot be in it: so it is of use whatever that is.
+        Trimmed records cannot be undone later, so its fingerprint omits erasures and retractions.
         """
         pieces, adapter = self._pieces(partition), self.adapters[partition]
         for block, lines in adapter.table.blocks().items():
@@ -609,10 +617,10 @@ class Fold:
         return Snapshot(partition, self.positions[partition], self.fingerprint, pieces)
 
     def _pieces(self, partition: int) -> dict[str, bytes]:
-        """All but those of blocks of lines."""
+        """Return all pieces of a snapshot except for blocks of lines."""
         pieces = pack_head(self.ledgers[partition]) | self.adapters[partition].pack()
         pieces[PIECE] = self.chains[partition].pack()
-        if partition == 0:  # where the events are that change the mode and actions
+        if partition == 0:  # holds the events that change the mode and actions
             pieces[_MODE] = self.mode.encode()
             pieces[_ACTIONS] = msgspec.msgpack.encode([*self.actions.values()])
             if self.frozen is not None:
@@ -622,38 +630,37 @@ class Fold:
         return pieces
 
     def load(self, journal: Journal) -> list[HistoryChanged]:
-        """Start from the snapshots of a journal, where it has some of use; in a new fold only.
+        """Prepare a new fold from the journal's snapshots, or bases, as far as they are usable.
 
         Returns:
-            For each snapshot that was made of other records than the journal now has, where it
-            ends. Those partitions are read from their beginning; whoever has learned from the
-            records that are gone should be told.
+            An error for each snapshot of records that the journal no longer holds. These partitions
+            are folded from their beginning; the caller should report that the history has changed.
         """
         self._read_undoing(journal)
-        found: list[_Stored | None] = []
+        stored: list[_Stored | None] = []
         changed: list[HistoryChanged] = []
         for partition in self.folded:
-            stored = None
+            snapshot = None
             try:
-                stored = self._snapshot_of(journal, partition)
+                snapshot = self._snapshot_of(journal, partition)
             except HistoryChanged as error:
                 changed.append(error)
-            found.append(stored or self._base_of(journal, partition))
-        self._restore(found)
+            stored.append(snapshot or self._base_of(journal, partition))
+        self._restore(stored)
         self.begun = True
         return changed
 
     def _snapshot_of(self, journal: Journal, partition: int) -> _Stored | None:
-        """A snapshot with the chain up to it; None if there is none of use.
+        """Return a snapshot with its chain; None if there is no usable one.
 
         Raises:
-            HistoryChanged: there is one, of other records than the journal now has.
+            HistoryChanged: the journal no longer holds the records of the snapshot.
         """
         snapshot, link = journal.load(partition), self.tuning.link
         if snapshot is None or snapshot.fingerprint != self.snapshot_fingerprint(partition):
             return None
         position = snapshot.position
-        if position <= journal.start(partition).position:  # of one who was far behind
+        if position <= journal.start(partition).position:  # older than the base
             return None
         chain = Chain.resume(snapshot.pieces[PIECE], journal, partition, position, link)
         if chain is None:
@@ -662,41 +669,40 @@ class Fold:
         return snapshot, chain
 
     def _base_of(self, journal: Journal, partition: int) -> _Stored | None:
-        """What the records that were trimmed came to; None if none were."""
+        """Return the base of trimmed records; None if no records were trimmed."""
         start = journal.start(partition)
         if start == EMPTY:
             return None
         if self.until is not None and self.until < start.stamp:
             message = (
                 f"the records of partition {partition} up to {as_datetime(start.stamp)} were "
-                "trimmed: nothing before that can be seen any more"
+                "trimmed: choose a later time"
             )
             raise InvalidInput(message, self.until)
         base = journal.base(partition)
         assert base is not None
-        # What was stored without a half-life says when decisions were made, too.
         if base.fingerprint != self.fingerprint and base.fingerprint[:32] == self.fingerprint[:32]:
             message = (
                 f"the records of partition {partition} up to {as_datetime(start.stamp)} were "
-                "trimmed, with their contexts: what they came to cannot be encoded with other "
-                "features. Open the bandit with the features it had then, or start a new journal"
+                "trimmed with their contexts, so they cannot be encoded with other features: open "
+                "the bandit with the features it had then, or start a new journal"
             )
             raise JournalMismatch(message)
         if base.fingerprint != self.fingerprint:
             message = (
                 f"the records of partition {partition} up to {as_datetime(start.stamp)} were "
-                "trimmed, and what they came to was learned with another window, default, "
-                "retention, reduction or family, or with a half-life where there is none now, or "
-                "the other way round: open the bandit with those"
+                "trimmed after they were learned with another window, default, retention, "
+                "reduction or family, or the half-life was added or removed since: open the bandit "
+                "with the settings it had then, or start a new journal"
             )
             raise JournalMismatch(message)
         return base, chain_behind(base, self.tuning.link)
 
-    def _restore(self, found: Sequence[_Stored | None]) -> None:
-        stored = [one for one in found if one is not None]
-        if stored:  # else nothing is to be fitted
+    def _restore(self, stored: Sequence[_Stored | None]) -> None:
+        snapshots = [pair for pair in stored if pair is not None]
+        if snapshots:  # otherwise there is nothing to fit
             with self.learner.bulk():
-                for snapshot, chain in stored:
+                for snapshot, chain in snapshots:
                     self._unpack(snapshot, chain)
 
     def _unpack(self, snapshot: Snapshot, chain: Chain) -> None:
@@ -706,7 +712,7 @@ class Fold:
             unpack(ledger, snapshot.pieces)
             adapter.unpack(snapshot.pieces)
         except (KeyError, ValueError) as error:
-            message = "a snapshot with the right checksum could not be read"
+            message = "a snapshot could not be read although its checksum is correct"
             raise BelatedError(f"{message}: {error}") from error
         adapter.add_all_pending(adapter.with_rows(ledger.awaited()))
         if _MODE in snapshot.pieces:
@@ -725,7 +731,7 @@ class Fold:
 
 
 def same_sums(one: Fold, other: Fold, tolerance: float = 1e-9) -> bool:
-    """Whether two folds have learned from the same: counts exactly, sums to rounding."""
+    """Return whether two folds agree: counts exactly, sums up to rounding."""
     first, second = one.learner.observed.moments(), other.learner.observed.moments()
     scale = max(1.0, float(np.abs(first.gram).max(initial=0.0)), first.square)
     return (
@@ -742,7 +748,7 @@ def _stub(page: Page, partition: int) -> Record:
 
 
 def _same(one: Record, other: Record) -> bool:
-    """Whether two records are one: by their place, stamp and digest."""
+    """Return whether two records are the same, by position, timestamp and digest."""
     return one is other or (
         one.position == other.position
         and one.recorded == other.recorded

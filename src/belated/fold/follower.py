@@ -1,4 +1,4 @@
-"""A fold that keeps up with its journal: append, read back, settle, save."""
+"""Keeps the fold of an embedded bandit up to date with its journal."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from belated.model.model import Model
 
 
 class LiveModel:
-    """Chooses with whatever is folded, unless an operator chose a model or froze the bandit.
+    """The model for decisions: that of the fold, or one that an operator chose or froze.
 
     Args:
-        fold: the state.
-        kernels: to use instead of the best available.
+        fold: the fold.
+        kernels: kernels to use instead of the best available.
     """
 
     def __init__(self, fold: Fold, *, kernels: Kernels | None = None) -> None:
@@ -54,24 +54,24 @@ class LiveModel:
 
     @property
     def model(self) -> Model:
-        """The live model, or the one that is fixed."""
+        """The live model, or the chosen or frozen one."""
         return self._fold.learner.model if self._fixed is None else self._fixed[0]
 
     @property
     def version(self) -> int:
-        """Records that were folded into it."""
+        """Number of records that were folded into the model."""
         return self._fold.version if self._fixed is None else self._fixed[1]
 
     def add_pending(self, x: Vector, weight: float) -> None:
-        """Count a decision that is not folded yet."""
+        """Count a decision as pending that is not folded yet."""
         self._fold.learner.hold(x, weight)
 
     def remove_pending(self, x: Vector, weight: float) -> None:
-        """It is about to be folded, and then counts by itself."""
+        """Stop counting a decision that is about to be folded."""
         self._fold.learner.release(x, weight)
 
     def change_mode(self, mode: str, unapplied: object = None) -> None:
-        """Use the model of the moment the bandit was frozen, or the live one."""
+        """Use the model of the moment when the bandit was frozen, or the live model."""
         self._frozen = self._fold.frozen if mode == "freeze" else None
         self._fix()
 
@@ -84,61 +84,62 @@ class LiveModel:
         policy, self._fixed = self._fold.learner.policy, None
         for published in (self._chosen, self._frozen):
             if self._fixed is None and published is not None:
-                with suppress(JournalMismatch, CorruptJournal, ValueError):  # of another policy
+                # The model may belong to another policy.
+                with suppress(JournalMismatch, CorruptJournal, ValueError):
                     self._fixed = published.model(policy, kernels=self._kernels), published.version
-        if self._fixed is None and self._frozen is not None:  # this policy freezes what it finds
-            now = self._fold.export_model(self._frozen.at)
-            self._fixed = now.model(policy, kernels=self._kernels), now.version
+        if self._fixed is None and self._frozen is not None:  # freeze this policy's current model
+            current = self._fold.export_model(self._frozen.at)
+            self._fixed = current.model(policy, kernels=self._kernels), current.version
 
     def repair(self, unapplied: object = None) -> None:
-        """Make the live model anew from all that has arrived."""
+        """Fit the live model again to all rewards that have arrived."""
         self._fold.learner.fit()
 
 
 class UnappliedCounter(Protocol):
-    """Counts decisions that are durable and cannot be folded yet: see :class:`Decider`."""
+    """Counts decisions that are durable but cannot be folded yet: see :class:`Decider`."""
 
     def hold(self, decision: Decision) -> None:
-        """Count it as pending."""
+        """Count a decision as pending."""
 
     def release(self, id: str) -> None:
-        """It is folded now."""
+        """Stop counting a decision, which has been folded."""
 
     def release_all(self) -> None:
-        """All of them are."""
+        """Stop counting all decisions, which have been folded."""
 
     def release_known(self, known: Callable[[str], bool]) -> None:
-        """Those that are known by their ids are folded."""
+        """Stop counting the decisions whose ids are known, which have been folded."""
 
     def count_again(self) -> None:
-        """Count them in a fold that has begun anew."""
+        """Count all decisions again, after the fold was rebuilt."""
 
     @property
     def holds(self) -> bool:
-        """Whether there are any."""
+        """Whether there are such decisions."""
 
 
 T = TypeVar("T")
 
-#: How often a fold starts anew in one call before it gives up.
+#: How often a fold is rebuilt in one call before the call fails.
 RESTARTS = 5
 
 
 class Follower:
-    """Appends events, and folds everything new, one's own events included.
+    """Appends events, and folds all new events, including those of other processes.
 
-    Every use of the fold is a ``with`` block. An exception that comes from outside the library
-    (``KeyboardInterrupt``, a time-out, ``MemoryError``) can end a block between any two
-    instructions: then the next block begins by rebuilding the fold from the journal.
+    Every use of the fold is a ``with`` block. An exception from outside the library
+    (``KeyboardInterrupt``, a timeout, ``MemoryError``) can end a block between any two
+    instructions; the next block then begins by rebuilding the fold from the journal.
 
-    While the journal is away and a spool accepts events, the fold is *behind*: each call then
-    folds a part of what is new, so that no caller waits for all that an outage held up.
+    After the journal was unavailable while a spool accepted events, the fold is *behind*: each call
+    folds only a part of the new events, so that no caller waits for the whole backlog.
 
     Args:
-        fold: the state.
-        journal: what it is a fold of.
-        clock: gives microseconds since 1970.
-        unapplied: counts the decisions that are durable, and cannot be folded yet.
+        fold: the fold.
+        journal: the journal that is folded.
+        clock: returns microseconds since 1970.
+        unapplied: counts the decisions that are durable but cannot be folded yet.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class Follower:
     ) -> None:
         self.fold = fold
         self.journal = journal
-        #: False while the fold may be half changed: within a block, and after one was interrupted.
+        #: False while the fold may be inconsistent: within a block, and after an interrupted one.
         self.intact = True
         self._partitions = journal.partitions
         self._followed: FollowedLog | None = None
@@ -158,20 +159,21 @@ class Follower:
             self._followed = journal
         self._clock = clock
         self._unapplied = unapplied
-        #: Events of this process that the journal has not taken, for it had them, or another value.
+        #: Events of this process that the journal did not append, because it has them, or another
+        #: value.
         self.refused: Counter[str] = Counter()
-        #: What this process refused before it was appended.
+        #: Issues of calls that were rejected before anything was appended.
         self.issues = IssueCounter()
         self.behind = False
         self._snapshot_at = fold.version + fold.tuning.snapshot_every
         self._adviser = Adviser()
-        self._look_at = 0  # the version at which there may be something to do in passing
+        self._next_upkeep = 0  # the version from which a snapshot or a check may be due
 
     def __enter__(self) -> None:
         if not (self.intact and self.fold.begun):
             self.intact = False
             self._rebuild()
-            self._or_anew(self._fold_all)
+            self._retry(self._fold_all)
         self.intact = False
 
     def __exit__(
@@ -187,17 +189,17 @@ class Follower:
 
     @property
     def behind(self) -> bool:
-        """Whether the journal was away, and not all of it is folded since."""
+        """Whether the journal was unavailable, and not all of it has been folded since."""
         return self._behind
 
     @behind.setter
     def behind(self, behind: bool) -> None:
-        self._behind, self._is_level = behind, False
+        self._behind, self._is_current = behind, False
 
-    def _find_level(self) -> bool:
-        """Whether all that is durable is folded; it is, until the fold is behind again."""
-        self._is_level = not self._behind and not self._unapplied.holds
-        return self._is_level
+    def _check_current(self) -> bool:
+        """Return whether all durable events are folded; remember it until the fold is behind."""
+        self._is_current = not self._behind and not self._unapplied.holds
+        return self._is_current
 
     def append(
         self,
@@ -206,60 +208,60 @@ class Follower:
         *,
         only: Collection[str] = (),
     ) -> dict[str, Decision]:
-        """Append, then fold everything new.
+        """Append events, then fold everything new.
 
         Args:
-            events: to append.
-            requests: what decisions among them were chosen from, by their places.
-            only: ids under which no second decision is to be made.
+            events: the events.
+            requests: the requests of decisions, by the index of the decision among the events.
+            only: ids under which no second decision may be made.
 
         Returns:
-            The decisions that stand under some of these ids in place of those given.
+            Existing decisions under these ids, which were not replaced by the events.
         """
         if self.behind:
             self.follow()
-        positions, standing = self._write(events, requests, only)
+        positions, existing = self._write(events, requests, only)
         if self.behind or not all(positions):
             self._accept(events)
-            return standing
+            return existing
         try:
             self.catch_up()
-        except JournalUnavailable:  # but they are durable
+        except JournalUnavailable:  # the events are durable all the same
             self._accept(events)
-            return standing
-        self._unapplied.release_all()  # positions say that nothing waits in a spool any longer
-        self._do_in_passing()
-        return standing
+            return existing
+        self._unapplied.release_all()  # all events have positions, so the spool is empty
+        self._do_upkeep()
+        return existing
 
     def append_one(
         self, event: Event, now: int, requests: Requests | None = None, *others: Event
     ) -> str:
-        """Append one event and fold it; returns what it meant.
+        """Append one event and fold it; return its status.
 
-        A shorter :meth:`settle_and_append` for the usual case: nothing is due, and no other process
-        has appended.
+        This is a fast path of :meth:`settle_and_append` for the common case that nothing is due and
+        no other process has appended.
 
         Args:
-            event: of a decision.
+            event: an event of a decision.
             now: the time, in microseconds since 1970.
-            requests: what it was chosen from, under the index 0.
-            *others: appended behind it.
+            requests: the request of the decision, under the index 0.
+            *others: events to append after it.
         """
         fold, last = self.fold, self.fold.chains[0].last
         if (
             self._followed is None
             or last is None
-            or not (self._is_level or self._find_level())
+            or not (self._is_current or self._check_current())
             or (now >= fold.ledgers[0].soonest and fold.ledgers[0].is_due(now))
         ):
             return self.settle_and_append([event, *others], requests)[0][0]
-        found = self._followed.append_after((event, *others), last, requests=requests)
-        if not found.records:
-            homes = [0] * len(found.positions)
-            return self._fold_appended([event, *others], homes, found.positions, [])[0]
-        status, *_ = map(fold.take, found.records)
-        if fold.version >= self._look_at:
-            self._do_in_passing()
+        appended = self._followed.append_after((event, *others), last, requests=requests)
+        if not appended.records:
+            partitions = [0] * len(appended.positions)
+            return self._fold_appended([event, *others], partitions, appended.positions, [])[0]
+        status, *_ = map(fold.take, appended.records)
+        if fold.version >= self._next_upkeep:
+            self._do_upkeep()
         return status
 
     def settle_and_append(
@@ -269,32 +271,32 @@ class Follower:
         *,
         only: Collection[str] = (),
     ) -> tuple[list[str], dict[str, Decision]]:
-        """Append ``Settled`` events for partitions that are due, then these; fold up to them.
+        """Append ``Settled`` events for partitions that are due, then these events; fold them all.
 
         Args:
-            events: to append.
-            requests: what decisions among them were chosen from, by their places.
-            only: ids under which no second decision is to be made.
+            events: the events.
+            requests: the requests of decisions, by the index of the decision among the events.
+            only: ids under which no second decision may be made.
 
         Returns:
-            What each event meant; and the decisions that stand under some of these ids in place of
-            those given.
+            The status of each event, and existing decisions under these ids, which were not
+            replaced by the events.
         """
-        if self.behind:  # or nothing is known of what is due
+        if self.behind:  # fold some records first, to know what is due
             self.follow()
         partitions = [route(event, self._partitions) for event in events]
-        due = [event for one in sorted({*partitions}) for event in self.due(one)]
+        due = [event for partition in sorted({*partitions}) for event in self.due(partition)]
         if due and requests:
             requests = {len(due) + n: data for n, data in requests.items()}
         all_events = [*due, *events]
         last = self.fold.chains[0].last
         if self._followed is None or last is None or only:
-            positions, standing = self._write(all_events, requests, only)
+            positions, existing = self._write(all_events, requests, only)
             records: Sequence[Record] = ()
         else:
-            found = self._followed.append_after(all_events, last, requests=requests)
-            positions, records, standing = found.positions, found.records, {}
-        return self._fold_appended(events, partitions, positions[len(due) :], records), standing
+            appended = self._followed.append_after(all_events, last, requests=requests)
+            positions, records, existing = appended.positions, appended.records, {}
+        return self._fold_appended(events, partitions, positions[len(due) :], records), existing
 
     def _fold_appended(
         self,
@@ -303,70 +305,69 @@ class Follower:
         positions: Sequence[int],
         records: Sequence[Record],
     ) -> list[str]:
-        """Fold events that were appended; returns what each meant.
+        """Fold events that were appended; return the status of each.
 
         Args:
-            events: that were appended.
-            partitions: of each.
-            positions: of each; 0 where a spool has it.
-            records: those that were appended, the events' the last of them; none if they are to be
-                read, for others have appended too.
+            events: the events.
+            partitions: the partition of each event.
+            positions: the position of each event; 0 if it is in a spool.
+            records: the records that were appended, with those of the events last; empty if they
+                must be read because other processes have appended, too.
         """
         if self.behind or not all(positions):
             return [self._accept(events)] * len(events)
         try:
             if records:
-                meant = self._take_all(records)[-len(events) :]
+                statuses = self._take_all(records)[-len(events) :]
             else:
-                meant = self._or_anew(lambda: self._fold_own(partitions, positions))
-        except JournalUnavailable:  # but the events are durable
+                statuses = self._retry(lambda: self._fold_own(partitions, positions))
+        except JournalUnavailable:  # the events are durable all the same
             return [self._accept(events)] * len(events)
         if self._unapplied.holds:
             self._unapplied.release_all()
-        self._do_in_passing()
-        return [self._status(one) for one in meant]
+        self._do_upkeep()
+        return [self._status(status) for status in statuses]
 
     def _write(
         self, events: Sequence[Event], requests: Requests | None, only: Collection[str]
     ) -> tuple[Sequence[int], dict[str, Decision]]:
-        """Append to the journal; returns the positions, and the decisions that stand instead."""
+        """Append to the journal; return the positions, and decisions that were not replaced."""
         if only:
             return self.journal.append_unique(events, only, requests)
         return self.journal.append(events, requests=requests), {}
 
-    def _status(self, meant: str) -> str:
-        """What an event meant that was appended; the journal may have had it, and so the fold."""
-        if not meant:
+    def _status(self, status: str) -> str:
+        """Return the status of an event; an empty one means that it had been folded before."""
+        if not status:
             self.refused["duplicate"] += 1
-        return meant or "duplicate"
+        return status or "duplicate"
 
     def due(self, partition: int) -> list[Event]:
-        """Return what settles a partition, if anything is due."""
-        if self.behind:  # what is known of the partition is old, and one such event is enough
+        """Return a ``Settled`` event for a partition if anything is due."""
+        if self.behind:  # the fold does not know yet whether another such event was appended
             return []
         now = self._clock()
         return [Settled(partition, now)] if self.fold.ledgers[partition].is_due(now) else []
 
     def catch_up(self) -> None:
-        """Fold everything new."""
-        self._or_anew(self._fold_all)
+        """Fold all new events."""
+        self._retry(self._fold_all)
 
     def follow(self) -> bool:
-        """Fold a part of what is new; returns whether the journal could be read."""
+        """Fold some of the new events; return whether the journal could be read."""
         try:
-            # Of a new beginning all is folded: nothing is decided by a part of it.
-            self._or_anew(self._fold_part, self._fold_all)
+            # A fold that was rebuilt must be complete before it is used for decisions.
+            self._retry(self._fold_part, self._fold_all)
         except JournalReadUnavailable:
             return False
-        self._do_in_passing()
+        self._do_upkeep()
         return True
 
     def look(self) -> None:
-        """Fold all that is new, unless the journal is away and accepts events all the same.
+        """Fold all new events, unless the journal is unavailable and a spool accepts events.
 
         Raises:
-            JournalUnavailable: there is more than one call may fold: whether an id was used is not
-                known yet.
+            JournalUnavailable: the fold is still behind, so it is unknown whether an id was used.
         """
         if not self.behind:
             with suppress(JournalReadUnavailable):
@@ -381,24 +382,24 @@ class Follower:
     def save(self) -> None:
         """Save a snapshot of every partition."""
         self._snapshot_at = self.fold.version + self.fold.tuning.snapshot_every
-        self._or_anew(self._store, self._fold_and_store)
+        self._retry(self._store, self._fold_and_store)
 
     def try_to_save(self) -> None:
-        """A snapshot is a shortcut: that it failed is no reason to fail what is in the journal."""
+        """Save a snapshot; only warn if that fails, because the journal has everything."""
         try:
             self.save()
         except JournalError as error:
             warn_unsaved(error)
 
-    def _do_in_passing(self) -> None:
-        """Save a snapshot and warn the caller, each now and then."""
+    def _do_upkeep(self) -> None:
+        """Save a snapshot and check for advice, if they are due."""
         version = self.fold.version
         if version >= self._snapshot_at:
             self.try_to_save()
         if self._adviser.is_due(version):
             for advice in self._adviser.look(evidence_of(self.fold, self.refused["duplicate"])):
                 warn(advice)
-        self._look_at = min(self._snapshot_at, self._adviser.next)
+        self._next_upkeep = min(self._snapshot_at, self._adviser.next)
 
     def _store(self) -> None:
         self.fold.save(self.journal)
@@ -407,88 +408,93 @@ class Follower:
         self._fold_all()
         self._store()
 
-    def _or_anew(self, work: Callable[[], T], again: Callable[[], T] | None = None) -> T:
-        """Do what stands on the fold; if the history has changed, start anew and do it again.
+    def _retry(self, work: Callable[[], T], again: Callable[[], T] | None = None) -> T:
+        """Run ``work``; on ``HistoryChanged``, rebuild the fold and retry.
 
         Args:
-            work: what to do.
-            again: what to do after the new start, if that is not the same.
+            work: the function to run.
+            again: the function to run after the fold was rebuilt; None: ``work``.
         """
-        for _ in range(RESTARTS):  # an operator may undo one thing after the other
+        for _ in range(RESTARTS):  # several erasures or retractions may follow each other
             try:
                 return work()
             except HistoryChanged as error:
-                self._start_anew(error)
+                self._restart(error)
                 work = again or work
         return work()
 
-    def _start_anew(self, error: HistoryChanged) -> None:
-        """What was folded is no longer what the journal holds: begin with what it holds now."""
+    def _restart(self, error: HistoryChanged) -> None:
+        """Warn that the history has changed, and rebuild the fold."""
         warn_changed(error, stacklevel=7)
         self._rebuild()
 
     def _rebuild(self) -> None:
-        """Discard what was folded, and begin with what the journal holds."""
+        """Discard the state of the fold, and start from the journal."""
         fold, unapplied = self.fold, self._unapplied
         fold.clear()
-        # Decisions that are held must be met again to be let go: no snapshot may pass them.
+        # Unapplied decisions are released when their records are folded, so no snapshot may skip
+        # those records.
         if unapplied.holds or fold.until is not None:
             fold.begin(self.journal)
         else:
             fold.load(self.journal)
         unapplied.count_again()
-        unapplied.release_known(lambda id: fold.entry(id) is not None)  # in a base
+        unapplied.release_known(lambda id: fold.entry(id) is not None)  # included in a base
 
     def _fold_all(self) -> None:
-        self.behind = True  # until the journal has answered
+        self.behind = True  # until all records have been read
         self.fold.catch_up(self.journal, take=self._take if self._unapplied.holds else None)
         self.behind = False
 
     def _fold_part(self) -> None:
-        """Fold some of what is new; the fold is behind if that was not all."""
-        left = self.fold.tuning.follow
+        """Fold some of the new events; the fold is behind if there may be more."""
+        remaining = self.fold.tuning.follow
         for partition in range(self._partitions):
-            left -= len(self.fold.follow(self.journal, partition, left, take=self._take))
-            if not left:
+            page = self.fold.follow(self.journal, partition, remaining, take=self._take)
+            remaining -= len(page)
+            if not remaining:
                 break
-        self.behind = not left
+        self.behind = not remaining
 
     def _fold_own(self, partitions: Sequence[int], positions: Sequence[int]) -> list[str]:
-        """Fold all that is new; returns what one's own events meant, nothing if it was known."""
-        meant: dict[tuple[int, int], str] = {}
+        """Fold all new events; return the status of those at these positions.
+
+        The status is empty if the event had been folded before.
+        """
+        statuses: dict[tuple[int, int], str] = {}
 
         def take(record: Record) -> str:
-            meaning = meant[record.partition, record.position] = self._take(record)
-            return meaning
+            status = statuses[record.partition, record.position] = self._take(record)
+            return status
 
         self.fold.catch_up(self.journal, take=take)
         places = list(zip(partitions, positions, strict=True))
         for partition, position in places:
-            if self.fold.positions[partition] < position:  # what was appended is gone again
+            if self.fold.positions[partition] < position:  # the journal has lost it again
                 raise HistoryChanged(partition, position)
-        return [meant.get(place, "") for place in places]
+        return [statuses.get(place, "") for place in places]
 
     def _take_all(self, records: Sequence[Record]) -> list[str]:
-        """Fold records that were appended; returns what each meant."""
-        # One event, and what is due before it, is a step of its own.
+        """Fold records that were appended; return the status of each."""
+        # A single event, even with a Settled record before it, always updates the model directly.
         if len(records) > 2 and self.fold.is_much(len(records)):
             with self.fold.learner.bulk():
                 return [self._take(record) for record in records]
         return [self._take(record) for record in records]
 
     def _take(self, record: Record) -> str:
-        """Fold a record; a decision that was held counts by itself from now on, or never will."""
+        """Fold a record, and release the unapplied decisions that it contains or erases."""
         event = record.event
         if isinstance(event, Decision):
             self._unapplied.release(event.id)
-        elif isinstance(event, Erased):  # its record may be overwritten: it is never met again
+        elif isinstance(event, Erased):  # the decision's record may have been overwritten
             self._unapplied.release_known(lambda id: erased_key_of(id) == event.key)
         return self.fold.take(record)
 
     def _accept(self, events: Sequence[Event]) -> str:
-        """Events are durable, and folded when the journal is back."""
+        """Count events that are durable but will only be folded once the journal is available."""
         for event in events:
-            # One that was folded before a read failed counts by itself.
+            # A decision may have been folded before a read failed.
             if isinstance(event, Decision) and self.fold.entry(event.id) is None:
                 self._unapplied.hold(event)
         self.behind = True
@@ -496,9 +502,9 @@ class Follower:
 
 
 def _is_ours(error: BaseException | None) -> bool:
-    """Whether the library raised an error: it does so between two changes of a fold.
+    """Return whether the library raised an error, which it does only while the fold is consistent.
 
-    Not while another exception was handled: that one may have come at any point.
+    If it was raised while another exception was handled, that exception must be the library's, too.
     """
     while isinstance(error, BelatedError):
         error = None if error.__suppress_context__ else error.__context__
@@ -506,13 +512,13 @@ def _is_ours(error: BaseException | None) -> bool:
 
 
 def warn_unsaved(error: JournalError) -> None:
-    """Tell the caller that no snapshot was saved."""
-    message = f"no snapshot was saved ({error}); the next opening reads more of the journal"
+    """Warn the caller that no snapshot was saved."""
+    message = f"no snapshot was saved ({error}); the bandit will take longer to open next time"
     warnings.warn(message, SnapshotWarning, stacklevel=6)
 
 
 def warn_changed(error: HistoryChanged, stacklevel: int) -> None:
-    """Tell the caller that what was learned stood on records that are gone, or others."""
+    """Warn the caller that the journal no longer holds the records the bandit has learned from."""
     if not isinstance(error, HistoryTrimmed | HistoryUndone):
-        message = f"{error}. What this bandit has learned is discarded, and learned anew"
+        message = f"{error}. The bandit discards its state and learns again from the journal"
         warnings.warn(message, HistoryWarning, stacklevel=stacklevel)

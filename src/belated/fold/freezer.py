@@ -1,4 +1,4 @@
-"""Old rows are frozen where there are many: a quadratic stands for them."""
+"""Freezes old rows if there are many: their log-likelihood is replaced by a quadratic function."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from belated.core.inputs import Vector
 from belated.model.statistics import Observations
 
-#: By how many posterior deviations, at most and in all, frozen rows that are still kept may be off
-#: because the estimate has moved since they were frozen.
+#: Maximum total error, in posterior standard deviations, of frozen rows that are still stored,
+#: caused by movements of the estimate since they were frozen.
 MOVED = 0.1
 
 
@@ -19,9 +19,9 @@ class Freezer:
     """Freezes rows of the observations of all partitions.
 
     Args:
-        observations: of each partition.
-        most: rows that may be counted one by one.
-        batch: rows that are let go together.
+        observations: the observations of each partition.
+        most: maximum number of rows that are counted one by one.
+        batch: number of rows that are dropped together.
 
     >>> from belated import Bernoulli
     >>> seen = Observations(1, Bernoulli(), block=2)
@@ -41,17 +41,17 @@ class Freezer:
         self._forgotten: list[list[int]] = [[] for _ in observations]
 
     def forget(self, handle: int, partition: int) -> None:
-        """Neither revised nor retracted will be the reward under this handle."""
+        """Mark a reward as final: it will be neither revised nor retracted."""
         self._forgotten[partition].append(handle)
 
     @property
     def is_full(self) -> bool:
-        """Whether there are more rows than there may be."""
+        """Whether there are more exact rows than allowed."""
         return self._exact > self._full
 
     @property
     def is_due(self) -> bool:
-        """Whether there is anything to do."""
+        """Whether rows must be frozen or dropped."""
         return self.is_full or any(len(handles) >= self._batch for handles in self._forgotten)
 
     @property
@@ -59,16 +59,16 @@ class Freezer:
         return sum(store.exact for store in self._observations)
 
     def freeze(self, theta: Vector, *, half: bool = False) -> None:
-        """Freeze what is too much, at θ; and anew what was frozen where it has moved far from.
+        """Freeze excess rows at θ, and freeze rows again from which θ has moved far.
 
-        To second order a frozen row is as good as it was. What is left of the score is
-        ½ Σ g'' (xᵀδ)² x, with δ the way that θ has gone since; in posterior deviations that is not
-        above ½ √(dn) times the mean of g' (xᵀδ)², if g'' ≤ g' and rows are alike.
+        A frozen row is exact to second order. The remaining error of the score is
+        ½ Σ g'' (xᵀδ)² x, where δ is the movement of θ since. In posterior standard deviations, this
+        is at most ½ √(dn) times the mean of g' (xᵀδ)², if g'' ≤ g' and rows are similar.
 
         Args:
-            theta: the estimate of now.
-            half: freeze half of what may be kept, so that it takes a while until there is too much
-                again.
+            theta: the current estimate.
+            half: keep only half of the allowed exact rows, so that it takes longer until rows must
+                be frozen again.
         """
         keep = self._most // 2 if half else self._most
         dim, n = theta.size, sum(store.n for store in self._observations)
@@ -78,7 +78,7 @@ class Freezer:
         self._full = max(self._most, self._exact + self._most - keep)
 
     def drop(self) -> None:
-        """Let go of the rows of forgotten rewards, if they are frozen; all are in the stores."""
+        """Drop frozen rows of rewards that were marked as final; all rows must be stored."""
         for store, handles in zip(self._observations, self._forgotten, strict=True):
             store.forget(np.array(handles, dtype=np.int64))
             store.drop_forgotten()

@@ -1,11 +1,11 @@
-"""From changes to sums, to an estimate, to the model.
+"""The learner: maintains the model of a policy as decisions are made and rewards arrive.
 
-The learner is told of each decision when it is made and of each reward when it comes. Its
-weighting (:mod:`~belated.fold.weighting`) says how much they count by their age, and moves the
-model: by one step at once, or under ``ConversionsOnly`` when the record is complete. The sums
-behind it are folded in batches, all rows of a batch in one BLAS call, and the roots are made anew
-from them. A fit over all observations, or over those of one block of coefficients, replaces θ̂ and
-the weights when the estimator asks for it; where it takes long, in a thread.
+The learner receives each decision when it is made and each reward when it arrives. Its weighting
+(:mod:`~belated.fold.weighting`) defines how much they count depending on their age, and updates the
+model: at once by a single step, or, under ``ConversionsOnly``, when the record is complete. The
+underlying sums are updated in batches, with one BLAS call for all rows of a batch, and the roots
+are recomputed from them. When the estimator requires it, a fit of all observations, or of those of
+one block of coefficients, replaces θ̂ and the weights. Long fits run in a thread.
 """
 
 from __future__ import annotations
@@ -36,35 +36,35 @@ from belated.model.model import Model
 from belated.model.statistics import Information, Joined, Observations, Seen
 from belated.policies.policy import Policy
 
-#: Steps that are repeated on the result of a fit with each record: more than a record makes.
+#: Number of steps that are replayed on the result of a fit per record: more than a record causes.
 REPEATED = 4
-#: Numbers in rows that wait, before they are added to the sums.
+#: Maximum amount of numbers in rows that have not been added to the sums.
 WAITING = 1 << 18
 
 
 class Learner:
-    """Keeps the model of a policy.
+    """Maintains the model of a policy.
 
-    Rows given to a learner are kept for a while: they must not change afterwards. What has arrived
-    is kept by the partitions of a journal; a reward is known there by the handle that
-    :meth:`learn` gave. Times are in microseconds since 1970: ``began`` is when a decision took
-    effect, ``recorded`` the stamp of the record that says so.
+    The learner keeps references to the rows it receives, so they must not be modified afterwards.
+    Rewards are stored by partition, and identified by the handle that :meth:`learn` returns. Times
+    are in microseconds since 1970: ``began`` is when a decision took effect, ``recorded`` the
+    timestamp of the record that is being folded.
 
     Args:
-        policy: whose model is learned.
-        rewards: what a missing reward means; None if every reward comes.
-        partitions: of the journal.
-        kernels: to use instead of the best available.
-        tuning: sizes.
-        background: whether fits that take long are made in a thread of their own.
+        policy: the policy whose model is learned.
+        rewards: what a missing reward means; None if every reward is reported.
+        partitions: number of partitions of the journal.
+        kernels: kernels to use instead of the best available.
+        tuning: internal sizes.
+        background: whether long fits run in their own thread.
 
     Attributes:
-        now: the stamp of the latest record.
-        defers: True in the service: a fit that is due is left to whoever calls :meth:`begin_fit`.
-            Under ``ConversionsOnly``, steps also wait, until the model is exported.
-        is_bulk: whether the model stands still, see :meth:`bulk`.
-        outstanding: gives all pending decisions, by partition.
-        summing: held while sums are changed, by a fit in a thread too.
+        now: the timestamp of the latest record.
+        defers: True in the service: the caller runs fits that are due, with :meth:`begin_fit`.
+            Under ``ConversionsOnly``, updates are also deferred until the model is exported.
+        is_bulk: whether the model is not updated, see :meth:`bulk`.
+        outstanding: returns all pending decisions, by partition.
+        summing: held while sums are changed, also by a background fit.
 
     >>> from belated import Bernoulli
     >>> from belated.policies import DelayedUCB
@@ -107,47 +107,47 @@ class Learner:
         self.summing = threading.Lock()
         self._background = background
         self._task: BackgroundTask | None = None
-        self._given = [0] * partitions  # handles given out
+        self._next_handle = [0] * partitions
         self._refit: Refit | None = None
         self.weighting = kind(self, rewards)
 
     # --- decisions -------------------------------------------------------------------------------
 
     def add_pending(self, x: Vector, weight: float, began: int = 0) -> None:
-        """A decision was made; its reward is out."""
+        """Add a new decision, whose reward is pending."""
         weighting = self.weighting
         self.now = max(self.now, began)
         if weighting.gram:
             weight = 1.0
         self._count_pending(x, weight)
-        asked = self._waiting.asked
-        asked.append(x, 1.0 if weighting.counts_rows else weight, began)
-        self._keep_up(len(asked.rows))
+        added = self._waiting.added
+        added.append(x, 1.0 if weighting.counts_rows else weight, began)
+        self._keep_up(len(added.rows))
 
     def restore_pending(self, x: Vector, weight: float, began: int = 0) -> None:
-        """A decision that was withdrawn counts again: its reward has come after all."""
+        """Make a decision pending again."""
         self.add_pending(x, weight, began)
         self.model.decisions -= 1
 
     def remove_pending(self, x: Vector, weight: float, began: int = 0) -> None:
-        """A decision left without a reward: it no longer counts as explored."""
+        """End the pending state of a decision without a reward."""
         weighting = self.weighting
         if weighting.gram:
             weight = 1.0
-        left = self._waiting.left
-        left.append(x, 1.0 if weighting.counts_rows else weight, began)
+        removed = self._waiting.removed
+        removed.append(x, 1.0 if weighting.counts_rows else weight, began)
         if not self._discount_pending(x, weight):
             self.renew()
         else:
-            self._keep_up(len(left.rows))
+            self._keep_up(len(removed.rows))
 
     def hold(self, x: Vector, weight: float) -> None:
-        """A decision was made that has no record yet: it counts as explored."""
+        """Count a decision as pending that has not been folded yet."""
         self._hold(x, weight, 1)
         self._count_pending(x, 1.0 if self.weighting.gram else weight)
 
     def release(self, x: Vector, weight: float) -> None:
-        """It has a record now and counts by that, or it never came to be."""
+        """Stop counting a decision from :meth:`hold`: it has been folded, or was not recorded."""
         self._hold(x, weight, -1)
         self.model.decisions -= 1
         if not self._discount_pending(x, 1.0 if self.weighting.gram else weight):
@@ -156,8 +156,11 @@ class Learner:
     def _hold(self, x: Vector, weight: float, sign: int) -> None:
         weighting = self.weighting
         weight = 1.0 if weighting.counts_rows else weight
-        one = Information.of(x[None, :], [weight], self.policy.shape)
-        weighting.held = weighting.held + one if sign > 0 else weighting.held - one
+        information = Information.of(x[None, :], [weight], self.policy.shape)
+        if sign > 0:
+            weighting.held = weighting.held + information
+        else:
+            weighting.held = weighting.held - information
 
     def _count_pending(self, x: Vector, weight: float) -> None:
         share = self.weighting.share_of_pending
@@ -170,7 +173,7 @@ class Learner:
             self.step("add_pending", x, share * weight)
 
     def _discount_pending(self, x: Vector, weight: float) -> bool:
-        """Returns False if the roots must be made anew."""
+        """Stop counting a pending decision; return False if the roots must be recomputed."""
         share = self.weighting.share_of_pending
         if self.is_bulk or share == 0.0:
             self.model.pending -= 1
@@ -181,13 +184,13 @@ class Learner:
     def step(
         self, name: str, x: Vector | Row, *arguments: float, again: tuple[float, ...] = ()
     ) -> Any:
-        """Move the model by one step; a fit under way will repeat it.
+        """Update the model by one step, which a fit in progress will replay.
 
         Args:
-            name: of the model's method.
+            name: the name of the model's method.
             x: the row.
-            arguments: further ones of the method.
-            again: those with which a fit repeats it, if they differ.
+            arguments: further arguments of the method.
+            again: further arguments for the replay, if they differ.
         """
         result = getattr(self.model, name)(x, *arguments)
         if self._refit is not None:
@@ -195,17 +198,17 @@ class Learner:
         return result
 
     def note(self, change: Callable[[], None]) -> None:
-        """Have a fit under way change its sums, too."""
+        """Apply a change of the sums to a fit in progress, too."""
         if self._refit is not None:
             self._refit.changes.append(change)
 
     @property
     def data_under_fit(self) -> object:
-        """What the fit is of that is under way; None if none is."""
+        """The data of a fit in progress; None if there is none."""
         return None if self._refit is None else self._refit.data
 
     def add_all_pending(self, rows: Matrix, weights: Vector) -> None:
-        """Many decisions were made whose rewards are out; within :meth:`bulk`."""
+        """Add many decisions whose rewards are pending; within :meth:`bulk`."""
         self.model.pending += len(rows)
         self.model.decisions += len(rows)
         self.weighting.add_all_pending(rows, weights)
@@ -222,16 +225,19 @@ class Learner:
         partition: int = 0,
         predicted: Sequence[float] = (),
     ) -> int:
-        """The reward of a decision came; returns a handle, by which it is revised or retracted.
+        """Learn the reward of a pending decision.
 
         Args:
             x: the row of the decision.
             y: its reward.
-            weight: what it was expected with.
+            weight: the weight with which the decision was pending.
             began: when the decision took effect.
             recorded: when the reward was recorded.
-            partition: of the journal.
-            predicted: the means that were predicted for the decision, to be compared.
+            partition: the partition of the decision.
+            predicted: the means that models with several half-lives predicted for the decision.
+
+        Returns:
+            A handle for revising or retracting the reward.
         """
         model, weighting = self.model, self.weighting
         self.now = max(self.now, recorded)
@@ -243,11 +249,11 @@ class Learner:
             model.n += 1
         else:
             after = weighting.learn(x, y, weight, began)
-        arrived, handle = self._waiting.came[partition], self._given[partition]
+        arrived, handle = self._waiting.arrived[partition], self._next_handle[partition]
         arrived.append(x, 1.0 if weighting.counts_rows else weight, began)
         arrived.rewards.append(y)
         arrived.after.append(after)
-        self._given[partition] = handle + 1
+        self._next_handle[partition] = handle + 1
         if weighting.keeps_times:
             self.times[partition].append(began, recorded if y else SILENT, predicted)
         weighting.learned(x, y, handle, recorded, partition)
@@ -260,45 +266,45 @@ class Learner:
     def learn_page(
         self,
         decisions: int,
-        asked: tuple[Row, Vector, NDArray[np.int64]],
-        came: tuple[Row, Vector, NDArray[np.int64]],
-        values: tuple[Vector, NDArray[np.int64]],
+        added: tuple[Row, Vector, NDArray[np.int64]],
+        arrived: tuple[Row, Vector, NDArray[np.int64]],
+        rewards: tuple[Vector, NDArray[np.int64]],
         old: NDArray[np.bool_],
         partition: int,
     ) -> None:
-        """Many decisions were made, and many rewards came; within :meth:`bulk`.
+        """Add many decisions, and learn many rewards; within :meth:`bulk`.
 
         Args:
-            decisions: how many were made.
-            asked: of those whose rewards are still out, the rows, weights and times.
-            came: the same of the decisions whose rewards came.
-            values: the rewards, and when they were recorded.
-            old: which of these decisions were made before.
-            partition: of the journal.
+            decisions: number of new decisions.
+            added: rows, weights and times of the new decisions whose rewards are pending.
+            arrived: rows, weights and times of the decisions whose rewards have arrived.
+            rewards: these rewards, and when they were recorded.
+            old: which of the decisions whose rewards have arrived were pending before.
+            partition: the partition of the decisions.
         """
         assert self.is_bulk
-        (rows, weights, began), (y, recorded) = came, values
+        (rows, weights, began), (y, recorded) = arrived, rewards
         ended = rows[old], weights[old], began[old]
         pages = self._waiting.pages
-        for (pending_rows, each, times), sign in ((asked, 1.0), (ended, -1.0)):
-            if len(each):
-                pages.append(pending_rows, sign * self.weighting.in_sums(each), times)
+        for (pending_rows, pending_weights, times), sign in ((added, 1.0), (ended, -1.0)):
+            if len(pending_weights):
+                pages.append(pending_rows, sign * self.weighting.in_sums(pending_weights), times)
         self.model.decisions += decisions
         self.model.pending += decisions - len(y)
         self.model.n += len(y)
-        if len(pages) >= self._limit or self._waiting.came[partition].rows:
-            self.fold_in()  # also because handles are given in order
+        if len(pages) >= self._limit or self._waiting.arrived[partition].rows:
+            self.fold_in()  # earlier rewards must be stored first, in the order of their handles
         if len(y):
             self.now = max(self.now, int(recorded[-1]))
             self.weighting.learned_page(rows, y, recorded)
             self.observations[partition].extend(rows, y)
-            self._given[partition] += len(y)
+            self._next_handle[partition] += len(y)
             if self.weighting.keeps_times:
                 self.times[partition].extend(began, np.where(y != 0.0, recorded, SILENT))
         self._compact()
 
     def revise(self, handle: int, y: float, recorded: int = 0, partition: int = 0) -> None:
-        """The reward under a handle is another one."""
+        """Change a reward."""
         self._store_waiting()
         self.now = max(self.now, recorded)
         store = self.observations[partition]
@@ -310,7 +316,7 @@ class Learner:
         self.weighting.revise(handle, row, before, y, partition)
 
     def retract(self, handle: int, recorded: int = 0, partition: int = 0) -> Vector:
-        """The reward under a handle never came, and nor is it waited for; returns its row."""
+        """Remove a reward without making its decision pending again; return its row."""
         self._store_waiting()
         self.now = max(self.now, recorded)
         store = self.observations[partition]
@@ -322,17 +328,17 @@ class Learner:
         return x
 
     def restart(self, handle: int, began: int, partition: int = 0) -> None:
-        """The decision of a reward took effect at another time."""
+        """Change the time at which the decision of a reward took effect."""
         self.fold_in()
         self.weighting.restart(handle, began, partition)
 
     def forget(self, handle: int, partition: int = 0) -> None:
-        """The reward under a handle will be neither revised nor retracted."""
+        """Mark a reward as final: it will be neither revised nor retracted."""
         if self.weighting.adds:
             self._freezer.forget(handle, partition)
 
     def finish(self, recorded: int) -> None:
-        """A record was folded, with all that it changed."""
+        """End a record: all of its changes have been passed on."""
         self.now = max(self.now, recorded)
         self.weighting.finish(recorded)
         if self._task is not None:
@@ -340,31 +346,31 @@ class Learner:
         elif self._refit is not None and self._refit.fitted is not None:
             self._go_on_from_fit(REPEATED)
 
-    # --- what has arrived ------------------------------------------------------------------------
+    # --- observations ----------------------------------------------------------------------------
 
     @property
     def observed(self) -> Seen:
-        """All that has arrived, of every partition."""
+        """The observations of all partitions."""
         self._store_waiting()
         return self.observations[0] if len(self.observations) == 1 else Joined(self.observations)
 
     def next_handle(self, partition: int) -> int:
-        """The handle that the next reward of a partition gets."""
-        return self._given[partition]
+        """Return the handle of a partition's next reward."""
+        return self._next_handle[partition]
 
     def rows(self, partition: int, handles: NDArray[np.int64]) -> Row:
-        """The rows that rewards were learned with, by their handles."""
-        came = self._waiting.came[partition].rows
-        first = self._given[partition] - len(came)
-        found = np.empty((len(handles), self.policy.row_width), dtype=np.float32)
-        folded = handles < first
-        found[folded] = self.observations[partition].rows(handles[folded])
-        for i in np.flatnonzero(~folded):
-            found[i] = came[handles[i] - first]
-        return found
+        """Return the rows of learned rewards."""
+        waiting = self._waiting.arrived[partition].rows
+        first = self._next_handle[partition] - len(waiting)
+        rows = np.empty((len(handles), self.policy.row_width), dtype=np.float32)
+        stored = handles < first
+        rows[stored] = self.observations[partition].rows(handles[stored])
+        for i in np.flatnonzero(~stored):
+            rows[i] = waiting[handles[i] - first]
+        return rows
 
     def pack(self, partition: int) -> dict[str, bytes]:
-        """What has arrived in a partition as bytes, and where to start the next fit."""
+        """Return the observations of a partition, and the starting point of the next fit."""
         self._store_waiting()
         pieces = self.observations[partition].pack() | {"theta": self.model.theta.tobytes()}
         if self.weighting.keeps_times:
@@ -374,17 +380,17 @@ class Learner:
     def unpack(
         self, partition: int, pieces: dict[str, bytes], remembered: NDArray[np.int64]
     ) -> None:
-        """Take what :meth:`pack` gave; within :meth:`bulk`.
+        """Restore what :meth:`pack` returned; within :meth:`bulk`.
 
         Args:
-            partition: of the observations.
-            pieces: what was packed.
+            partition: the partition.
+            pieces: the result of :meth:`pack`.
             remembered: the handles of rewards that may still be revised or retracted.
         """
         store = self.observations[partition]
         store.unpack(pieces)
         store.forget_others(remembered)
-        self._given[partition] = store.next_handle
+        self._next_handle[partition] = store.next_handle
         self.model.n += store.n
         self.model.decisions += store.n
         self.model.theta = np.frombuffer(pieces["theta"]).reshape(self.policy.shape).copy()
@@ -398,11 +404,11 @@ class Learner:
 
     @contextmanager
     def bulk(self) -> Iterator[None]:
-        """Many changes at once: the model stands still, and is fitted anew at the end."""
+        """Make many changes without updating the model, and fit it at the end."""
         self.is_bulk = True
         try:
             yield
-        except BelatedError:  # all changes before it count; any other error leaves one half done
+        except BelatedError:  # earlier changes are complete, unlike after any other exception
             self._end_bulk()
             raise
         self._end_bulk()
@@ -419,38 +425,39 @@ class Learner:
 
     @property
     def estimate(self) -> Estimate:
-        """A converged fit of what has arrived: a function of the set of rewards alone.
+        """A converged fit of all observations.
 
-        So it is while all rows are kept. Those that were frozen count as they were frozen.
+        It depends only on the set of rewards while all rows are stored exactly. Frozen rows also
+        depend on the estimate at which they were frozen.
         """
         self._store_waiting()
         data, start = self.weighting.data(), self.model.theta
         return self.weighting.fit(data, self.policy.start, start, polish=True)
 
     def fit(self) -> None:
-        """Fit what has arrived, and let the model go on from there."""
-        self._refit = None  # one that was under way is of no use any longer
+        """Fit all observations, and continue from the result."""
+        self._refit = None  # discard a fit in progress
         self.fold_in()
         weighting, data = self.weighting, self.weighting.data()
         estimate = weighting.fit(data, weighting.prior, self.model.theta, polish=False)
         weighting.go_on_from(estimate, data)
 
     def fit_is_due(self) -> bool:
-        """Whether there is enough that is new for a fit."""
+        """Return whether there are enough new observations for a fit."""
         return self._refit is None and self.weighting.is_due
 
     @property
     def is_fitting(self) -> bool:
-        """Whether a fit is under way, or steps are repeated on its result."""
+        """Whether a fit is in progress, or steps are being replayed on its result."""
         return self._refit is not None
 
     @property
     def is_busy(self) -> bool:
-        """Whether a thread is at work on the sums or on a fit."""
+        """Whether a thread is working on the sums or on a fit."""
         return self._task is not None
 
     def refit(self) -> None:
-        """Make the fit that is due: in a thread, if that is allowed and the fit takes long."""
+        """Run the fit that is due: in a thread, if that is allowed and the fit takes long."""
         if self._background and self.weighting.fit_cost > CHEAP:
             if self._task is None and self._refit is None:
                 self._task = BackgroundTask(self.begin_fit())
@@ -461,73 +468,76 @@ class Learner:
             self.fit()
 
     def begin_fit(self) -> Callable[[], Fitted]:
-        """Start a fit of what has arrived by now.
+        """Begin a fit of the observations that have arrived so far.
 
-        What this returns may be called in another thread, while further rewards are learned here;
-        give its result to :meth:`finish_fit`.
+        Returns:
+            A function that runs the fit. It may be called in another thread, while further rewards
+            are learned here. Pass its result to :meth:`finish_fit`.
         """
         self._store_waiting()
         self._refit = Refit(self.weighting.next_block(), len(self._unsummed))
         return self.weighting.begin_fit(self._refit)
 
     def finish_fit(self, fitted: Fitted) -> bool:
-        """Go on from a fit; returns False if it is of no use: all was fitted anew since."""
+        """Continue from the result of a fit; return False if the fit has become obsolete."""
         if self._refit is None or fitted.refit is not self._refit:
             return False
         self._refit.fitted = fitted
         return self._go_on_from_fit(None)
 
     def _go_on_from_fit(self, limit: int | None) -> bool:
-        """Repeat steps on the result of a fit, and go on from it once all of them are.
+        """Replay steps on the result of a fit, and continue from it once all are replayed.
 
         Args:
-            limit: how many steps, at most; None: all.
+            limit: maximum number of steps; None: all.
         """
         refit = self._refit
         assert refit is not None
         assert refit.fitted is not None
-        if not refit.repeat(limit):  # the sums say what a step cannot
+        if not refit.repeat(limit):  # a step failed: discard the fit
             self._refit = None
             return False
         if not refit.steps or refit.fitted.model is None:
-            self._store_waiting()  # what is new has to be added to the sums of the fit, too
+            self._store_waiting()  # the sums of the fit need the latest rows, too
             self._refit = None
-            # The two know each other: together they would stay until the next garbage collection.
+            # Break the reference cycle, so that both are freed before the next garbage collection.
             fitted, refit.fitted = refit.fitted, None
             self.weighting.finish_fit(fitted)
             self._compact()
         return True
 
     def _collect(self, task: BackgroundTask) -> None:
-        """Take the result of a thread, once it has one."""
+        """Take over the result of a background task, if it has finished."""
         if self.is_bulk or not task.is_done:
             return
         self._task = None
         if task.error is not None:
             self._refit = None
             self.weighting.put_off_fit()
-            message = f"a fit failed ({type(task.error).__name__}: {task.error}). The bandit goes"
-            message += " on by single steps, and tries again after further rewards"
+            message = (
+                f"a fit failed ({type(task.error).__name__}: {task.error}). The bandit continues"
+                " with incremental updates, and tries again after further rewards"
+            )
             warnings.warn(message, FitWarning, stacklevel=2)
         elif isinstance(task.result, Fitted) and task.result.refit is self._refit:
             self._refit.fitted = task.result
 
     def renew(self) -> None:
-        """Make the roots anew from the sums."""
+        """Recompute the roots from the sums."""
         if self.weighting.sums_late:
-            self._refit = None  # its sums would be of now
+            self._refit = None  # discard a fit in progress, because its sums are updated now
         self.fold_in()
         self._compact()
         if not self.is_bulk:
             self.weighting.renew()
 
     def fold_in(self) -> None:
-        """Add what waits to the sums and the rows."""
+        """Add all waiting changes to the stored rows and the sums."""
         self._store_waiting()
         self.sum_up(len(self._unsummed))
 
     def _keep_up(self, waiting: int) -> None:
-        """Make the roots anew after many steps; where fits do, add many rows to the sums."""
+        """After many changes, recompute the roots; if fits do that, only update the sums."""
         if not self.weighting.sums_late:
             if waiting >= self._limit:
                 self.renew()
@@ -540,12 +550,12 @@ class Learner:
                 self._task = BackgroundTask(partial(self.sum_up, len(self._unsummed)))
 
     def _store_waiting(self) -> None:
-        """Add what waits to the rows; the sums may wait."""
+        """Add all waiting changes to the stored rows; the sums may be updated later."""
         waiting = self._waiting
         if not waiting.is_empty:
             waiting.pending = self.model.pending - self.weighting.held.count
             self._waiting = Waiting(len(self.observations))
-            for store, arrived in zip(self.observations, waiting.came, strict=True):
+            for store, arrived in zip(self.observations, waiting.arrived, strict=True):
                 if arrived.rows:
                     store.extend(np.array(arrived.rows), arrived.rewards)
             self._unsummed.append(waiting)
@@ -553,10 +563,10 @@ class Learner:
                 self.sum_up(len(self._unsummed))
 
     def sum_up(self, count: int) -> None:
-        """Add the first of what is stored and not in the sums yet; in any thread.
+        """Add stored batches of changes to the sums; can be called in any thread.
 
         Args:
-            count: how many times something was stored.
+            count: maximum number of batches.
         """
         with self.summing:
             for _ in range(min(count, len(self._unsummed))):
@@ -568,21 +578,21 @@ class Learner:
                     refit.since.append(waiting)
 
     def _compact(self) -> None:
-        """Freeze the oldest rows where there are too many, and let go of what nobody asks for."""
+        """Freeze the oldest rows if there are too many, and drop rows that are no longer needed."""
         freezer = self._freezer
         if not self.weighting.adds or self._refit is not None or not freezer.is_due:
-            return  # a fit beside the fold still needs the rows that have come since
+            return  # a fit in progress still needs the rows that have arrived since
         self.fold_in()
         if freezer.is_full:
-            if self.is_bulk:  # the model stands still, and the estimate of now is another
+            if self.is_bulk:  # the model is outdated
                 self._look_for_estimate()
             freezer.freeze(self.model.theta, half=self.is_bulk)
         freezer.drop()
 
     def _look_for_estimate(self) -> None:
-        """Have θ̂ of now in the model, to freeze rows at."""
-        now = self._fitted_once()
-        self.weighting.prior, self.model.theta = now.prior, now.mean
+        """Update θ̂ in the model, at which rows are frozen."""
+        estimate = self._fitted_once()
+        self.weighting.prior, self.model.theta = estimate.prior, estimate.mean
 
     def _fitted_once(self) -> Estimate:
         family, prior, start = self.policy.family, self.weighting.prior, self.model.theta

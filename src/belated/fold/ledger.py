@@ -1,8 +1,8 @@
-"""The join: the records of one partition, folded into what each decision has come to.
+"""The ledger: folds the records of one partition into the state of each decision.
 
-The rules are in :mod:`belated.fold.rules`. The ledger keeps what they need: a line of a table
-for each decision, and its facts where a line cannot hold them. It knows no numbers of a model: it
-reports to a :class:`LedgerListener` what has changed.
+The rules are in :mod:`belated.fold.rules`. The ledger stores what they need: a line of a table for
+each decision, and separate facts if a line cannot hold them. It is independent of the model, and
+reports changes to a :class:`LedgerListener`.
 """
 
 from __future__ import annotations
@@ -77,50 +77,50 @@ from belated.model.kernels.pages import (
 
 
 class LedgerListener(Protocol):
-    """Who is told what has changed. A decision is known by its number within the partition.
+    """Receives the changes of a ledger. Decisions are identified by their number in the partition.
 
     ``began`` is when a decision took effect: when it was recorded, or activated later. ``recorded``
-    is the stamp of the record that is being folded. Both are microseconds since 1970.
+    is the timestamp of the record that is being folded. Both are in microseconds since 1970.
 
     Attributes:
-        table: the ledger's; the listener keeps there what belongs to a decision.
+        table: the ledger's table, in which the listener also stores its data of each decision.
     """
 
     table: EntryTable
 
     def enter(self, number: int, decision: Decision, expected: bool) -> None:
-        """A decision is known; numbers come in order.
+        """Add a decision; numbers are in order.
 
-        ``expected`` says that it is pending from the start: pending + 1.
+        If ``expected``, the decision is pending from the start: pending + 1.
         """
 
     def add_pending(self, number: int, began: int, again: bool) -> None:
-        """It is pending: pending + 1; ``again`` if it was before."""
+        """Make a decision pending: pending + 1. ``again``: it was pending before."""
 
     def remove_pending(self, number: int, began: int) -> None:
-        """It is pending no longer, and there is no reward: pending - 1."""
+        """End the pending state of a decision without a reward: pending - 1."""
 
     def move(self, number: int, before: int, began: int) -> None:
-        """It took effect later than was known; it is pending or observed."""
+        """Change the time at which a pending or observed decision took effect."""
 
     def learn(self, number: int, value: float, began: int, recorded: int) -> None:
-        """It was pending, and its value is known: pending - 1, observed + 1."""
+        """Learn the value of a pending decision: pending - 1, observed + 1."""
 
     def revise(self, number: int, value: float, recorded: int) -> None:
-        """Its value is another one."""
+        """Change the value of an observed decision."""
 
     def retract(self, number: int, recorded: int) -> None:
-        """Its value does not count any longer: observed - 1."""
+        """Remove the value of an observed decision: observed - 1."""
 
     def forget(self, number: int) -> None:
-        """Nothing more will be told of it."""
+        """Release a decision that will not change any more."""
 
     def finish(self, recorded: int) -> None:
-        """A record is folded, with all that it changed."""
+        """End a record: all of its changes have been reported."""
 
 
 class NullListener:
-    """Learns nothing: only the states of decisions are asked for."""
+    """Ignores all changes, for callers that only need the states of decisions."""
 
     def __init__(self) -> None:
         self.table = EntryTable()
@@ -133,10 +133,10 @@ class NullListener:
 
 
 DORMANT, PENDING = State.DORMANT, State.PENDING
-#: What a state is to the learner.
+#: The roles that a decision can have for the learner, and the role of each state.
 NOTHING, AWAITED, OBSERVED = 0, 1, 2
 ROLE = (NOTHING, AWAITED, OBSERVED, OBSERVED, NOTHING, NOTHING)
-#: What events that say nothing of a decision are counted as.
+#: The status of events that do not concern a decision.
 _OTHERS = {
     ModeChanged: "switched",
     ActionChanged: "switched",
@@ -148,29 +148,29 @@ _OTHERS = {
 
 
 class Ledger:
-    """The entries of one partition.
+    """The decisions of one partition and their states.
 
-    A value may be *held back*: then its decision is pending to the learner, and rewarded to
-    everybody else. It is reported when the window of the decision ends (``learn="together"``), or
-    after so many further decisions.
+    A value may be *withheld* from the learner: its decision is then rewarded, but still pending for
+    the learner. The value is reported when the window of the decision ends
+    (``learn="together"``), or after a number of further decisions (``learn_after``).
 
     Args:
         rewards: what a missing reward means.
-        changes: who is told.
-        min_reward: the least reward that is taken.
-        max_reward: the greatest.
-        retention: for how long after its record a decision takes rewards, in microseconds.
-        learn_after: decisions after which a value is reported; 0: at once.
-        tuning: sizes.
+        changes: the listener that receives the changes.
+        min_reward: the smallest reward that is accepted.
+        max_reward: the largest reward that is accepted.
+        retention: how long after its record a decision accepts rewards, in microseconds.
+        learn_after: number of further decisions after which a value is reported; 0: at once.
+        tuning: internal sizes.
 
     Attributes:
         watermark: the time to which the partition is settled, in microseconds since 1970.
-        counts: decisions by state, the forgotten ones too.
-        counters: events by status.
+        counts: number of decisions by state, including forgotten ones.
+        counters: number of events by status.
         latest: the time and the id of the last event of each status that is an issue, since the
             ledger was loaded.
-        undone: what counts no longer; to be known before anything is folded.
-        soonest: nothing is due before, in microseconds since 1970.
+        undone: erasures and retractions; must be set before anything is folded.
+        soonest: a lower bound of the time when something is due, in microseconds since 1970.
     """
 
     def __init__(
@@ -201,33 +201,34 @@ class Ledger:
         self._least, self._most = min_reward, max_reward
         self._table = changes.table
         self._index = Index(self._table)
-        # The last id that was found, and its number.
-        self._found: tuple[str | None, int] = None, -1
-        self._facts: dict[int, Facts] = {}  # of decisions that need more than their line
+        # The last id that was looked up, and its number.
+        self._last_lookup: tuple[str | None, int] = None, -1
+        self._facts: dict[int, Facts] = {}  # of decisions whose facts do not fit into their line
         self._unmatched = UnmatchedEvents()
         self._subjects = SubjectIndex()
-        self._recorded = 0  # the stamp of the record that is being folded
-        # Decisions come due in the order of their numbers, but for those in the heap.
+        self._recorded = 0  # the timestamp of the record that is being folded
+        # Windows end in the order of decision numbers, except for those in the heap.
         self._first_open = 0
         self._moved_windows: list[tuple[int, int]] = []
-        # For how long nothing is to be done about a decision.
+        # Time after its record before which a decision needs no settling or forgetting.
         spans = [span for span in (self._window, retention) if span is not None]
         self._patience: float = min(spans, default=math.inf)
-        self._forgotten = 0  # numbers below were forgotten, or are stragglers
+        self._forgotten = 0  # decisions with smaller numbers were forgotten, or are stragglers
         self._stragglers: set[int] = set()
         self._forgotten_digest = 0
 
     @property
     def withholds(self) -> bool:
-        """Whether values are reported later than they come."""
+        """Whether values are reported to the listener later than they arrive."""
         return self._together or self._after > 0
 
     def fold(self, record: Record) -> str:
-        """Take one record; returns what it meant, which is counted.
+        """Fold a record; return and count its status.
 
         Raises:
-            UnknownEvent: written by a newer release; nothing was changed.
-            HistoryUndone: it undoes others, and was not known before; nothing was changed.
+            UnknownEvent: a newer release wrote the record; nothing was changed.
+            HistoryUndone: the record is an erasure or a retraction that was not known when the fold
+                began; nothing was changed.
         """
         event, self._recorded = record.event, record.recorded
         undone = None if self.undone is None else self.undone.status_of(record)
@@ -256,7 +257,7 @@ class Ledger:
                 if self.undone is None or not self.undone.knows(event):
                     raise HistoryUndone(record.partition, record.position)
                 return "undoing"
-            case Overwritten():  # by an erasure that was not known before, if by any
+            case Overwritten():  # the erasure was not known before, or there is none
                 raise HistoryUndone(record.partition, record.position)
             case Opaque():
                 raise unknown_event(record)
@@ -266,11 +267,11 @@ class Ledger:
 
     def _decided(self, decision: Decision, record: Record) -> str:
         key, recorded = key_of(decision.id), record.recorded
-        # What tells two decisions apart; a journal that stores digests has made it already.
+        # Distinguishes decisions with the same id; a journal's digest serves as a checksum.
         crc = int.from_bytes(record.digest[:4]) if record.digest else crc_of(decision)
-        known = self._index.find_or_enter(key)
-        if known >= 0:
-            return self._decided_again(known, decision, crc)
+        existing = self._index.find_or_enter(key)
+        if existing >= 0:
+            return self._decided_again(existing, decision, crc)
         live = decision.activated
         number = self._table.append(
             key,
@@ -281,7 +282,7 @@ class Ledger:
             flags=ACTIVATED | EXPECTED if live else 0,
             crc=crc,
         )
-        self._found = decision.id, number  # its subject comes next, if it has one
+        self._last_lookup = decision.id, number  # a record of its subject may follow
         self.counts[PENDING if live else DORMANT] += 1
         self.changes.enter(number, decision, live)
         self.expect(recorded)
@@ -297,11 +298,11 @@ class Ledger:
         return "decided"
 
     def expect(self, recorded: int) -> None:
-        """Something will be due, for a decision was recorded."""
+        """Update ``soonest`` for a decision recorded at this time."""
         self.soonest = min(self.soonest, recorded + self._patience)
 
     def _match(self, number: int, facts: Facts) -> None:
-        """Events that came before their decision count now."""
+        """Count the events that arrived before their decision."""
         self._keep(number, facts)
         if facts.activation is not None:
             self._began_later(number, facts.recorded, facts.activation)
@@ -317,7 +318,7 @@ class Ledger:
             self.counters["revised"] += len(facts.parts) - 1
 
     def _decided_again(self, number: int, decision: Decision, crc: int) -> str:
-        """The first decision under an id counts."""
+        """Handle a second decision under an id: a duplicate or a conflict, as the first counts."""
         table, i = self._table, number - self._table.base
         if (clamped_time(decision.at_us), crc) == (table.at[i], table.crc[i]):
             return "duplicate"
@@ -368,7 +369,7 @@ class Ledger:
         return self._unmatched.add(key_of(event.id), event, self._recorded)
 
     def _began_later(self, number: int, before: int, began: int) -> None:
-        """A decision took effect: its age and its window count from then on."""
+        """Restart the age and the window of a decision when it takes effect."""
         if self._role(number - self._table.base) != NOTHING:
             self.changes.move(number, before, began)
         if self._window is not None:
@@ -378,12 +379,12 @@ class Ledger:
     # --- subjects ------------------------------------------------------------------------------
 
     def _decided_for(self, event: SubjectDecision) -> str:
-        """A decision was made for a subject; one that was erased stays unknown."""
+        """Assign a decision to its subject, unless the decision was erased."""
         number = self.find(event.decision)
         return "orphaned" if number < 0 else self.assign(number, key_of(event.id))
 
     def assign(self, number: int, subject: bytes) -> str:
-        """Note that a decision was made for a subject, unless it was made for another one."""
+        """Assign a decision to a subject, unless it already has one."""
         index, table = self._subjects, self._table
         if number in index.owners:
             return "duplicate"
@@ -406,14 +407,14 @@ class Ledger:
         history = index.history(key_of(event.id))
         status = index.meaning(history, event)
         if status == "conflict":
-            known = history.rewards[event.event_id]
-            known.reward.conflict = True
-            if known.number >= 0:
-                self._review_credits({known.number: self._facts_of(known.number)})
+            credit = history.rewards[event.event_id]
+            credit.reward.conflict = True
+            if credit.number >= 0:
+                self._review_credits({credit.number: self._facts_of(credit.number)})
         if status != "unmatched":
             return status
         number = self._decision_for(history, clamped_time(event.at_us), self._recorded)
-        # As it is before the reward is there: its line may hold another one.
+        # Get the facts before the reward is added: the line may hold another reward.
         changed = {number: self._facts_of(number)} if number >= 0 else {}
         index.add_reward(history, event, self._recorded, number)
         if not changed:
@@ -425,8 +426,9 @@ class Ledger:
     def credit_plainly(self, event: SubjectReward, history: SubjectHistory | None) -> int:
         """Credit a reward of a subject to a pending decision without other facts.
 
-        Return the number of the decision, so that the caller can report its reward to the learner;
-        -1, with nothing changed, if the rules have to fold the event.
+        Returns:
+            The number of the decision, so that the caller can report its reward to the learner. If
+            the event must be folded by the rules, -1; nothing was changed then.
         """
         index, table, recorded = self._subjects, self._table, self._recorded
         if (
@@ -454,30 +456,30 @@ class Ledger:
         return number
 
     def rewarded_since(self, history: SubjectHistory, number: int) -> list[Credit]:
-        """Return the rewards of a subject that may be credited to one of its decisions."""
+        """Return the rewards of a subject that happened after one of its decisions was made."""
         if not history.rewards:
             return []
         since = self._made(number)
         return [credit for credit in history.rewards.values() if credit.reward.at_us >= since]
 
     def _credit(self, history: SubjectHistory, credits: Iterable[Credit]) -> None:
-        """Credit rewards of a subject again, and review the decisions for which this matters."""
+        """Credit rewards of a subject again, and re-evaluate the decisions that are affected."""
         changed: dict[int, Facts] = {}
         for credit in credits:
             reward, before = credit.reward, credit.number
             number = self._decision_for(history, reward.at_us, reward.recorded_us)
             if number == before:
                 continue
-            for one in (before, number):
-                if one >= 0 and one not in changed:
-                    changed[one] = self._facts_of(one)
+            for decision in (before, number):
+                if decision >= 0 and decision not in changed:
+                    changed[decision] = self._facts_of(decision)
             change = self._subjects.assign(credit, number)
             self.counters["unmatched"] -= change
             self.counters["credited"] += change
         self._review_credits(changed)
 
     def _review_credits(self, changed: Mapping[int, Facts]) -> None:
-        """Review decisions whose credited rewards have changed.
+        """Re-evaluate decisions whose credited rewards have changed.
 
         Args:
             changed: the facts of each decision before the change, by its number.
@@ -491,11 +493,11 @@ class Ledger:
             self._review(number, facts)
 
     def _made(self, number: int) -> int:
-        """When a decision was made, by the clock of the decider."""
+        """Return when a decision was made, by the clock of the decider."""
         return self._table.at[number - self._table.base]
 
     def _order(self, number: int) -> tuple[int, int, int]:
-        """Where a decision belongs among those of its subject."""
+        """Return the sort key of a decision among those of its subject."""
         table, i = self._table, number - self._table.base
         return table.at[i], table.high[i], table.low[i]
 
@@ -506,7 +508,7 @@ class Ledger:
         return bool(flags & ACTIVATED)
 
     def _decision_for(self, history: SubjectHistory, at: int, recorded: int) -> int:
-        """Return the decision that a reward is credited to; none once its retention has ended."""
+        """Return the decision that a reward is credited to, unless its retention has ended."""
         decisions = history.decisions
         number = credited(decisions, at, self._attribution, self._made, self._is_live)
         if number < 0 or self._retention is None:
@@ -517,14 +519,14 @@ class Ledger:
     # --- facts and verdicts ----------------------------------------------------------------------
 
     def began(self, number: int) -> int:
-        """When a decision took effect: when it was recorded, or activated later."""
+        """Return when a decision took effect: when it was recorded, or activated later."""
         facts = self._facts.get(number)
         if facts is None or facts.activation is None:
             return self._table.recorded[number - self._table.base]
         return facts.activation
 
     def _facts_of(self, number: int) -> Facts:
-        """The facts; whoever changes them gives them to :meth:`_keep`."""
+        """Return the facts of a decision; after changing them, call :meth:`_keep`."""
         facts = self._facts.get(number)
         if facts is None:
             table, i = self._table, number - self._table.base
@@ -537,7 +539,7 @@ class Ledger:
         return facts
 
     def _keep(self, number: int, facts: Facts) -> None:
-        """Keep facts that have changed: in the line of their decision if it can hold them."""
+        """Store changed facts, in the line of their decision if they fit."""
         table, i = self._table, number - self._table.base
         table.touch(i)
         if not facts.plain:
@@ -551,58 +553,58 @@ class Ledger:
             table.reward_recorded[i], table.reward_at[i] = reward.recorded_us, reward.at_us
 
     def _role(self, i: int) -> int:
-        """What a decision is to the learner."""
+        """Return the role of a decision for the learner."""
         return AWAITED if self._table.flags[i] & WITHHELD else ROLE[self._table.state[i]]
 
     def _withholds(self, number: int, facts: Facts) -> bool:
-        """Whether the value of a decision is to be held back for now."""
+        """Return whether the value of a decision must be withheld from the learner for now."""
         if self._together:
             due = due_of(facts, self.rewards)
             return due is not None and self.watermark < due
         return self._table.next - 1 - number < self._after
 
     def _review(self, number: int, facts: Facts | None = None) -> None:
-        """Judge a decision anew, and report what has changed."""
+        """Re-evaluate a decision, and report what has changed."""
         facts = facts or self._facts_of(number)
         verdict = judge(facts, self.watermark, self.rewards)
         table, i, changes = self._table, number - self._table.base, self.changes
-        new, value = verdict.state, 0.0 if verdict.value is None else verdict.value
-        was, now, before = self._role(i), ROLE[new], table.value[i]
-        held = now == OBSERVED and was != OBSERVED and self._withholds(number, facts)
+        state, value = verdict.state, 0.0 if verdict.value is None else verdict.value
+        old_role, role, old_value = self._role(i), ROLE[state], table.value[i]
+        withheld = role == OBSERVED and old_role != OBSERVED and self._withholds(number, facts)
         table.touch(i)
         self.counts[table.state[i]] -= 1
-        self.counts[new] += 1
-        table.state[i], table.value[i] = new, value
+        self.counts[state] += 1
+        table.state[i], table.value[i] = state, value
         flags = table.flags[i] & ~(LATE | CONFLICT | WITHHELD)
-        flags |= LATE * verdict.late | CONFLICT * verdict.conflict | WITHHELD * held
+        flags |= LATE * verdict.late | CONFLICT * verdict.conflict | WITHHELD * withheld
         again = bool(flags & EXPECTED)
-        if held:
-            now = AWAITED
-        if now != NOTHING:
+        if withheld:
+            role = AWAITED
+        if role != NOTHING:
             flags |= EXPECTED
         table.flags[i] = flags
-        # Its reward may have been credited to another decision, so that it waits again.
+        # Its reward may have been credited to another decision, so that it is pending again.
         if number < self._first_open and self._is_open(i):
             self._first_open = number
             self.expect(table.recorded[i])
-        if was == now:
-            if now == OBSERVED and before != value:
+        if old_role == role:
+            if role == OBSERVED and old_value != value:
                 changes.revise(number, value, self._recorded)
             return
         began = facts.recorded if facts.activation is None else facts.activation
-        if was == OBSERVED:
+        if old_role == OBSERVED:
             changes.retract(number, self._recorded)
-        elif was == AWAITED and now == NOTHING:
+        elif old_role == AWAITED and role == NOTHING:
             changes.remove_pending(number, began)
-        if now != NOTHING and was != AWAITED:
+        if role != NOTHING and old_role != AWAITED:
             changes.add_pending(number, began, again)
-        if now == OBSERVED:
+        if role == OBSERVED:
             changes.learn(number, value, began, self._recorded)
 
     # --- settling and forgetting ---------------------------------------------------------------
 
     def _settled(self, settled: Settled) -> str:
-        # No journal time is beyond the journal's own last stamp, whatever somebody wrote.
+        # The watermark never exceeds the journal's own timestamps, whatever the event contains.
         self.watermark = max(self.watermark, min(settled.until, self._recorded))
         if self._window is not None:
             self._settle(self._window)
@@ -611,7 +613,7 @@ class Ledger:
         return "settled"
 
     def _is_open(self, i: int) -> bool:
-        """Whether a decision waits for something."""
+        """Return whether a decision is dormant, pending or withheld from the learner."""
         return self._table.state[i] <= PENDING or bool(self._table.flags[i] & WITHHELD)
 
     def _settle(self, window: int) -> None:
@@ -647,17 +649,17 @@ class Ledger:
         orphaned = self._unmatched.orphan(horizon) + self._subjects.orphan(horizon)
         self.counters["unmatched"] -= orphaned
         self.counters["orphaned"] += orphaned
-        gone = min(self._stragglers, default=self._forgotten) - table.base
-        if gone >= self._dropped and 3 * gone >= len(table):
-            table.drop(gone)
+        droppable = min(self._stragglers, default=self._forgotten) - table.base
+        if droppable >= self._dropped and 3 * droppable >= len(table):
+            table.drop(droppable)
 
     def _forget_one(self, number: int, subjects: set[bytes]) -> None:
-        """Forget a decision, and note its subject."""
+        """Forget a decision; add its subject to ``subjects``."""
         if (history := self._subjects.owners.get(number)) is not None:
             subjects.add(history.key)
         self._forgotten_digest += self._digest_of(number)
         self._index.remove(number)
-        self._found = None, -1
+        self._last_lookup = None, -1
         self._table.touch(number - self._table.base)
         self._table.flags[number - self._table.base] |= FORGOTTEN
         self._facts.pop(number, None)
@@ -668,36 +670,36 @@ class Ledger:
 
     @property
     def due(self) -> int | None:
-        """When the next decision comes due, at the earliest; None if none will."""
+        """The earliest time at which a window ends; None if none will."""
         due = self._next_window_end()
         return None if due == math.inf else int(due)
 
     def is_due(self, now: int) -> bool:
-        """Whether anything is to be settled by now, or much is to be forgotten."""
+        """Return whether windows or enough retentions have ended to append a ``Settled`` event."""
         if now < self.soonest:
             return False
         return self._next_window_end() <= now or self._next_retention_end() <= now
 
     def next_settlement(self) -> float:
-        """When something will be to settle or to forget, in microseconds since 1970."""
+        """Return when :meth:`is_due` will be true, in microseconds since 1970."""
         return min(self._next_window_end(), self._next_retention_end())
 
     def _next_window_end(self) -> float:
-        table, found = self._table, math.inf
+        table, end = self._table, math.inf
         if self._window is not None:
             number, stop = max(self._first_open, table.base), table.base + len(table)
             while number < stop and not self._is_open(number - table.base):
                 number += 1
             self._first_open = number
             if number < stop:
-                found = table.recorded[number - table.base] + self._window
+                end = table.recorded[number - table.base] + self._window
             if self._moved_windows:
-                found = min(found, self._moved_windows[0][0])
-        self.soonest = min(found, self._next_retention_end())
-        return found
+                end = min(end, self._moved_windows[0][0])
+        self.soonest = min(end, self._next_retention_end())
+        return end
 
     def _next_retention_end(self) -> float:
-        """When to let go: not at every decision, but a sixteenth of the retention later."""
+        """Return when to forget decisions: a sixteenth of the retention late, to batch them."""
         if self._retention is None:
             return math.inf
         table, number = self._table, max(self._forgotten, self._table.base)
@@ -706,19 +708,19 @@ class Ledger:
             oldest = min(oldest, table.recorded[number - table.base])
         return oldest + self._retention + 1 + self._retention // 16
 
-    # --- what is known ---------------------------------------------------------------------------
+    # --- queries ---------------------------------------------------------------------------------
 
     def find(self, id: str) -> int:
-        """The number of a remembered decision; -1 if there is none."""
-        found, number = self._found  # what is reported is looked up before it is folded
-        if id != found:
+        """Return the number of a remembered decision; -1 if there is none."""
+        last, number = self._last_lookup  # callers look an id up right before its event is folded
+        if id != last:
             number = self._index.find(key_of(id))
             if number >= 0:
-                self._found = id, number
+                self._last_lookup = id, number
         return number
 
     def entry(self, id: str) -> DecisionStatus | None:
-        """What a remembered decision has come to."""
+        """Return the status of a remembered decision; None if there is none."""
         number = self.find(id)
         if number < 0:
             return None
@@ -745,21 +747,18 @@ class Ledger:
         """Return the rewards of remembered decisions that are dated before their decision."""
         table = self._table
         reported, at = table.column("reward_recorded"), table.column("reward_at")
-        places = np.flatnonzero((reported != NONE) & (at < table.column("at") - CLOCK_SKEW))
-        if not len(places):
+        early = np.flatnonzero((reported != NONE) & (at < table.column("at") - CLOCK_SKEW))
+        if not len(early):
             return Noticed()
-        i = int(places[reported[places].argmax()])
-        return Noticed(len(places), int(reported[i]), key_from(table.high[i], table.low[i]).hex())
+        i = int(early[reported[early].argmax()])
+        return Noticed(len(early), int(reported[i]), key_from(table.high[i], table.low[i]).hex())
 
     def credits_of(self, id: str) -> set[str]:
-        """Return which outcomes of its subject are credited to a remembered decision."""
+        """Return the event ids of the outcomes that are credited to a remembered decision."""
         return set(self._facts_of(self.find(id)).credits)
 
     def current(self, subject: str) -> tuple[int, int] | None:
-        """Return when the latest decision of a subject that was not voided was made, and where.
-
-        The second number is its position; None if there is no such decision.
-        """
+        """Return time and position of a subject's latest decision that was not voided, if any."""
         history = self._subjects.histories.get(key_of(subject_id(subject)))
         table = self._table
         for number in reversed(history.decisions if history else ()):
@@ -769,48 +768,48 @@ class Ledger:
         return None
 
     def meaning(self, reward: Reward) -> str:
-        """What a reward would be to what is known, but for the time: that is the journal's."""
+        """Return the status that a reward would have, except for statuses that depend on time."""
         number = self.find(reward.id)
         return "unmatched" if number < 0 else meaning_of(self._facts_of(number), reward)
 
     @property
     def unmatched(self) -> dict[str, int]:
-        """Number of ids whose decision is not known, by the reporter of their first event.
+        """Number of ids whose decision is unknown, by the reporter of their first event.
 
-        A reward of a subject that is credited to no decision counts as one.
+        Each uncredited reward of a subject is counted, too.
         """
         counts = self._unmatched.reporters + self._subjects.reporters
         return {name: count for name, count in counts.items() if count}
 
     @property
     def subjects_size(self) -> int:
-        """About how many bytes a snapshot takes for all subjects."""
+        """Approximate size of all subjects in a snapshot, in bytes."""
         return self._subjects.size
 
     def awaited(self) -> NDArray[np.int64]:
-        """The numbers of all decisions that are pending to the learner."""
+        """Return the numbers of all decisions that are pending for the learner."""
         table = self._table
         pending = table.column("state") == PENDING
         return table.base + np.flatnonzero(pending | (table.column("flags") & WITHHELD > 0))
 
     def began_all(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """When decisions took effect; their numbers are in order."""
-        found = self._table.column("recorded")[numbers - self._table.base]
+        """Return when decisions took effect, given their sorted numbers."""
+        began = self._table.column("recorded")[numbers - self._table.base]
         for number, facts in self._facts.items():
             if facts.activation is not None:
-                place = int(np.searchsorted(numbers, number))
-                if place < len(numbers) and numbers[place] == number:
-                    found[place] = facts.activation
-        return found
+                i = int(np.searchsorted(numbers, number))
+                if i < len(numbers) and numbers[i] == number:
+                    began[i] = facts.activation
+        return began
 
     def numbers(self, state: State) -> NDArray[np.int64]:
-        """The numbers of all remembered decisions in a state."""
+        """Return the numbers of all remembered decisions in a state."""
         table = self._table
         remembered = table.column("flags") & FORGOTTEN == 0
         return table.base + np.flatnonzero(remembered & (table.column("state") == state))
 
     def pending(self) -> Iterator[tuple[bytes, int]]:
-        """Key and record time of every pending decision, the oldest first."""
+        """Yield key and record time of every pending decision, the oldest first."""
         table = self._table
         for i in (self.numbers(PENDING) - table.base).tolist():
             yield key_from(table.high[i], table.low[i]), table.recorded[i]
@@ -823,10 +822,10 @@ class Ledger:
 
     @property
     def digest(self) -> int:
-        """A number that two ledgers share if and only if they hold the same entries.
+        """A digest of the state of all decisions, including forgotten ones.
 
-        It is a sum over decisions, the forgotten ones too: that of several partitions is the sum
-        of theirs (modulo 2^128), whatever the partitions.
+        It is a sum over decisions modulo 2^128, so the sum over several partitions does not depend
+        on how decisions are partitioned.
         """
         table, total = self._table, self._forgotten_digest
         for i in range(len(table)):
@@ -838,5 +837,5 @@ class Ledger:
         table, i = self._table, number - self._table.base
         flags = table.flags[i] & (LATE | CONFLICT)
         entry = table.state[i], flags, table.at[i], table.value[i] + 0.0
-        what = key_from(table.high[i], table.low[i]) + msgspec.msgpack.encode(entry)
-        return int.from_bytes(blake2b(what, digest_size=16).digest())
+        data = key_from(table.high[i], table.low[i]) + msgspec.msgpack.encode(entry)
+        return int.from_bytes(blake2b(data, digest_size=16).digest())

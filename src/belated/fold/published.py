@@ -200,11 +200,11 @@ def unseal(version: int, data: bytes, what: str) -> bytes:
     b'x'
     """
     if data[:1] != bytes([version]):
-        message = f"{what} has format {data[0] if data else None}"
+        message = f"the format of {what} is {data[0] if data else None}"
         raise UnsupportedFormat(f"{message}, and this release reads {version}: upgrade belated")
     checksum, body = data[1 : 1 + _CHECKSUM], data[1 + _CHECKSUM :]
     if blake2b(body, digest_size=_CHECKSUM).digest() != checksum:
-        raise CorruptJournal(f"{what} is corrupt: its checksum does not match; publish it again")
+        raise CorruptJournal(f"the checksum of {what} does not match: publish it again")
     return body
 
 

@@ -1,11 +1,11 @@
-"""All that is kept of each decision but its row: one table, 88 bytes each.
+"""The table of decisions: everything stored about a decision except for its row, in 88 bytes.
 
-A decision has one line of it: what the journal said, what it has come to, and where the learner has
-its row or its reward. So whoever looks at a decision touches one place in memory, and compiled code
-reads the same table as Python does.
+A line of the table holds what the journal says about a decision, its state, and where the learner
+stores its row or its reward. All of it is in one place in memory, and compiled code uses the same
+table as Python.
 
-Numbers are given in the order of arrival and never again. Those at the front leave together once
-all of them are forgotten.
+Decisions are numbered in the order of arrival, and numbers are never reused. Lines at the front are
+dropped together once all of their decisions are forgotten.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from belated.model.kernels import best, pages
 from belated.model.kernels.memory import column, zeros
 from belated.model.kernels.pages import BLOCK
 
-#: In ``reward_recorded``: no reward yet.
+#: In ``reward_recorded``: there is no reward yet.
 NONE = -1
-#: In ``where``: neither a row nor a reward is kept. A place of a row is at least 0; what is below
-#: is a handle, see :func:`handle_at`.
+#: In ``where``: neither a row nor a reward is stored. A value of at least 0 is the place of a row;
+#: a smaller value is a handle, see :func:`handle_at`.
 NOWHERE = -1
 
-#: A number, or many.
+#: A value of ``where``, or an array of them.
 Where = TypeVar("Where", int, NDArray[np.int64])
 
-# Lines that a table has room for, at least; and those that are searched at a time.
+# Minimum capacity of a table, and number of lines that are searched at a time.
 _FEW, _PIECE = 16, 1 << 14
 _CELLS = 11
 _line = Struct("=QQqqqBB2xIdqqdq")
 _key = Struct(">QQ")
-#: The two halves of a key, and the key again.
+#: Split a key into two integers, and join them again.
 halves_of, key_from = _key.unpack, _key.pack
-#: Of each column: its type, and where it begins in a line, in bytes.
+#: The type of each column, and its offset in a line, in bytes.
 _COLUMNS = {
     "high": (np.uint64, 8 * pages.HIGH),
     "low": (np.uint64, 8 * pages.LOW),
@@ -58,17 +58,17 @@ _COLUMNS = {
 
 
 class EntryTable:
-    """One line for each number, from ``base`` on; a column is an attribute.
+    """A table with one line per decision; each column is an attribute.
 
-    A column is a view with some room behind the last line. It is another one whenever lines were
-    added or dropped, so nobody keeps it.
+    A column is a view that extends beyond the last line. It becomes invalid when lines are added or
+    dropped, so do not keep references to it.
 
     Attributes:
-        base: the number of the first line.
-        used: how many lines there are.
-        cells: the lines, eight bytes a cell.
-        changed: the blocks with a line that has changed since they were last saved.
-        copies: those that are being made of blocks; a block is copied before it changes.
+        base: the number of the decision in the first line.
+        used: number of lines.
+        cells: the lines, in cells of eight bytes.
+        changed: the blocks with lines that have changed since they were last saved.
+        copies: copies of blocks that are being made; a block is copied before it changes.
 
     >>> table = EntryTable()
     >>> key = b"sixteen bytes .."
@@ -79,19 +79,19 @@ class EntryTable:
     """
 
     cells: NDArray[np.int64]
-    high: memoryview[int]  # of its key
-    low: memoryview[int]
-    recorded: memoryview[int]  # when the journal first took the decision
-    position: memoryview[int]  # where the decision that counts is
-    at: memoryview[int]  # with ``crc`` it tells which of two decisions under one id counts
+    high: memoryview[int]  # first half of the key
+    low: memoryview[int]  # second half of the key
+    recorded: memoryview[int]  # when the journal recorded the decision
+    position: memoryview[int]  # its position in the journal
+    at: memoryview[int]  # when it was made; with ``crc``, it detects another under the same id
     state: memoryview[int]
     flags: memoryview[int]
     crc: memoryview[int]
-    value: memoryview[float]  # what it is learned with
-    reward_recorded: memoryview[int]  # the one reward most decisions have
+    value: memoryview[float]  # the value that is learned
+    reward_recorded: memoryview[int]  # when its only reward was recorded, for most decisions
     reward_at: memoryview[int]
-    weight: memoryview[float]  # with which it is pending, frozen at the choice
-    where: memoryview[int]  # its row, while it may be learned; then its reward
+    weight: memoryview[float]  # its pending weight, fixed when the decision was made
+    where: memoryview[int]  # the place of its row; once it is learned, the handle of its reward
 
     def __init__(self) -> None:
         self.base = 0
@@ -105,7 +105,7 @@ class EntryTable:
 
     @property
     def next(self) -> int:
-        """The number that the next decision will get."""
+        """The number of the next decision."""
         return self.base + self.used
 
     def append(
@@ -120,9 +120,9 @@ class EntryTable:
         weight: float = 0.0,
         where: int = NOWHERE,
     ) -> int:
-        """Add a decision; returns its number."""
+        """Add a decision; return its number."""
         i = self.used
-        if i == self._room:
+        if i == self._capacity:
             self._resize(2 * i)
         if self.base + i >> BLOCK not in self.changed:
             self.touch(i)
@@ -135,7 +135,7 @@ class EntryTable:
         return self.base + i
 
     def touch(self, i: int) -> None:
-        """A line is about to change."""
+        """Mark a line as changed; must be called before it is modified."""
         block = self.base + i >> BLOCK
         if block not in self.changed:
             if self.copies is not None:
@@ -143,69 +143,69 @@ class EntryTable:
             self.changed.add(block)
 
     def reserve(self, count: int) -> None:
-        """Have room for so many more lines."""
-        if self.used + count > self._room:
-            self._resize(max(self.used + count, 2 * self._room))
+        """Ensure capacity for ``count`` more lines."""
+        if self.used + count > self._capacity:
+            self._resize(max(self.used + count, 2 * self._capacity))
 
     def grew_by(self, count: int) -> None:
-        """So many lines were written behind the last one; no copies are being made."""
+        """Add ``count`` lines that were written after the last one; copies must be complete."""
         self.changed.update(range(self.next >> BLOCK, (self.next + count - 1 >> BLOCK) + 1))
         self.used += count
 
     def column(self, name: str) -> NDArray[Any]:
-        """A column of all lines in use, as an array."""
+        """Return a column of all lines as an array."""
         return np.asarray(getattr(self, name))[: self.used]
 
     def first(self, state: int) -> int:
-        """Where the first in a state is; -1 if there is none."""
+        """Return the index of the first line with a state; -1 if there is none."""
         states = self.column("state")
         for start in range(0, len(states), _PIECE):
-            found = states[start : start + _PIECE] == state
-            if found.any():
-                return start + int(found.argmax())
+            matches = states[start : start + _PIECE] == state
+            if matches.any():
+                return start + int(matches.argmax())
         return -1
 
     def drop(self, count: int) -> None:
-        """The first ``count`` are gone."""
+        """Drop the first ``count`` lines."""
         if self.copies is not None:
             self.copies.take_all()
-        left = self.used - count
-        self.cells[:left] = self.cells[count : self.used]
-        self.used = left
+        remaining = self.used - count
+        self.cells[:remaining] = self.cells[count : self.used]
+        self.used = remaining
         self.base += count
-        first = self.base >> BLOCK  # which may have lost some of its lines
+        first = self.base >> BLOCK  # may have lost some of its lines
         self.changed = {first, *(block for block in self.changed if block > first)}
-        if self._room > max(_FEW, 4 * left):
-            self._resize(max(_FEW, 2 * left))
+        if self._capacity > max(_FEW, 4 * remaining):
+            self._resize(max(_FEW, 2 * remaining))
 
     def blocks(self) -> dict[int, slice]:
-        """The lines of each block: a number is always in the same block."""
-        found = {}
+        """Return the lines of each block; the block of a decision never changes."""
+        blocks = {}
         for block in range(self.base >> BLOCK, (self.next - 1 >> BLOCK) + 1):
             start, stop = (block << BLOCK) - self.base, (block + 1 << BLOCK) - self.base
-            found[block] = slice(max(0, start), min(stop, self.used))
-        return found
+            blocks[block] = slice(max(0, start), min(stop, self.used))
+        return blocks
 
     def restore(self, packed: Iterable[bytes], base: int) -> None:
-        """Take all blocks, in their order, as :func:`packed` gave them.
+        """Restore all blocks, in order, from the results of :func:`packed`.
 
         Raises:
-            ValueError: these are no whole lines.
+            ValueError: the bytes are not a whole number of lines.
         """
-        found = [np.frombuffer(one, dtype=np.int64).reshape(-1, _CELLS) for one in packed]
-        count = sum(map(len, found))
+        blocks = [np.frombuffer(data, dtype=np.int64).reshape(-1, _CELLS) for data in packed]
+        count = sum(map(len, blocks))
         self.base, self.used = base, 0
         self._resize(max(_FEW, count))
-        for lines in found:
+        for lines in blocks:
             self.cells[self.used : self.used + len(lines)] = lines
             self.used += len(lines)
         self.changed = set()
 
-    def _resize(self, room: int) -> None:
-        cells = zeros((room, _CELLS), np.int64)
+    def _resize(self, capacity: int) -> None:
+        cells = zeros((capacity, _CELLS), np.int64)
         if self.used:
             cells[: self.used] = self.cells[: self.used]
-        self.cells, self._room = cells, room
+        self.cells, self._capacity = cells, capacity
         self._bytes = cells.data.cast("B")
         for name, (kind, start) in _COLUMNS.items():
             column = cells.view(kind)[:, start // np.dtype(kind).itemsize]
@@ -213,7 +213,7 @@ class EntryTable:
 
 
 def packed(cells: NDArray[np.int64]) -> bytes:
-    """Lines as bytes. Where a row is kept is not among them, only that it is."""
+    """Return lines as bytes; the place of a row is replaced by 0."""
     where = cells[:, -1]
     if (where > 0).any():
         cells = cells.copy()
@@ -223,7 +223,7 @@ def packed(cells: NDArray[np.int64]) -> bytes:
 
 
 def handle_at(where: Where) -> Where:
-    """The handle of a reward, as ``where`` has it; and ``where`` of a handle.
+    """Convert a handle of a reward to a value of ``where``, or vice versa.
 
     >>> handle_at(handle_at(5))
     5
@@ -232,19 +232,19 @@ def handle_at(where: Where) -> Where:
 
 
 _FREE = -1
-_GONE = -2
-# The hash function of this process: whoever chooses ids cannot make them meet on purpose.
+_REMOVED = -2
+# The secret of this process's hash function, so that callers cannot choose ids that collide.
 _SIP = pages.sip_state(secrets.randbits(64), secrets.randbits(64))
-# An entry of the array is a number's last bits behind some of the hash: 31 bits in all, or 63 where
-# a number needs as many as this.
+# An entry of the array consists of some bits of the hash, followed by the last bits of the number:
+# 31 bits in all, or 63 if numbers need this many bits.
 _MANY = 30
 
 
 class Index:
-    """The numbers of keys.
+    """A hash table that maps keys to decision numbers.
 
     Args:
-        table: with the keys.
+        table: the table that holds the keys.
 
     >>> table = EntryTable()
     >>> index, key = Index(table), b"sixteen bytes .."
@@ -261,7 +261,7 @@ class Index:
         self._fill(np.arange(0))
 
     def find(self, key: bytes) -> int:
-        """The number of a key, -1 if it has none."""
+        """Return the number of a key; -1 if there is none."""
         places, bits, keys = self._places, self._bits, self._keys
         high, low = halves_of(key)
         hashed = self._kernels.sip_hash(high, low, *_SIP)
@@ -275,9 +275,9 @@ class Index:
         return -1
 
     def find_or_enter(self, key: bytes) -> int:
-        """The number of a key; -1 if it has none: then the next line is found by it from now on."""
+        """Return the number of a key; if there is none, return -1 and map it to the next number."""
         keys = self._keys
-        if self._room == 0 or keys.used >= self._number:
+        if self._capacity == 0 or keys.used >= self._number:
             self._rebuild(1)
         places, bits, mask = self._places, self._bits, self._mask
         high, low = halves_of(key)
@@ -288,23 +288,23 @@ class Index:
                 i = (entry - keys.base) & self._number
                 if keys.low[i] == low and keys.high[i] == high:
                     return keys.base + i
-            elif entry == _GONE and free < 0:
+            elif entry == _REMOVED and free < 0:
                 free = at
             at = (at + 1) & mask
         if free < 0:
-            self._room -= 1
+            self._capacity -= 1
             free = at
         places[free] = tag << bits | (keys.base + keys.used) & self._number
         return -1
 
     def reserve(self, count: int) -> None:
-        """Have room for so many more numbers."""
-        if self._room < count or len(self._keys) + count > self._number:
+        """Ensure capacity for ``count`` more numbers."""
+        if self._capacity < count or len(self._keys) + count > self._number:
             self._rebuild(count)
 
     def took(self, count: int) -> None:
-        """So many free places were taken."""
-        self._room -= count
+        """Reduce the capacity after ``count`` free places were filled directly."""
+        self._capacity -= count
 
     @property
     def is_narrow(self) -> bool:
@@ -313,47 +313,51 @@ class Index:
 
     @property
     def places(self) -> NDArray[np.int32]:
-        """The numbers, each at the place where its key's hash says, or behind it."""
+        """The array of entries; an entry is at the place of its key's hash, or after it."""
         return np.asarray(self._places)
 
     @property
     def constants(self) -> tuple[int, ...]:
-        """What finds a key's place: as :mod:`belated.model.kernels.pages` is told it."""
+        """The parameters of the hash table, for :mod:`belated.model.kernels.pages`."""
         sip = map(pages.wrapped, _SIP)
         return self._shift, self._mask, self._bits, self._number, self._tag, *sip
 
     def remove(self, number: int) -> None:
-        """A number is found no longer; its key stays until its line is dropped."""
-        at, entry = self._wanted(number)
+        """Remove a number; its key remains in the table until its line is dropped."""
+        at, entry = self._entry_of(number)
         places, mask = self._places, self._mask
         while places[at] != entry:
             if places[at] == _FREE:
                 return
             at = (at + 1) & mask
-        places[at] = _GONE
+        places[at] = _REMOVED
 
-    def restore(self, found: NDArray[np.bool_]) -> None:
-        """Find those lines of a table that was restored."""
-        self._fill(self._keys.base + np.flatnonzero(found))
+    def restore(self, remembered: NDArray[np.bool_]) -> None:
+        """Add some lines of a table that was restored.
 
-    def _wanted(self, number: int) -> tuple[int, int]:
-        """The first place where a number may be, and its entry."""
+        Args:
+            remembered: for each line, whether it is added.
+        """
+        self._fill(self._keys.base + np.flatnonzero(remembered))
+
+    def _entry_of(self, number: int) -> tuple[int, int]:
+        """Return the first place where a number may be, and its entry."""
         i = number - self._keys.base
         hashed = self._kernels.sip_hash(self._keys.high[i], self._keys.low[i], *_SIP)
         return hashed >> self._shift, (hashed & self._tag) << self._bits | number & self._number
 
-    def _rebuild(self, more: int = 0) -> None:
-        """Places for the numbers that are found, and for more."""
+    def _rebuild(self, extra: int = 0) -> None:
+        """Rebuild the array with capacity for ``extra`` more numbers."""
         entries = np.asarray(self._places)
         lines = (entries[entries >= 0].astype(np.int64) - self._keys.base) & self._number
-        self._fill(self._keys.base + np.sort(lines), more)
+        self._fill(self._keys.base + np.sort(lines), extra)
 
-    def _fill(self, numbers: NDArray[np.int64], more: int = 0) -> None:
-        """Five places for two numbers, or more; they may be filled to two thirds."""
+    def _fill(self, numbers: NDArray[np.int64], extra: int = 0) -> None:
+        """Build an array of at least five places per two numbers; its maximum load is 2/3."""
         size = 64
-        while 2 * size < 5 * (len(numbers) + more):
+        while 2 * size < 5 * (len(numbers) + extra):
             size *= 2
-        bits = max(size, 2 * (len(self._keys) + more)).bit_length()
+        bits = max(size, 2 * (len(self._keys) + extra)).bit_length()
         width, format = (31, "i") if bits < _MANY else (63, "q")
         self._places = column(size, format)
         np.asarray(self._places).fill(_FREE)
@@ -361,11 +365,11 @@ class Index:
         self._tag = (1 << width - bits) - 1
         self._mask = size - 1
         self._shift = 65 - size.bit_length()
-        self._room = size // 3 * 2 - len(numbers)  # places that may be taken before it grows
+        self._capacity = size // 3 * 2 - len(numbers)  # places to fill before the array grows
         self._put(numbers)
 
     def _put(self, numbers: NDArray[np.int64]) -> None:
-        """Find places for numbers; their room was counted."""
+        """Enter numbers into the array; the capacity already accounts for them."""
         lines = numbers - self._keys.base
         table = self._keys
         hashed = pages.sip_hash(table.column("high")[lines], table.column("low")[lines], *_SIP)
@@ -373,8 +377,8 @@ class Index:
         tags = (hashed & np.uint64(self._tag)).astype(np.int64)
         places = np.asarray(self._places)
         new = (tags << self._bits | numbers & self._number).astype(places.dtype)
-        while len(new):  # all at once: whoever finds its place taken looks at the next
+        while len(new):  # all entries at once; those that collide try the next place
             free = places[at] < 0
-            places[at[free]] = new[free]  # of several that want one place the last gets it
-            left = places[at] != new
-            new, at = new[left], (at[left] + 1) & self._mask
+            places[at[free]] = new[free]  # of several entries for one place, the last wins
+            collided = places[at] != new
+            new, at = new[collided], (at[collided] + 1) & self._mask

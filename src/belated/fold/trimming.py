@@ -1,7 +1,7 @@
-"""Which old records a journal can do without, and what stands for them: their base.
+"""Trimming: replaces old records of a journal by a base.
 
-Records are dropped by whole links of the chain, so that it can be gone on with. They are dropped
-only where two things hold what they came to: the base, and a snapshot of a later position.
+Records are dropped by whole links of the chain, so that the chain can be continued. They are
+dropped only once their effect is stored twice: in the base, and in a snapshot of a later position.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from belated.journals.snapshots import Snapshot
 
 
 def last_to_drop(journal: Journal, partition: int, before: int, saved: int, link: int) -> Tail:
-    """Return the last record of a partition that can be dropped, EMPTY if there is none.
+    """Return the last record of a partition that can be dropped; EMPTY if there is none.
 
     Args:
-        journal: to be trimmed.
-        partition: of it.
-        before: only records stamped earlier are dropped, in microseconds since 1970.
+        journal: the journal to be trimmed.
+        partition: the partition.
+        before: drop only records with an earlier timestamp, in microseconds since 1970.
         saved: the position of the snapshot.
-        link: positions of a link of the chain.
+        link: positions per link of the chain.
     """
     low = journal.start(partition).position
-    # To load the snapshot, the records of its last link are read again.
+    # Loading the snapshot requires the records of its last link.
     high = (saved - 1) // link * link
-    while low < high:  # the greatest position before which all are old enough
+    while low < high:  # find the largest position up to which all records are old enough
         middle = (low + high + 1) // 2
         record = journal.read(partition, middle - 1, 1)[0]
         if record.recorded < before:
@@ -39,16 +39,16 @@ def last_to_drop(journal: Journal, partition: int, before: int, saved: int, link
 
 
 def _at(journal: Journal, partition: int, position: int) -> Tail:
-    """The last record up to a position, if it was not dropped before."""
+    """Return the last record up to a position; EMPTY if there is none, or it was dropped before."""
     start = journal.start(partition).position
-    # It follows the greatest position behind which there is a record up to the one given. That is
-    # the one before it, unless positions have gaps, which may be wide.
+    # Usually there is a record at the given position. Otherwise search for the last one before it,
+    # because positions may have wide gaps.
     low, high, after = start, position - 1, position - 1
     best = EMPTY
     while low <= high:
-        found = journal.read(partition, after, 1)
-        if found and found[0].position <= position:
-            best = Tail(found[0].position, found[0].recorded)
+        records = journal.read(partition, after, 1)
+        if records and records[0].position <= position:
+            best = Tail(records[0].position, records[0].recorded)
             low = best.position
         else:
             high = after - 1
@@ -62,12 +62,12 @@ def make_bases(
     last: Sequence[Tail],
     progress: Callable[[int], None] = lambda count: None,
 ) -> list[Snapshot]:
-    """Return what the records up to these come to, for each partition that has any to drop.
+    """Return a base for each partition from which records will be dropped.
 
     Args:
-        journal: to be trimmed.
-        fold: a new one, with the settings of the bandit.
-        last: for each partition the last record that is to be dropped.
+        journal: the journal to be trimmed.
+        fold: a new fold with the settings of the bandit.
+        last: for each partition, the last record to drop.
         progress: called with the number of records of each page.
     """
     fold.begin(journal)
@@ -78,18 +78,18 @@ def make_bases(
 def trim(
     journal: Journal, base: Snapshot, last: Tail, undone: int, *, reason: str, actor: str
 ) -> None:
-    """Let a base stand for the records up to it; :meth:`Log.drop` then drops them.
+    """Replace the records of a partition by a base; :meth:`Log.drop` then drops them.
 
     Args:
-        journal: to be trimmed.
-        base: of one partition.
-        last: its last record.
-        undone: how many records of the partition undid others when the base was made.
-        reason: why, for the record of it.
-        actor: who does it.
+        journal: the journal to be trimmed.
+        base: the base of the partition.
+        last: the last record that the base includes.
+        undone: number of erasures and retractions in the partition when the base was made.
+        reason: why the journal is trimmed, for its record.
+        actor: who trims it.
 
     Raises:
-        HistoryUndone: something was undone since; make the base anew.
+        HistoryUndone: there is a new erasure or retraction; make the base again.
     """
     at = journal.now()
     event = Trimmed(base.partition, at, base.position, last.stamp, reason, actor)

@@ -1,4 +1,4 @@
-"""What a learner was told since it made its sums."""
+"""Changes that a learner has not added to its sums yet."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from belated.core.inputs import Matrix, Row, Vector
 
 @dataclass(eq=False)
 class Decided:
-    """Decisions: their rows, the weights they are pending with, and when they took effect."""
+    """Decisions: their rows, the weights with which they are pending, and when they began."""
 
     rows: list[Vector] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)
     began: list[int] = field(default_factory=list)
 
     def append(self, row: Vector, weight: float, began: int) -> None:
-        """Add one."""
+        """Add a decision."""
         self.rows.append(row)
         self.weights.append(weight)
         self.began.append(began)
@@ -27,7 +27,7 @@ class Decided:
 
 @dataclass(eq=False)
 class Arrived(Decided):
-    """The same of decisions with a reward; ``after`` are the weights of their rows since."""
+    """Decisions with a reward; ``after`` are the weights of their rows with the reward."""
 
     rewards: list[float] = field(default_factory=list)
     after: list[float] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Arrived(Decided):
 
 @dataclass(eq=False)
 class Pages:
-    """Whole tables of decisions that are pending, or no longer if their weights are negative."""
+    """Tables of decisions: pending, or no longer pending if their weights are negative."""
 
     began: list[NDArray[np.int64]] = field(default_factory=list)
     rows: list[Row | Matrix] = field(default_factory=list)
@@ -52,39 +52,39 @@ class Pages:
 
 
 class Waiting:
-    """What became pending, left and arrived since the sums were last made.
+    """Decisions that became pending, and decisions that ended, since the last update of the sums.
 
-    Rows given to it must not change afterwards.
+    Rows passed to it must not be modified afterwards.
 
     Args:
-        partitions: of the journal.
+        partitions: number of partitions of the journal.
 
     Attributes:
-        asked: decisions that became pending.
-        left: those that are pending no longer, without a reward.
-        came: rewards, by partition.
-        pages: whole tables of both.
-        pending: decisions that are recorded and pending once all this is added.
+        added: decisions that became pending.
+        removed: decisions that are no longer pending and have no reward.
+        arrived: decisions with a reward, by partition.
+        pages: tables of decisions of any kind.
+        pending: number of recorded decisions that are pending after these changes.
     """
 
     def __init__(self, partitions: int) -> None:
-        self.asked, self.left, self.pages = Decided(), Decided(), Pages()
-        self.came = [Arrived() for _ in range(partitions)]
+        self.added, self.removed, self.pages = Decided(), Decided(), Pages()
+        self.arrived = [Arrived() for _ in range(partitions)]
         self.pending = 0
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits."""
-        lists = (self.asked.rows, self.left.rows, self.pages.rows, *(one.rows for one in self.came))
-        return not any(lists)
+        """Whether there are no changes."""
+        decided = (self.added, self.removed, *self.arrived)
+        return not (self.pages.rows or any(decisions.rows for decisions in decided))
 
     def pending_changes(self) -> tuple[NDArray[np.int64], Matrix, Vector]:
-        """When decisions took effect, their rows, and by how much more these are pending."""
+        """Return when decisions began, their rows, and the changes of their pending weights."""
         pages = self.pages
-        for decided in (self.asked, self.left, *self.came):
+        for decided in (self.added, self.removed, *self.arrived):
             if decided.rows:
                 weights, began = np.array(decided.weights), np.array(decided.began, dtype=np.int64)
-                change = weights if decided is self.asked else -weights
+                change = weights if decided is self.added else -weights
                 pages.append(np.array(decided.rows), change, began)
         joined = np.concatenate
         return joined(pages.began), joined(pages.rows), joined(pages.weights)

@@ -1,10 +1,10 @@
-"""How much decisions and rewards count by their age.
+"""How much decisions and rewards count, depending on their age.
 
-* ``constant``: in full, for ever.
-* ``half_life``: for half as much after each half-life.
-* ``automatic``: by the half-life that predicts best.
-* ``conversions``: for what should be seen by their age, where only conversions are reported;
-  ``age_blocks`` are its sums.
+* ``constant``: their weight is always 1.
+* ``half_life``: their weight halves with each half-life.
+* ``automatic``: the half-life is the one that predicts best.
+* ``conversions``: if only conversions are reported, a decision counts by the share of conversions
+  expected by its age; ``age_blocks`` contains its sums.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from belated.policies.policy import Policy
 
 
 def weighting_of(policy: Policy, rewards: Rewards | None) -> type[Constant]:
-    """Return how the rewards of a policy count.
+    """Return the weighting for a policy and a meaning of missing rewards.
 
     Raises:
         InvalidInput: the policy cannot learn from such rewards.
@@ -35,9 +35,9 @@ def weighting_of(policy: Policy, rewards: Rewards | None) -> type[Constant]:
 
 
 def check_learnable(policy: Policy, rewards: Rewards) -> None:
-    """Refuse a policy that cannot learn from such rewards, or is for simulations only."""
+    """Reject policies that cannot learn from such rewards, or are for simulations only."""
     if not policy.learns_late:
-        message = "WaitForWindow, which drops rewards, is for comparisons in simulate(): use"
+        message = "WaitForWindow drops rewards and is for comparisons in simulate() only: use"
         raise InvalidInput(f"{message} DelayedUCB(learn_after=...)", policy)
     _check_combination(policy, rewards)
 
@@ -46,7 +46,7 @@ def _check_combination(policy: Policy, rewards: Rewards) -> None:
     if not isinstance(rewards, ConversionsOnly):
         estimator: object = policy.estimator
         if isinstance(estimator, Thinned):
-            message = "Thinned is the estimator of conversions: use rewards=ConversionsOnly(window)"
+            message = "Thinned estimates conversions only: use rewards=ConversionsOnly(window)"
             raise InvalidInput(f"{message}, or another estimator", estimator)
         together = isinstance(rewards, DefaultAfter) and rewards.learn == "together"
         if together and (policy.half_life is not None or policy.learns_after is not None):
@@ -54,7 +54,7 @@ def _check_combination(policy: Policy, rewards: Rewards) -> None:
             raise InvalidInput(f"{message} learn_after: use learn='on arrival'", rewards)
         return
     reasons = {
-        "half_life='auto', which judges predictions by outcomes (give one, such as '30d')": (
+        "half_life='auto', which compares predictions with outcomes (set one, such as '30d')": (
             policy.half_life == "auto"
         ),
         "metric='gram'": policy.metric == "gram",
@@ -62,7 +62,7 @@ def _check_combination(policy: Policy, rewards: Rewards) -> None:
         "the estimator Online()": isinstance(policy.estimator, Online),
         "a family of your own": policy.family.number is None,
     }
-    for what, is_so in reasons.items():
-        if is_so:
-            message = f"ConversionsOnly cannot be combined with {what}: leave that out"
+    for what, applies in reasons.items():
+        if applies:
+            message = f"ConversionsOnly cannot be combined with {what}: remove it"
             raise InvalidInput(f"{message}, or use rewards=DefaultAfter(window)", policy)

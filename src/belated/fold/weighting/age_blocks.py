@@ -1,4 +1,4 @@
-"""Sums of decisions by age: a few dozen blocks stand for all of them."""
+"""Sums of decisions by age, in a few dozen blocks."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ from belated.model.estimators.conversion_law import ConversionLaw
 from belated.model.estimators.thinned import AgedDecisions, thinned_weight
 from belated.model.families import Family
 
-#: What happens within one tick of the clock has one stamp, so all ages and delays are one longer: a
-#: conversion with the stamp of its decision took up to a microsecond.
+#: One microsecond is added to all ages and delays, because events within one microsecond have the
+#: same timestamp: a conversion with the timestamp of its decision took up to a microsecond.
 TICK = 1
-#: The youngest bucket ends, and the oldest begins, where this share of conversions has come.
+#: The youngest bucket ends, and the oldest begins, at the ages by which these shares of conversions
+#: have arrived.
 YOUNG, OLD = 0.01, 0.999
-#: Between them each bucket reaches so many times as far as the one before.
+#: Ratio of the ages at which successive buckets between them end.
 RATIO = 1.25
-#: Blocks before neighbours are merged. For exponential delays some thirty are left then.
+#: Number of blocks from which neighbours are merged. For exponential delays, about thirty remain.
 MANY = 80
 
 
 class Thinned(NamedTuple):
-    """What all decisions come to at one time.
+    """The sums over all decisions at one time.
 
     Attributes:
         mean: Σ ω F g x.
         seen: Σ ω F g' x xᵀ.
         all: Σ g' x xᵀ.
         n: Σ F.
-        decisions: all of them, by what they count for.
+        decisions: the effective number of decisions.
     """
 
     mean: Vector
@@ -45,23 +46,23 @@ class Thinned(NamedTuple):
 
 
 class AgeBlocks:
-    """Decisions in the order of their times, all taken at one θ.
+    """Sums of decisions in blocks of similar age, with means and slopes at a fixed θ.
 
-    A block has decisions of about one age. It grows older as it is, so rows never move: neighbours
-    are merged once both are in what a bucket of their age may span. With a half-life a decision
-    counts for 2^(-age/h): all sums are of one time, to which :meth:`fade` moves them.
+    A block ages as a whole, so rows never move between blocks. Neighbouring blocks are merged once
+    both fit into a bucket of their age. With a half-life, a decision has the weight 2^(-age/h), and
+    all sums refer to the same time, which :meth:`fade` advances.
 
     Args:
-        window: in microseconds.
-        family: of the rewards.
-        theta: at which means and slopes are taken.
-        law: the delay law.
-        until: the time of the fit that found both: ω is by the ages of then.
-        half_life: after which a decision counts for half, in microseconds; None: in full for ever.
+        window: the window in microseconds.
+        family: the family of the rewards.
+        theta: the θ at which means and slopes are computed.
+        law: the delay distribution.
+        until: the time of the fit that estimated both; ω is computed from ages at this time.
+        half_life: half-life of the weights, in microseconds; None: weights do not decay.
 
     Attributes:
         converted: Σ ω y x.
-        theta, law, until: as given.
+        theta, law, until: the arguments.
 
     >>> from belated import Bernoulli
     >>> law = ConversionLaw.exponential(3.0)
@@ -85,7 +86,7 @@ class AgeBlocks:
         self.theta, self.law, self.until = theta, law, until
         self._young = max(1.0, law.age_of(YOUNG) * window)
         self._old = max(RATIO, law.age_of(OLD) * window)
-        self._time = 0  # by which decisions count
+        self._time = 0  # the time to which all weights refer
         shape = theta.shape
         self.converted: Vector = np.zeros(shape)
         self._first = np.empty(0, dtype=np.int64)
@@ -99,41 +100,41 @@ class AgeBlocks:
         return len(self._n)
 
     def fade(self, now: int) -> None:
-        """Let decisions count for what they do by now; before anything else of that time."""
+        """Update the weights of all decisions to ``now``, before any other change at that time."""
         if self._half_life is None or now <= self._time:
             return
-        left = 2.0 ** ((self._time - now) / self._half_life)
-        self._n *= left
-        self._mean *= left
-        self._slope *= left
-        self._all *= left
-        self.converted *= left
+        factor = 2.0 ** ((self._time - now) / self._half_life)
+        self._n *= factor
+        self._mean *= factor
+        self._slope *= factor
+        self._all *= factor
+        self.converted *= factor
         self._time = now
 
     def convert(self, times: NDArray[np.int64], rows: Row | Matrix, y: Vector) -> None:
-        """Count conversions of these values, of decisions of these times."""
+        """Add conversions with these values, given the times and rows of their decisions."""
         table = rows.astype(np.float64, copy=False)
         self.converted += cross(self.pulls(times, table, y), table, self.theta.shape)
 
     def pulls(self, times: NDArray[np.int64], rows: Row | Matrix, y: ArrayLike) -> Vector:
-        """Return ω y of conversions, by what their decisions count for."""
+        """Return ω y of conversions, multiplied by the weights of their decisions."""
         omega = self._omega(times, self._family.mean(predictors(rows, self.theta)))
         pulls: Vector = np.asarray(y) * omega * self._weights(times)
         return pulls
 
     def add_all(self, data: AgedDecisions, until: int) -> None:
-        """Count decisions and their conversions; their ages are up to a time."""
+        """Add decisions and their conversions, with their ages at the time ``until``."""
         for part in data.parts:
             times = until + TICK - np.rint(part.age * self._window).astype(np.int64)
             self.add(times, part.rows, until)
             self.convert(times, part.rows, part.y)
 
     def add(self, times: NDArray[np.int64], rows: Row | Matrix, now: int) -> None:
-        """Count decisions of these times."""
+        """Add decisions that were made at these times."""
         if not len(times):
             return
         bucket = self._bucket(times, now)
-        order = np.argsort(-bucket, kind="stable")  # the oldest first
+        order = np.argsort(-bucket, kind="stable")  # oldest first
         times = times[order]
         starts = np.append(0, np.flatnonzero(np.diff(bucket[order])) + 1)
         stops = np.append(starts[1:], len(times))
@@ -151,19 +152,20 @@ class AgeBlocks:
             self._merge(now)
 
     def remove(self, time: int, row: Vector | Row) -> bool:
-        """Count a decision no longer; returns False if no block can have it."""
-        here = np.flatnonzero((self._first <= time) & (time <= self._last))
-        if not len(here):
+        """Remove a decision; return False if no block can contain it."""
+        candidates = np.flatnonzero((self._first <= time) & (time <= self._last))
+        if not len(candidates):
             return False
+        block = candidates[0]
         table, n, mean, slope, whole = self._each(np.array([time]), row[None, :])
-        self._n[here[0]] -= n[0]
-        self._mean[here[0]] -= cross(mean, table, self.theta.shape)
-        add_gram(self._slope[here[0]], table, -slope)
+        self._n[block] -= n[0]
+        self._mean[block] -= cross(mean, table, self.theta.shape)
+        add_gram(self._slope[block], table, -slope)
         add_gram(self._all, table, -whole)
         return True
 
     def sums(self, now: int) -> Thinned:
-        """Return what they come to, with their ages as they are now."""
+        """Return the sums over all decisions with their current ages."""
         low, high = ((now - time + TICK) / self._window for time in (self._last, self._first))
         share = self.law.over(low, high)
         return Thinned(
@@ -177,14 +179,14 @@ class AgeBlocks:
     def _each(
         self, times: NDArray[np.int64], rows: Row | Matrix
     ) -> tuple[Matrix, Vector, Vector, Vector, Vector]:
-        """Rows in float64; of each what it counts for, and that times ω g, ω g' and g'."""
+        """Return rows as float64; their weights; and the weights times ω g, ω g' and g'."""
         table, weights = rows.astype(np.float64, copy=False), self._weights(times)
         _, mean, slope = self._family.cumulant_mean_slope(predictors(table, self.theta))
         weighted = weights * self._omega(times, mean)
         return table, weights, weighted * mean, weighted * slope, weights * slope
 
     def _omega(self, times: NDArray[np.int64], mean: Vector) -> Vector:
-        """ω by the age at the last fit. A conversion and its decision have the same one."""
+        """Return ω by the age at the last fit; it is the same for a decision and its conversion."""
         share = self.law.at((self.until - times + TICK) / self._window)
         return thinned_weight(self._family, share, mean)
 
@@ -198,7 +200,7 @@ class AgeBlocks:
         return np.ceil(np.log(age) / math.log(RATIO)).astype(np.int64)
 
     def _merge(self, now: int) -> None:
-        """Merge neighbours, from the oldest on."""
+        """Merge neighbouring blocks, beginning with the oldest."""
         order = np.argsort(self._first, kind="stable")
         first, last = self._first[order], self._last[order]
         starts, until = [0], int(last[0])

@@ -1,4 +1,4 @@
-"""A half-life that is found: the longest that predicts nearly as well as the best."""
+"""The automatic half-life: the longest one that predicts nearly as well as the best."""
 
 from __future__ import annotations
 
@@ -26,16 +26,19 @@ if TYPE_CHECKING:
     from belated.fold.learner import Learner
 
 
-#: Decisions, or rewards, by which it is measured.
+#: Number of decisions, or rewards, by which the pace is measured.
 RECENT = 2048
-#: Bits of a partition, and of a delay in microseconds, within a number that holds more than one of
-#: these: numbers are sooner compared than tuples, and the garbage collector need not see them.
+#: Bits of a partition, and of a delay in microseconds, in an integer that holds several values:
+#: integers are compared faster than tuples, and the garbage collector does not track them.
 _PARTITION, _DELAY = 12, 52
 _PARTITIONS, _LONGEST = (1 << _PARTITION) - 1, (1 << _DELAY) - 1
 
 
 class Latest:
-    """The greatest so many of all numbers: the same whatever the order in which they come.
+    """The largest numbers that were added, whatever the order in which they were added.
+
+    Args:
+        most: how many numbers to keep.
 
     >>> latest = Latest(2)
     >>> [latest.add(item) for item in (5, 9, 7)]
@@ -49,7 +52,7 @@ class Latest:
         self._most = most
 
     def add(self, item: int) -> int | None:
-        """Take a number; returns the one that is among them no longer, if any."""
+        """Add a number; return the number that is dropped, if any."""
         if len(self.items) < self._most:
             heappush(self.items, item)
             return None
@@ -57,7 +60,7 @@ class Latest:
 
 
 class Packed(msgspec.Struct, array_like=True):
-    """What a snapshot of a partition has of it."""
+    """The part of the pace that is stored in the snapshot of a partition."""
 
     count: int
     stamps: list[int]
@@ -67,14 +70,14 @@ class Packed(msgspec.Struct, array_like=True):
 class Pace:
     """The mean time between two decisions, and the mean delay of a reward.
 
-    The time between decisions is measured anew at the 2nd, 4th, 8th … decision, and from the
-    2,048th on with every 2,048 more: over all of them at first, later over the last 2,048. So it
-    is a function of the stamps, and changes seldom. The delay is that of the last 2,048 rewards.
+    The time between decisions is measured at the 2nd, 4th, 8th … decision, and from the 2,048th on
+    after every further 2,048: over all decisions at first, later over the last 2,048. It depends
+    only on timestamps, and rarely changes. The delay is the mean of the last 2,048 rewards.
 
     Attributes:
-        interval: microseconds between two decisions; None before the second, or if they all came
-            at once.
-        moved: whether it has changed since somebody last looked.
+        interval: microseconds between two decisions; None before the second, or if all were made at
+            the same time.
+        moved: whether the interval has changed; the caller resets it.
 
     >>> pace = Pace()
     >>> for second in range(4):
@@ -93,19 +96,19 @@ class Pace:
         self._sum = 0
 
     def decided(self, stamp: int, partition: int = 0) -> None:
-        """A decision was recorded."""
+        """Add a decision."""
         self.count += 1
         self._stamps.add(stamp << _PARTITION | partition)
         if self.count >= self._next:
             self.measure()
 
     def rewarded(self, stamp: int, delay: int, partition: int = 0) -> None:
-        """A reward was learned, so long after its decision."""
+        """Add a reward with its delay."""
         delay = min(delay, _LONGEST)
         self._sum += delay
-        gone = self._delays.add((stamp << _DELAY | delay) << _PARTITION | partition)
-        if gone is not None:
-            self._sum -= gone >> _PARTITION & _LONGEST
+        dropped = self._delays.add((stamp << _DELAY | delay) << _PARTITION | partition)
+        if dropped is not None:
+            self._sum -= dropped >> _PARTITION & _LONGEST
 
     @property
     def delay(self) -> float:
@@ -113,11 +116,11 @@ class Pace:
         return self._sum / len(self._delays.items) if self._sum else 0.0
 
     def measure(self) -> None:
-        """Measure the time between decisions, as of the last of them at which that is done."""
+        """Measure the time between decisions, as of the last decision at which that was due."""
         if self.count < 2:
             return
         block = min(1 << self.count.bit_length() - 1, RECENT)
-        last = self.count // block * block  # the number of that decision
+        last = self.count // block * block  # the count at that decision
         self._next = last + block
         stamps = sorted(item >> _PARTITION for item in self._stamps.items)
         end = len(stamps) - 1 - (self.count - last)
@@ -128,7 +131,7 @@ class Pace:
             self.interval, self.moved = interval, True
 
     def pack(self, partition: int, count: int) -> Packed:
-        """What is of a partition, which has made ``count`` decisions."""
+        """Return the part that belongs to a partition with ``count`` decisions."""
         stamps, delays = (
             sorted(item >> _PARTITION for item in latest.items if item & _PARTITIONS == partition)
             for latest in (self._stamps, self._delays)
@@ -136,7 +139,7 @@ class Pace:
         return Packed(count, stamps, [(item >> _DELAY, item & _LONGEST) for item in delays])
 
     def unpack(self, partition: int, packed: Packed) -> None:
-        """Take what :meth:`pack` gave; :meth:`measure` follows once all partitions are there."""
+        """Restore what :meth:`pack` returned; after all partitions, call :meth:`measure`."""
         for stamp in packed.stamps:
             self._stamps.add(stamp << _PARTITION | partition)
         for stamp, delay in packed.delays:
@@ -145,23 +148,23 @@ class Pace:
         self._next = self.count + 1
 
 
-#: Moments in microseconds since 1970.
+#: Times in microseconds since 1970.
 Times = NDArray[np.int64]
-#: How much worse than the best, in nats, the longest half-life may have predicted.
+#: By how much a longer half-life may predict worse than the best, in nats.
 MARGIN = 2.0
-#: Probabilities nearer to 0 or 1, and means of counts nearer to 0, count as these.
+#: Predicted probabilities are limited to LEAST … 1 - LEAST, and means of counts to at least LEAST.
 LEAST = 1e-6
 
 
 class Evidence:
-    """The log-likelihood of rewards under several predictions of each, old rewards counting less.
+    """Log-likelihoods of rewards under several predictions, with lower weights for old rewards.
 
-    The clock is that of decisions: the newest that has a reward is of age 0.
+    Ages are measured from the newest decision that has a reward.
 
     Args:
-        family: of the rewards.
-        rivals: how many predictions there are of each.
-        half_life: of a reward, in microseconds.
+        family: the family of the rewards.
+        rivals: number of predictions per reward.
+        half_life: half-life of the weights, in microseconds.
 
     >>> from belated import Bernoulli
     >>> evidence = Evidence(Bernoulli(), 2, half_life=1000)
@@ -178,13 +181,13 @@ class Evidence:
 
     @property
     def half_life(self) -> int:
-        """In microseconds."""
+        """The half-life of the weights, in microseconds."""
         return self._sum.half_life
 
     def add(self, made: Times, y: Vector, means: Matrix, sign: float = 1.0) -> None:
-        """Count what was predicted for rewards, a line of means each; with a sign of -1, no longer.
+        """Add rewards with their predictions; with a sign of -1, subtract them.
 
-        Those without predictions have a nan, and do not count.
+        Rewards without predictions, whose means are nan, are ignored.
         """
         predicted = means[:, 0] == means[:, 0]
         if not predicted.all():
@@ -199,23 +202,23 @@ class Evidence:
 
     @property
     def scores(self) -> list[float]:
-        """Log-likelihoods, but for what all have in common."""
+        """The log-likelihood of each prediction, up to a common constant."""
         if self.newest is None:
             return [0.0] * self.rivals
-        found: list[float] = self._sum.at(self.newest).tolist()
-        weight, sums = found[0], found[1:]
+        weight, *sums = self._sum.at(self.newest).tolist()
         if self.family.dispersion is not None:
-            return sums
-        # Of a variance that is not known: its likelihood at the greatest.
+            return list(sums)
+        # If the variance is unknown, use the maximum of the likelihood over the variance.
         if weight <= 0.0:
             return [0.0] * self.rivals
-        return [-0.5 * weight * math.log(max(-2.0 * one / weight, LEAST**2)) for one in sums]
+        return [-0.5 * weight * math.log(max(-2.0 * term / weight, LEAST**2)) for term in sums]
 
     def best(self, allowed: Sequence[bool]) -> int:
-        """The first of those allowed that is nearly as good as the best of them."""
+        """Return the first allowed prediction that is nearly as good as the best allowed one."""
         scores = self.scores
-        best = max(score for score, may in zip(scores, allowed, strict=True) if may)
-        return next(n for n, may in enumerate(allowed) if may and scores[n] >= best - MARGIN)
+        candidates = [n for n, is_allowed in enumerate(allowed) if is_allowed]
+        best = max(scores[n] for n in candidates)
+        return next(n for n in candidates if scores[n] >= best - MARGIN)
 
     def _logs(self, y: Matrix, means: Matrix) -> Matrix:
         number = self.family.number
@@ -233,14 +236,14 @@ class Evidence:
 
 
 class Rivals:
-    """θ̂ and its precision by each half-life; between two fits one Newton step for some rewards.
+    """θ̂ and its precision for each half-life, updated by Newton steps between two fits.
 
-    Predictions are compared by them, and by nothing else: so they may lag a little.
+    They are only used to compare predictions, so they may lag a little.
 
     Args:
-        policy: whose models they are.
-        tracks: the half-lives.
-        model: the one in use; it predicts by them.
+        policy: the policy.
+        tracks: the tracks of all half-lives.
+        model: the model in use, which uses them for predictions.
     """
 
     def __init__(self, policy: Policy, tracks: list[Track], model: Model) -> None:
@@ -249,35 +252,35 @@ class Rivals:
         self._thetas = np.array([policy.start.mean] * len(tracks))
         self._precisions = np.array([policy.start.precision] * len(tracks))
         self._dispersions = np.full(len(tracks), model.dispersion)
-        model.rivals = self._thetas  # the same array: steps move it
+        model.rivals = self._thetas  # shared: steps modify the array in place
 
     def start_of(self, track: int) -> Vector:
-        """Where to start the next fit of one."""
+        """Return the starting point of the next fit of a track."""
         start: Vector = self._thetas[track].copy()
         return start
 
     def go_on_from(self, track: int, estimate: Estimate) -> None:
-        """Go on from a fit of one."""
+        """Continue from a fit of a track."""
         self._thetas[track] = estimate.mean
         self._precisions[track] = estimate.precision
         self._dispersions[track] = estimate.dispersion
 
     def learn(self, rows: Matrix, y: Vector, made: Times) -> None:
-        """Rewards came that were in no fit."""
+        """Update all tracks by rewards that were not in any fit."""
         shares = self._shares(made) / self._dispersions
         for n, counts in enumerate(shares.T):
             theta, precision = self._thetas[n], self._precisions[n]
             _, mean, slope = self._family.cumulant_mean_slope(predictors(rows, theta))
             add_gram(precision, rows, np.minimum(counts * slope, MAX_WEIGHT))
             step = solve(precision, cross(counts * (y - mean), rows, theta.shape))
-            if self._family.number != 0:  # steps of Gaussian rewards are exact
+            if self._family.number != 0:  # steps are exact for Gaussian rewards
                 far = float(np.abs(predictors(rows, step)).max())
                 step *= min(1.0, STEP / max(far, STEP))
             if np.isfinite(step).all():
                 self._thetas[n] += step
 
     def _shares(self, made: Times) -> Matrix:
-        """What each reward counts for, by each half-life."""
+        """Return the weight of each reward for each half-life."""
         shares = np.ones((len(made), len(self._tracks)))
         for n, track in enumerate(self._tracks):
             if track.half_life is not None:
@@ -286,18 +289,19 @@ class Rivals:
         return shares
 
 
-#: The half-lives that are compared, in decisions, after the one that forgets nothing.
+#: The half-lives that are compared, in decisions, in addition to no decay.
 COMPARED = (2000, 500, 150)
-#: The half-life of a reward as evidence, in decisions; doubled until it is the mean delay.
+#: The half-life of rewards as evidence, in decisions; doubled until it reaches the mean delay.
 EVIDENCE = 300
-#: Rewards after which it is looked which half-life is best; they are learned together.
+#: Number of rewards after which half-lives are compared; the rivals learn these rewards together.
 TOGETHER = 16
-#: A half-life must be at least this share of the mean delay: else all is forgotten as it comes.
+#: A half-life must be at least this share of the mean delay; otherwise rewards would have decayed
+#: by the time they arrive.
 LEAST_DELAY = 0.5
 
 
 class _State(msgspec.Struct, array_like=True):
-    """What a snapshot of a partition has."""
+    """The state that is stored in the snapshot of a partition."""
 
     now: int
     picked: int
@@ -310,10 +314,10 @@ _read_state = msgspec.msgpack.Decoder(_State).decode
 
 
 class AutomaticHalfLife(HalfLife):
-    """Keeps the model of a policy with the half-life "auto", and beside it those of its rivals.
+    """The weighting of the half-life "auto", which also maintains models with other half-lives.
 
     Attributes:
-        learned_ever: rewards that were ever learned.
+        learned_ever: number of rewards that were ever learned.
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> from belated.fold.learner import Learner
@@ -323,7 +327,7 @@ class AutomaticHalfLife(HalfLife):
     >>> learner.finish(1_000_000)
     >>> [track.half_life for track in learner.weighting.tracks]
     [None, 2000000000, 500000000, 150000000]
-    >>> learner.weighting.half_life is None  # until another predicts better, nothing is forgotten
+    >>> learner.weighting.half_life is None  # no decay, until another half-life predicts better
     True
     """
 
@@ -333,7 +337,7 @@ class AutomaticHalfLife(HalfLife):
     def __init__(self, learner: Learner, rewards: Rewards | None = None) -> None:
         self.pace = Pace()
         self.learned_ever = 0
-        # Row, reward, time and predictions of rewards that the rivals have not learned.
+        # Row, reward, time and predictions of rewards that the rivals have not learned yet.
         self._new: list[tuple[Vector, float, int, Vector]] = []
         self._entered = [0] * len(learner.times)
         self.evidence = Evidence(learner.policy.family, self.rivals, 1)
@@ -342,24 +346,24 @@ class AutomaticHalfLife(HalfLife):
         self._rescale()
 
     def _tracks_of(self, policy: Policy) -> list[Track]:
-        """All forget nothing until it is known how often decisions are made."""
+        """Return tracks without decay: half-lives need the time between decisions."""
         return [Track(policy, None) for _ in range(self.rivals)]
 
     @property
     def scores(self) -> list[float]:
-        """How well each half-life has predicted: log-likelihoods, but for a common constant."""
+        """How well each half-life has predicted: log-likelihoods up to a common constant."""
         self._learn_new()
         return self.evidence.scores
 
-    # --- what has changed ----------------------------------------------------------------------
+    # --- changes -------------------------------------------------------------------------------
 
     def entered(self, recorded: int, partition: int) -> None:
-        """A decision was recorded."""
+        """Handle the record of a decision."""
         self._entered[partition] += 1
         self.pace.decided(recorded, partition)
 
     def learned(self, x: Vector, y: float, handle: int, recorded: int, partition: int) -> None:
-        """A reward is kept; now and then, look which half-life is best."""
+        """Handle a stored reward; after every few rewards, pick the best half-life."""
         times = self.learner.times[partition]
         began, predicted = int(times.began[handle]), times.predicted[handle].copy()
         self.pace.rewarded(recorded, max(0, recorded - began), partition)
@@ -372,7 +376,7 @@ class AutomaticHalfLife(HalfLife):
                 self._fit_compared()
 
     def _learn_new(self) -> None:
-        """Count what was predicted for the last rewards, and let all models learn these."""
+        """Add the latest rewards to the evidence, and update all models by them."""
         if not self._new:
             return
         rows, y, began, predicted = (np.array(column) for column in zip(*self._new, strict=True))
@@ -382,28 +386,28 @@ class AutomaticHalfLife(HalfLife):
             self._rivals.learn(rows, y, began)
 
     def _line(self, handle: int, partition: int) -> tuple[NDArray[np.int64], Vector, Matrix]:
-        """Time, reward and predictions under a handle."""
+        """Return time, value and predictions of a reward."""
         times, line = self.learner.times[partition], slice(handle, handle + 1)
         y = self.learner.observations[partition].get(handle)[1]
         return times.began[line], np.array([y]), times.predicted[line]
 
     def before_change(self, handle: int, partition: int) -> None:
-        """A reward is about to change: it is evidence no longer."""
+        """Remove a reward from the evidence before it changes."""
         self._learn_new()
         self.evidence.add(*self._line(handle, partition), -1.0)
 
     def revise(self, handle: int, row: Row, before: float, y: float, partition: int) -> None:
-        """Move the model by a reward that was ``before`` and is ``y``; rivals wait for a fit."""
+        """Update the model in use after a reward has changed; rivals wait for their next fit."""
         self.evidence.add(*self._line(handle, partition))
         super().revise(handle, row, before, y, partition)
 
     def retract(self, handle: int, x: Vector, y: float, partition: int) -> None:
-        """Move the model by a reward that is gone, and its decision with it."""
+        """Update the model after a reward and its decision were removed."""
         self.learner.times[partition].predicted[handle] = np.nan
         super().retract(handle, x, y, partition)
 
     def restart(self, handle: int, began: int, partition: int) -> None:
-        """The decision of a reward took effect at another time."""
+        """Update the model after the time of a learned decision has changed."""
         self.before_change(handle, partition)
         self.learner.times[partition].restart(handle, began)
         self.evidence.add(*self._line(handle, partition))
@@ -412,7 +416,7 @@ class AutomaticHalfLife(HalfLife):
     # --- fits ----------------------------------------------------------------------------------
 
     def finish(self, recorded: int) -> None:
-        """A record was folded."""
+        """Handle the end of a record: rescale half-lives if the pace has changed."""
         if self.pace.moved:
             self._rescale()
             if not self.learner.is_bulk:
@@ -420,8 +424,8 @@ class AutomaticHalfLife(HalfLife):
         super().finish(recorded)
 
     def catch_up(self) -> None:
-        """Many records were folded."""
-        self.pace.measure()  # partitions were read one after the other
+        """Fit all models after many records were folded in bulk mode."""
+        self.pace.measure()  # partitions were folded one after the other
         if self._is_new or self.pace.moved:
             self._rescale()
         self._learn_new()
@@ -446,14 +450,14 @@ class AutomaticHalfLife(HalfLife):
         track.fitted_at, track.fitted_n = self.learner.now, self.learner.model.n
 
     def settle(self, estimate: Estimate, data: object, block: int | None = None) -> None:
-        """Note the prior of a fit, and when the next one is due."""
+        """Store the prior of a fit, and schedule the next one."""
         self._rivals.go_on_from(self.picked, estimate)
         super().settle(estimate, data)
 
-    # --- which half-life -----------------------------------------------------------------------
+    # --- choice of the half-life ---------------------------------------------------------------
 
     def _rescale(self) -> None:
-        """Half-lives that are given in decisions are another time now; and all sums anew."""
+        """Convert half-lives from decisions to time again, and recompute all sums."""
         self.learner.fold_in()
         self._learn_new()
         self.pace.moved = False
@@ -464,7 +468,7 @@ class AutomaticHalfLife(HalfLife):
         self._weigh()
 
     def _weigh(self) -> None:
-        """Weigh all evidence anew, by another half-life."""
+        """Weight all evidence again, with the current half-life of evidence."""
         half_life = self._evidence_half_life
         self.evidence = Evidence(self.policy.family, len(self.tracks), half_life)
         self.learner.fold_in()
@@ -499,13 +503,13 @@ class AutomaticHalfLife(HalfLife):
     # --- snapshots -----------------------------------------------------------------------------
 
     def pack(self, partition: int) -> dict[str, bytes]:
-        """What a snapshot needs beside rows, times and lines."""
+        """Return what a snapshot needs in addition to rows, times and lines."""
         pace = self.pace.pack(partition, self._entered[partition])
         state = _State(self.learner.now, self.picked, self.since, self.learned_ever, pace)
         return {"automatic": msgspec.msgpack.encode(state)}
 
     def unpack(self, partition: int, pieces: dict[str, bytes]) -> None:
-        """Take what :meth:`pack` gave, in bulk."""
+        """Restore what :meth:`pack` returned, in bulk mode."""
         super().unpack(partition, pieces)
         state = _read_state(pieces["automatic"])
         self._entered[partition] = state.pace.count

@@ -1,4 +1,7 @@
-"""Only conversions are reported: every decision counts at once, for what its age should show."""
+"""The weighting if only conversions are reported.
+
+Every decision counts from the start, by the share of conversions expected by its age.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +42,14 @@ if TYPE_CHECKING:
 
 Delivery = Literal["auto", "batches", "single"]
 
-#: Shares of the window. A longer pause divides two deliveries; after a shorter one a delivery is
-#: complete.
+#: Shares of the window: a pause longer than PAUSE separates two deliveries; after a pause of QUIET,
+#: a delivery is complete.
 PAUSE, QUIET = 1 / 50, 1 / 500
-#: Deliveries come in batches if there are at least so many of at least so many conversions in the
-#: mean, and take no more than this share of the time.
+#: Conversions arrive in batches if there are at least LEAST deliveries, with at least SIZE
+#: conversions on average, that take at most this SHARE of the time.
 LEAST, SIZE, SHARE = 2, 10, 0.05
-#: After the first delivery the next is waited for, for so many times as long as it took to make the
-#: decisions of the first.
+#: How long a second delivery is expected, relative to the time in which the decisions of the first
+#: delivery were made.
 PATIENCE = 2.0
 
 
@@ -54,10 +57,10 @@ class Deliveries(NamedTuple):
     """The deliveries in a list of conversions, in order.
 
     Attributes:
-        starts: the time of the first conversion of each.
-        ends: that of the last.
-        sizes: conversions in each.
-        made_in: the time in which the decisions of the first delivery were made.
+        starts: the time of the first conversion of each delivery.
+        ends: the time of the last conversion of each delivery.
+        sizes: number of conversions in each delivery.
+        made_in: length of the period in which the decisions of the first delivery were made.
     """
 
     starts: NDArray[np.int64]
@@ -67,71 +70,72 @@ class Deliveries(NamedTuple):
 
     @property
     def are_batches(self) -> bool:
-        """Whether conversions come in batches.
+        """Whether conversions arrive in batches.
 
-        Where they come one by one, groups of many that leave pauses take much of the time.
+        If they arrive one by one, large groups separated by pauses take much of the time.
         """
         if len(self.sizes) < LEAST or self.sizes.mean() < SIZE:
             return False
-        return self._taken <= SHARE * int(self.ends[-1] - self.starts[0])
+        return self._duration <= SHARE * int(self.ends[-1] - self.starts[0])
 
     def is_first_batch(self, now: int) -> bool:
-        """Whether there is one delivery, and it looks like a batch that others will follow.
+        """Return whether the only delivery so far looks like the first of several batches.
 
-        Where conversions come one by one, the first take about as long as their decisions did.
+        If conversions arrive one by one, the first take about as long as their decisions did.
         """
         if len(self.sizes) != 1 or self.sizes[0] < SIZE or not self.made_in:
             return False
         is_awaited = now - int(self.ends[0]) <= PATIENCE * self.made_in
-        return is_awaited and self._taken <= SHARE * self.made_in
+        return is_awaited and self._duration <= SHARE * self.made_in
 
     @property
-    def _taken(self) -> int:
+    def _duration(self) -> int:
         return int((self.ends - self.starts).sum())
 
 
 def deliveries(
-    told: NDArray[np.int64], window: int, began: NDArray[np.int64] | None = None
+    reported: NDArray[np.int64], window: int, began: NDArray[np.int64] | None = None
 ) -> Deliveries:
     """Return the deliveries among conversions.
 
     Args:
-        told: when each was reported, in order.
-        window: in the same unit.
-        began: when the decision of each took effect, if one delivery is to be enough.
+        reported: when each conversion was reported, in order.
+        window: the window, in the same unit.
+        began: when the decision of each conversion took effect; required to recognize a batch after
+            a single delivery.
 
-    >>> day = np.repeat([100, 200, 300], 20)
-    >>> found = deliveries(day, 1_000)
-    >>> found.ends, found.are_batches
+    >>> days = np.repeat([100, 200, 300], 20)
+    >>> three = deliveries(days, 1_000)
+    >>> three.ends, three.are_batches
     (array([100, 200, 300]), True)
     >>> deliveries(np.arange(0, 1_000, 7), 1_000).are_batches
     False
-    >>> first = deliveries(day[:20], 1_000, began=np.arange(0, 100, 5))
-    >>> first.is_first_batch(now=120), first.is_first_batch(now=400)  # there was no second one
+    >>> first = deliveries(days[:20], 1_000, began=np.arange(0, 100, 5))
+    >>> first.is_first_batch(now=120), first.is_first_batch(now=400)  # no second one has arrived
     (True, False)
     """
-    if not len(told):
-        return Deliveries(told, told, told, 0)
-    cuts = np.flatnonzero(np.diff(told) > PAUSE * window) + 1
-    first, stop = np.append(0, cuts), np.append(cuts, len(told))
+    if not len(reported):
+        return Deliveries(reported, reported, reported, 0)
+    cuts = np.flatnonzero(np.diff(reported) > PAUSE * window) + 1
+    first, stop = np.append(0, cuts), np.append(cuts, len(reported))
     made_in = 0 if began is None else int(np.ptp(began[: stop[0]]))
-    return Deliveries(told[first], told[stop - 1], stop - first, made_in)
+    return Deliveries(reported[first], reported[stop - 1], stop - first, made_in)
 
 
 class AgeClock:
-    """Up to when ages are measured: up to now, or to the last complete delivery of a batch.
+    """The time up to which ages are measured: now, or the last complete delivery of a batch.
 
     Args:
-        window: in microseconds.
-        delivery: whether conversions come in batches; "auto" finds out.
+        window: the window in microseconds.
+        delivery: whether conversions arrive in batches; "auto" detects it.
 
     Attributes:
-        now: the stamp of the latest record.
-        in_batches: whether conversions come in batches, as far as is known.
+        now: the timestamp of the latest record.
+        in_batches: whether conversions arrive in batches, as far as is known.
 
     >>> clock = AgeClock(1_000, "batches")
     >>> clock.now = 250
-    >>> found = clock.look(np.repeat([100, 200], 20), np.arange(40))
+    >>> batches = clock.look(np.repeat([100, 200], 20), np.arange(40))
     >>> clock.until
     200
     """
@@ -141,51 +145,51 @@ class AgeClock:
         self.in_batches = delivery == "batches"
         self._window, self._delivery = window, delivery
         self._delivered = 0
-        self._last_told = SILENT
+        self._last_reported = SILENT
 
     @property
     def until(self) -> int:
-        """Ages are measured up to here."""
+        """The time up to which ages are measured."""
         return self._delivered if self.in_batches else self.now
 
     @property
     def has_delivered(self) -> bool:
-        """Whether a delivery is complete that does not count yet."""
-        return self.in_batches and self._last_told > self._delivered and self._is_quiet
+        """Whether there is a complete delivery that ages do not include yet."""
+        return self.in_batches and self._last_reported > self._delivered and self._is_quiet
 
     @property
     def _is_quiet(self) -> bool:
-        return self.now - self._last_told > QUIET * self._window
+        return self.now - self._last_reported > QUIET * self._window
 
     def told(self, at: int) -> None:
-        """A conversion was reported."""
-        self._last_told = max(self._last_told, at)
+        """Note the time at which a conversion was reported."""
+        self._last_reported = max(self._last_reported, at)
 
-    def look(self, told: NDArray[np.int64], began: NDArray[np.int64]) -> Deliveries | None:
-        """Find out when conversions are delivered; returns the deliveries if in batches.
+    def look(self, reported: NDArray[np.int64], began: NDArray[np.int64]) -> Deliveries | None:
+        """Detect deliveries; return them if conversions arrive in batches.
 
         Args:
-            told: when each conversion was reported, in order.
+            reported: when each conversion was reported, in order.
             began: when its decision took effect.
         """
-        found = deliveries(told, self._window, began)
+        found = deliveries(reported, self._window, began)
         if self._delivery == "auto":
             self.in_batches = found.are_batches or found.is_first_batch(self.now)
         if not self.in_batches:
             return None
         ends = found.ends.tolist()
-        self._last_told = ends[-1] if ends else SILENT
+        self._last_reported = ends[-1] if ends else SILENT
         complete = ends if self._is_quiet else ends[:-1]
         self._delivered = complete[-1] if complete else 0
         return found
 
 
 class Fading(NamedTuple):
-    """What decisions count for by now.
+    """The weights of decisions under a half-life.
 
     Attributes:
-        now: the time.
-        half_life: after which a decision counts for half, in the same unit.
+        now: the current time.
+        half_life: the half-life, in the same unit.
     """
 
     now: int
@@ -193,7 +197,7 @@ class Fading(NamedTuple):
 
     @property
     def oldest(self) -> int:
-        """Decisions up to then count no longer."""
+        """The time up to which decisions no longer count."""
         return self.now - REACH * self.half_life
 
 
@@ -216,35 +220,35 @@ def decided(
     batches: Deliveries | None,
     fading: Fading | None = None,
 ) -> AgedDecisions:
-    """Return all decisions as they are known.
+    """Return all decisions with their ages and conversions.
 
     Args:
         learned: decisions that have converted or whose window has ended, by partition.
-        pending: all others, by partition.
-        window: in microseconds.
-        until: the time up to which ages count.
-        batches: the deliveries, if conversions come in batches: what is told after ``until`` is not
-            known yet.
-        fading: what decisions count for; None: all count in full.
+        pending: all other decisions, by partition.
+        window: the window in microseconds.
+        until: the time up to which ages are measured.
+        batches: the deliveries, if conversions arrive in batches; conversions reported after
+            ``until`` are then ignored.
+        fading: the weights of decisions; None: all have full weight.
     """
-    parts, began, came = [], [], []
+    parts, converted_began, converted_came = [], [], []
     for store, times in learned:
         start = 0 if fading is None else times.first_after(fading.oldest)
-        here = times.began[start:] != REMOVED
-        its, told = times.began[start:][here], times.came[start:][here]
+        remains = times.began[start:] != REMOVED
+        began, came = times.began[start:][remains], times.came[start:][remains]
         rows, y = store.since(start)
         if batches is not None:
-            y = np.where(told <= until, y, 0.0)
-        known = (told != SILENT) & (told <= until) & (told - its <= window)
-        parts.append(_aged(its, rows, y, window, until, fading))
-        began.append(its[known])
-        came.append(told[known])
-    for its, rows, _ in pending:
-        parts.append(_aged(its, rows, np.zeros(len(rows)), window, until, fading))
+            y = np.where(came <= until, y, 0.0)
+        in_window = (came != SILENT) & (came <= until) & (came - began <= window)
+        parts.append(_aged(began, rows, y, window, until, fading))
+        converted_began.append(began[in_window])
+        converted_came.append(came[in_window])
+    for began, rows, _ in pending:
+        parts.append(_aged(began, rows, np.zeros(len(rows)), window, until, fading))
     shape = learned[0][0].shape
-    both = np.concatenate(began), np.concatenate(came)
-    seen = _conversions(*both, window, until, batches, fading)
-    return AgedDecisions(shape, parts, seen, TICK / window)
+    times_of_conversions = np.concatenate(converted_began), np.concatenate(converted_came)
+    conversions = _conversions(*times_of_conversions, window, until, batches, fading)
+    return AgedDecisions(shape, parts, conversions, TICK / window)
 
 
 def _aged(
@@ -274,43 +278,44 @@ def _conversions(
     age = np.minimum((until - began + TICK) / window, 1.0)
     if batches is None:
         return Conversions(delay, np.zeros(len(delay)), age, weight)
-    # It has happened since the delivery before.
+    # The conversion happened after the previous delivery.
     which = np.searchsorted(batches.starts, came, side="right") - 1
     before = np.where(which > 0, batches.ends[which - 1], 0)
     after = np.clip((before - began) / window, 0.0, delay)
     return Conversions(after, delay - after, age, weight)
 
 
-#: The longest step from the last fit.
+#: Maximum length of a step from the last fit.
 LONGEST = 2.0
-#: Growth in decisions after which θ̂ makes a step though nothing was reported, and after which it
-#: is fitted anew; and the least number of decisions between two fits.
+#: Growth in decisions after which θ̂ makes a step although nothing was reported, growth after which
+#: it is fitted again, and minimum number of decisions between two fits.
 STEP, GROWTH, SOONEST = 0.01, 0.05, 20
-#: Where there are no sums by age, a fit waits for one decision for so many coefficients.
+#: Without sums by age, a fit waits until there is one decision per this many coefficients.
 COEFFICIENTS = 16
-#: What a fit costs beside matrices, in floating-point operations that take as long: the delay law,
-#: and the likelihood of one decision.
+#: The cost of a fit in addition to matrices, in floating-point operations that take as long: of the
+#: delay distribution, and of the likelihood of a decision.
 LAW, LIKELIHOOD = 1e6, 300
-#: What has faded is fitted anew by its growth from so many conversions on, however few still count.
+#: With a half-life, fits are scheduled as if at least this many conversions counted.
 MANY = 30
 
 
 class ExpectedConversions(Constant):
-    """Counts a decision for the share of conversions that should be seen by its age.
+    """Weights each decision by the share of conversions expected by its age.
 
-    Ages are measured up to the latest record, or up to the last delivery where conversions come in
-    batches. With a half-life a decision, its conversion and what that says of delays count for
-    2^(-age/h) by that record. The model moves when a record is folded: see :meth:`finish`.
+    Ages are measured up to the latest record, or up to the last delivery if conversions arrive in
+    batches. With a half-life, a decision, its conversion and its information about delays have the
+    weight 2^(-age/h) at that record. The model is updated at the end of a record, see
+    :meth:`finish`.
 
-    Between two fits θ̂ follows sums of decisions by age, in one step that solves for all
-    coefficients. Where there are too many of these for that, no sums are kept: each conversion
-    moves θ̂ by itself, and only a fit counts silence.
+    Between two fits, θ̂ follows sums of decisions by age, in one step that solves for all
+    coefficients. If there are too many coefficients for that, no sums are maintained: each
+    conversion updates θ̂ by itself, and missing conversions only count in the next fit.
 
     Attributes:
-        window: within which conversions come, in microseconds.
-        half_life: of the policy, in microseconds, if it has one.
-        converted: conversions that were learned.
-        sums_by_age: whether sums of decisions by age are kept.
+        window: the time within which conversions count, in microseconds.
+        half_life: the half-life of the policy, in microseconds, if it has one.
+        converted: number of conversions that were learned.
+        sums_by_age: whether sums of decisions by age are maintained.
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> from belated.fold.learner import Learner
@@ -331,19 +336,19 @@ class ExpectedConversions(Constant):
 
     def __init__(self, learner: Learner, rewards: Rewards | None = None) -> None:
         assert isinstance(rewards, ConversionsOnly)
-        assert rewards.window_us is not None  # checked when it was made
+        assert rewards.window_us is not None  # checked by ConversionsOnly
         policy = learner.policy
         self.window, self.half_life = rewards.window_us, policy.half_life_us
         self.converted = 0
-        given: object = policy.estimator
-        self._estimator = given if isinstance(given, Thinned) else Thinned()
+        estimator: object = policy.estimator
+        self._estimator = estimator if isinstance(estimator, Thinned) else Thinned()
         nothing = AgedDecisions(policy.shape, (), Conversions.none(), TICK / self.window)
         self._clock = AgeClock(self.window, rewards.delivery)
         self.sums_by_age = math.prod(policy.shape) * policy.shape[-1] ** 2 <= CHEAP
         self._step_is_due = self._fit_is_due = False
-        # With so many decisions θ̂ makes its next step, and is fitted anew.
+        # Numbers of decisions at which the next step and the next fit are due.
         self._step_due, self._fit_due = 1.0, float(SOONEST)
-        # What decisions, and conversions, counted for in the last fit; None: all in full.
+        # Effective numbers of decisions and conversions in the last fit; None: all had full weight.
         self._faded: tuple[float, int] | None = None
         self._fitted_at = 0
         law, family, start = self._estimator.law(nothing), policy.family, policy.start.mean
@@ -354,10 +359,10 @@ class ExpectedConversions(Constant):
         self.pending = Information.zero(policy.shape)
         learner.model.effective_n = 0.0
 
-    # --- what has changed ----------------------------------------------------------------------
+    # --- changes -------------------------------------------------------------------------------
 
     def learn(self, x: Vector, y: float, weight: float, began: int) -> float:
-        """A conversion came, or the window has ended without one; sums move the model later."""
+        """Learn a conversion, or the end of a window; with sums, the model is updated later."""
         self.learner.model.pending -= 1
         self.learner.model.n += 1
         if y and not self.sums_by_age:
@@ -365,18 +370,18 @@ class ExpectedConversions(Constant):
         return 0.0
 
     def learned(self, x: Vector, y: float, handle: int, recorded: int, partition: int) -> None:
-        """A reward is kept, in bulk or not."""
+        """Handle a stored reward, in bulk mode or not."""
         if y:
             self._convert(1, recorded)
 
     def learned_page(self, rows: Row, y: Vector, recorded: NDArray[np.int64]) -> None:
-        """Many are, in bulk."""
+        """Handle many stored rewards in bulk mode."""
         came = recorded[y != 0.0]
         if len(came):
             self._convert(len(came), int(came.max()))
 
     def _convert(self, count: int, recorded: int) -> None:
-        """There are so many conversions more."""
+        """Add to the number of conversions, and schedule a fit or a step."""
         self.converted += count
         self._clock.told(recorded)
         if count < 0 or (self.converted >= self.next_fit and not self._clock.in_batches):
@@ -385,7 +390,7 @@ class ExpectedConversions(Constant):
             self._step_is_due = True
 
     def revise(self, handle: int, row: Row, before: float, y: float, partition: int) -> None:
-        """A reward was ``before`` and is ``y``."""
+        """Update the sums or the model after a reward has changed from ``before`` to ``y``."""
         times = self.learner.times[partition]
         began = int(times.began[handle])
         if self.sums_by_age:
@@ -395,7 +400,7 @@ class ExpectedConversions(Constant):
         self._convert(bool(y) - bool(before), int(times.came[handle]))
 
     def retract(self, handle: int, x: Vector, y: float, partition: int) -> None:
-        """A reward is gone, and its decision with it."""
+        """Update the sums after a reward and its decision were removed."""
         times = self.learner.times[partition]
         began = int(times.began[handle])
         times.began[handle], times.came[handle] = REMOVED, SILENT
@@ -408,13 +413,13 @@ class ExpectedConversions(Constant):
             self._convert(-1, self.learner.now)
 
     def _move(self, began: int, x: Vector | Row, before: float, y: float) -> None:
-        """Move θ̂ by one reward that was ``before`` and is ``y``, as its score at the last fit."""
+        """Update θ̂ by the change of a reward from ``before`` to ``y``, by its last fit's score."""
         if not self._clock.in_batches:
             pulls = self._blocks.pulls(np.array([began] * 2), np.array([x] * 2), [before, y])
             self.learner.step("revise", x, *pulls.tolist())
 
     def _change(self, began: int, x: Vector | Row, change: float, removed: bool = False) -> None:
-        """Count another value of a decision in the sums, of a fit under way too."""
+        """Change the value of a decision in the sums, and in those of a fit in progress."""
         if not self.learner.is_bulk:
             self.learner.note(partial(self._apply, began, x, change, removed))
             self._apply(began, x, change, removed)
@@ -427,44 +432,44 @@ class ExpectedConversions(Constant):
             self._blocks.convert(np.array([began]), x[None, :], np.array([change]))
 
     def restart(self, handle: int, began: int, partition: int) -> None:
-        """The decision of a reward took effect at another time."""
+        """Schedule a fit after the time of a learned decision has changed."""
         self.learner.times[partition].restart(handle, began)
         self._fit_is_due = True
 
     def take(self, waiting: Waiting) -> None:
-        """Add what waits to the sums by age; in bulk a fit at its end counts all."""
+        """Add waiting changes to the sums by age, except in bulk mode, which ends with a fit."""
         if self.learner.is_bulk or not self.sums_by_age:
             return
-        blocks, asked = self._blocks, waiting.asked
+        blocks, added = self._blocks, waiting.added
         blocks.fade(self.learner.now)
-        if asked.rows:
-            blocks.add(np.array(asked.began), np.array(asked.rows), self._clock.until)
-        for began, row in zip(waiting.left.began, waiting.left.rows, strict=True):
+        if added.rows:
+            blocks.add(np.array(added.began), np.array(added.rows), self._clock.until)
+        for began, row in zip(waiting.removed.began, waiting.removed.rows, strict=True):
             self._apply(began, row, 0.0, True)
-        for arrived in waiting.came:
+        for arrived in waiting.arrived:
             y = np.array(arrived.rewards)
             if y.any():
                 blocks.convert(np.array(arrived.began), np.array(arrived.rows), y)
 
     def add_all_pending(self, rows: Matrix, weights: Vector) -> None:
-        """Many decisions are pending; a fit reads them from the lines."""
+        """Do nothing: a fit reads pending decisions from the table."""
 
     # --- fits and steps ------------------------------------------------------------------------
 
     @property
     def is_due(self) -> bool:
-        """Whether a fit is left to whoever fits beside the fold."""
+        """Whether a fit is due that the caller runs in the background."""
         return self.learner.defers and self._fit_is_due
 
     @property
     def fit_cost(self) -> float:
-        """About how many floating-point operations the fit takes that is due."""
+        """Approximate number of floating-point operations of the fit that is due."""
         *blocks, size = self.policy.shape
         each = size**2 + LIKELIHOOD
         return LAW + math.prod(blocks) * size**3 + self.learner.model.decisions * each
 
     def finish(self, recorded: int) -> None:
-        """A record is folded: let the model move, if it is to."""
+        """Handle the end of a record: run a fit or make a step if one is due."""
         learner, clock = self.learner, self._clock
         clock.now = learner.now
         decisions = learner.model.decisions
@@ -480,42 +485,44 @@ class ExpectedConversions(Constant):
             self._step()
 
     def refresh(self) -> None:
-        """Make the step that is outstanding; a fit that is due is left to others."""
+        """Make a step if a step or a fit is due."""
         if self._step_is_due or self._fit_is_due:
             self._step()
 
     @property
     def _has_faded(self) -> bool:
-        """Whether decisions count for noticeably less than they did in the last fit."""
+        """Whether weights have decayed noticeably since the last fit."""
         if self.half_life is None:
             return False
         return self.learner.now - self._fitted_at >= USED * self.half_life
 
     def data(self, *, copy: bool = False) -> AgedDecisions:
-        """Return all decisions as they are known."""
+        """Return all decisions with their ages and conversions."""
         return self._reader(copy)()
 
     def _reader(self, copy: bool) -> Callable[[], AgedDecisions]:
-        """Return what collects all decisions as they are known now; of a copy in any thread."""
+        """Return a function that collects all decisions; with ``copy``, for use in any thread."""
         learner, clock = self.learner, self._clock
         learner.fold_in()
         clock.now = learner.now
         batches = clock.look(*conversions_in(learner.times))
         learned = list(zip(learner.observations, learner.times, strict=True))
         if copy:
-            learned = [(store + Observations(store.shape), at.copy()) for store, at in learned]
+            learned = [
+                (store + Observations(store.shape), times.copy()) for store, times in learned
+            ]
         fading = None if self.half_life is None else Fading(learner.now, self.half_life)
         pending = learner.outstanding()
         return partial(decided, learned, pending, self.window, clock.until, batches, fading)
 
     def fit(self, data: Any, prior: Prior, start: Vector, polish: bool) -> Estimate:
-        """Fit; in any thread."""
+        """Return an estimate; can be called in any thread."""
         family = self.policy.family
         estimate = self._estimator.fit(data, family=family, prior=prior, start=start, polish=polish)
         return replace(estimate, half_life_us=self.half_life)
 
     def begin_fit(self, refit: Refit) -> Callable[[], Fitted]:
-        """Return what makes a fit of now, and what the model goes on from; in any thread."""
+        """Return a function that fits the current data, which can be called in any thread."""
         read, prior, start = self._reader(copy=True), self.prior, self.learner.model.theta.copy()
         now, until, held = self.learner.now, self._clock.until, self.held
         self._schedule()
@@ -536,7 +543,7 @@ class ExpectedConversions(Constant):
         until: int,
         held: Information,
     ) -> Fitted:
-        """Return an estimate, and the sums or the model to go on from; in any thread."""
+        """Compute the sums, or the model, from which to continue; can be called in any thread."""
         assert isinstance(estimate, ThinnedEstimate)
         assert isinstance(data, AgedDecisions)
         family, mean = self.policy.family, estimate.mean
@@ -556,13 +563,13 @@ class ExpectedConversions(Constant):
         return Fitted(refit, estimate, model, sums=blocks, faded=faded)
 
     def go_on_from(self, estimate: Estimate, data: object) -> None:
-        """Let the model go on from a fit."""
+        """Continue from a fit."""
         now, until, held = self.learner.now, self._clock.until, self.held
         self.finish_fit(self._fitted(Refit(), estimate, data, now, until, held))
         self._schedule()
 
     def finish_fit(self, fitted: Fitted) -> None:
-        """Go on from a fit beside the fold, and from what has come since it began."""
+        """Continue from a background fit, with all changes since it began."""
         estimate, refit, model = fitted.estimate, fitted.refit, self.learner.model
         assert isinstance(fitted.sums, AgeBlocks)
         self.prior, self._blocks, self._faded = estimate.prior, fitted.sums, fitted.faded
@@ -579,27 +586,27 @@ class ExpectedConversions(Constant):
         self._step(moves=bool(refit.since or refit.changes))
 
     def _schedule(self) -> None:
-        """A fit is made of now: say when the next one is due."""
+        """Schedule the next fit, when a fit begins."""
         self._fit_is_due, self._fitted_at = False, self.learner.now
-        decisions, known = self.learner.model.decisions, self.converted
+        decisions, n = self.learner.model.decisions, self.converted
         count = float(decisions)
-        if self._faded is not None:  # what has faded need not grow
+        if self._faded is not None:  # growth is relative to the effective numbers
             count, conversions = self._faded
-            known = min(known, max(conversions, MANY))
+            n = min(n, max(conversions, MANY))
         least = SOONEST if self.sums_by_age else max(SOONEST, self.policy.dim / COEFFICIENTS)
         self._fit_due = decisions + max(least, GROWTH * count)
-        self.next_fit = self.converted - known + self._estimator.next_fit(known, self.policy.shape)
+        self.next_fit = self.converted - n + self._estimator.next_fit(n, self.policy.shape)
 
     def put_off_fit(self) -> None:
-        """A fit has failed: the next one was scheduled when it began."""
+        """Do nothing after a failed fit: the next one was scheduled when it began."""
 
     def renew(self) -> None:
-        """Let the model make a step; without sums, have all fitted again."""
+        """Make a step; without sums by age, schedule a fit."""
         self._fit_is_due |= not self.sums_by_age
         self._step()
 
     def _step(self, moves: bool = True) -> None:
-        """Make θ̂ and the root of all decisions anew from the sums."""
+        """Recompute the root of all decisions from the sums, and θ̂ if ``moves``."""
         self._step_is_due = False
         if not self.sums_by_age:
             return
@@ -610,8 +617,8 @@ class ExpectedConversions(Constant):
         sums = self._blocks.sums(self._clock.until)
         if moves and not self._clock.in_batches:
             prior = prior_precision(self.prior, family, phi)
-            away = self._blocks.theta - self.prior.mean
-            gradient = (self._blocks.converted - sums.mean) / phi - product(prior, away)
+            deviation = self._blocks.theta - self.prior.mean
+            gradient = (self._blocks.converted - sums.mean) / phi - product(prior, deviation)
             step = solve(prior + sums.seen / phi, gradient)
             length = float(np.linalg.norm(step))
             model.theta = self._blocks.theta + min(1.0, LONGEST / (length or 1.0)) * step
@@ -623,7 +630,7 @@ class ExpectedConversions(Constant):
         self._step_due = model.decisions + STEP * count + 1
 
     def _explored_with(self, counted: Matrix, dispersion: float, held: Information) -> Matrix:
-        """The precision that counts all decisions, of which this is the information for φ = 1."""
+        """Return the precision that counts all decisions, given their information for φ = 1."""
         total: Matrix = counted / dispersion
         total += prior_precision(self.policy.start, self.policy.family, dispersion)
         if held.count:
@@ -632,19 +639,19 @@ class ExpectedConversions(Constant):
         return total
 
     def _counted(self, data: AgedDecisions, estimate: ThinnedEstimate) -> Matrix:
-        """The information of all decisions, as :meth:`_step` has it from sums."""
+        """Return the information of all decisions, which :meth:`_step` computes from sums."""
         share, family = self.share_of_pending, self.policy.family
         total = np.zeros(self.counted.shape)
         for part in data.parts:
             rows = part.rows.astype(np.float64)
             _, mean, slope = family.cumulant_mean_slope(predictors(rows, estimate.mean))
             seen = estimate.law.at(part.age)
-            known = seen * thinned_weight(family, seen, mean)
-            add_gram(total, rows, part.counted(slope * (share + (1.0 - share) * known)))
+            observed = seen * thinned_weight(family, seen, mean)
+            add_gram(total, rows, part.counted(slope * (share + (1.0 - share) * observed)))
         return total
 
     def unpack(self, partition: int, pieces: dict[str, bytes]) -> None:
-        """Take what :meth:`pack` gave, in bulk."""
+        """Restore what :meth:`pack` returned, in bulk mode."""
         came = self.learner.times[partition].came
         self.converted += int((came != SILENT).sum())
         self._clock.told(int(came.max(initial=SILENT)))

@@ -1,4 +1,4 @@
-"""Every decision and reward counts for half as much after each half-life."""
+"""The weighting with a half-life: the weight of decisions and rewards halves with each one."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from belated.policies.policy import Policy
 if TYPE_CHECKING:
     from belated.fold.learner import Learner
 
-#: Half-lives after which something counts for nothing beside what is new.
+#: Number of half-lives after which a weight is negligible.
 GONE = 64
 
 
 class DecayedSum:
-    """Σ 2^(-age/h) v, kept relative to an epoch: the age of a term need not be known to add it.
+    """Σ 2^(-age/h) v, stored relative to an epoch, so that terms can be added by their time.
 
-    The epoch is a whole number of half-lives, the one of the latest term. So moving it multiplies
-    by a power of two, which is exact: terms may come in any order, be taken out again, and be
-    summed apart and merged, and the sum is the same to rounding.
+    The epoch is a whole number of half-lives, that of the latest term. Moving it multiplies the sum
+    by a power of two, which is exact. Terms may therefore be added in any order, subtracted again,
+    and summed separately and merged, with the same result up to rounding.
 
     Args:
-        half_life: in microseconds.
-        shape: of a term.
+        half_life: half-life in microseconds.
+        shape: the shape of a term.
 
     >>> total = DecayedSum(10, (1,))
     >>> total.add(0, np.array([1.0]))
@@ -53,14 +53,14 @@ class DecayedSum:
         self._total: NDArray[np.float64] = np.zeros(shape)
 
     def add(self, time: int, term: Vector | Matrix, sign: float = 1.0) -> None:
-        """Add a term of some time; with a sign of -1, take it out."""
+        """Add a term with its time; with a sign of -1, subtract it."""
         whole, rest = divmod(time, self.half_life)
         self._move_to(whole)
         assert self.epoch is not None
         self._total += math.ldexp(sign * 2.0 ** (rest / self.half_life), whole - self.epoch) * term
 
     def add_rows(self, times: NDArray[np.int64], rows: Matrix, weights: Vector) -> None:
-        """Add Σ w x xᵀ; negative weights take rows out."""
+        """Add Σ w x xᵀ; negative weights subtract rows."""
         if not len(times):
             return
         whole, rest = np.divmod(times, self.half_life)
@@ -70,7 +70,7 @@ class DecayedSum:
         self._total += gram(rows, weights * factors, self._total.shape[:-1])
 
     def at(self, time: int) -> NDArray[np.float64]:
-        """The sum with the ages that its terms have at some time."""
+        """Return the sum with the weights that its terms have at some time."""
         if self.epoch is None:
             return self._total.copy()
         whole, rest = divmod(time, self.half_life)
@@ -78,32 +78,32 @@ class DecayedSum:
         return scale * self._total
 
     def clear(self) -> None:
-        """Forget all terms."""
+        """Remove all terms."""
         self._total[:] = 0.0
         self.epoch = None
 
     def __add__(self, other: DecayedSum) -> DecayedSum:
         if other.half_life != self.half_life:
-            message = f"sums of half-lives {self.half_life} and {other.half_life} do not add"
+            message = f"cannot add sums with half-lives {self.half_life} and {other.half_life}"
             raise InvalidInput(message, other.half_life)
         merged = DecayedSum(self.half_life, self._total.shape)
-        for one in (self, other):
-            if one.epoch is not None:
-                merged._move_to(one.epoch)
+        for part in (self, other):
+            if part.epoch is not None:
+                merged._move_to(part.epoch)
                 assert merged.epoch is not None
-                merged._total += np.ldexp(one._total, _held(one.epoch - merged.epoch))
+                merged._total += np.ldexp(part._total, _clipped(part.epoch - merged.epoch))
         return merged
 
     def _move_to(self, whole: int) -> None:
         if self.epoch is None:
             self.epoch = whole
         elif whole > self.epoch:
-            self._total = np.ldexp(self._total, _held(self.epoch - whole))
+            self._total = np.ldexp(self._total, _clipped(self.epoch - whole))
             self.epoch = whole
 
 
 def shares_at(times: NDArray[np.int64], now: int, half_life: int) -> Vector:
-    """What decisions of some times count for now.
+    """Return the current weights of decisions that were made at these times.
 
     >>> shares_at(np.array([0, 10, 20]), now=20, half_life=10)
     array([0.25, 0.5 , 1.  ])
@@ -111,32 +111,33 @@ def shares_at(times: NDArray[np.int64], now: int, half_life: int) -> Vector:
     return np.exp2((times - now) / half_life)
 
 
-def _held(shift: int) -> int:
-    """A power of two that ldexp takes; beyond it nothing is left."""
+def _clipped(shift: int) -> int:
+    """Limit an exponent to what ldexp accepts; the result is 0 in any case."""
     return max(shift, -100_000)
 
 
-#: Half-lives after which a reward is left out of a fit.
+#: Number of half-lives after which a reward is left out of fits.
 REACH = 12
-#: The share of a half-life after which a model in use is fitted anew: it has faded by a thirtieth.
+#: Share of a half-life after which the model in use is fitted again: weights have decayed by 1/30.
 USED = 1 / 20
-#: The same of one that is only compared, and the growth in rewards that calls for a fit of it.
+#: The same share for a model that is only compared, and the growth in rewards after which it is
+#: fitted again.
 COMPARED, GROWTH = 1.0, 1.5
-#: No decision counts for more than this many of those in the last fit, as a power of two.
+#: Maximum weight of a decision relative to those in the last fit, as a power of two.
 NEWEST = 4.0
 
 
 class Track:
-    """The information that counts by one half-life.
+    """The state of the model with one half-life.
 
     Args:
-        policy: whose model is learned.
-        half_life: in microseconds; None: for ever.
+        policy: the policy whose model is learned.
+        half_life: half-life in microseconds; None: weights do not decay.
 
     Attributes:
-        prior: of the last fit.
-        fitted_at: the time of which the ages are in the last fit.
-        fitted_n: rewards that had come by then.
+        prior: the prior of the last fit.
+        fitted_at: the time relative to which the last fit weighted rewards.
+        fitted_n: number of rewards in the last fit.
         pending: the information of pending decisions; None if it does not decay.
     """
 
@@ -150,37 +151,37 @@ class Track:
         self.last_as(half_life)
 
     def last_as(self, half_life: int | None) -> None:
-        """Forget by another half-life from now on; the pending information is empty again."""
+        """Change the half-life, and clear the information of pending decisions."""
         self.half_life = half_life
         shape = *self._shape, self._shape[-1]
         self.pending = None if half_life is None else DecayedSum(half_life, shape)
 
     def share(self, began: int, fitted_at: int) -> float:
-        """What a decision counts for beside those that are in a fit of some time."""
+        """Return the weight of a decision relative to a fit at some time."""
         if self.half_life is None:
             return 1.0
         return float(2.0 ** min((began - fitted_at) / self.half_life, NEWEST))
 
     def has_faded(self, now: int, part: float) -> bool:
-        """Whether a share of a half-life has passed since the last fit."""
+        """Return whether a share of a half-life has passed since the last fit."""
         return self.half_life is not None and now - self.fitted_at >= part * self.half_life
 
     def is_due(self, now: int, n: int) -> bool:
-        """Whether to fit it, while it is only compared."""
+        """Return whether a fit is due for a model that is only compared."""
         return n >= GROWTH * self.fitted_n + 1 or (
             n > self.fitted_n and self.has_faded(now, COMPARED)
         )
 
     def data(self, stores: Sequence[Observations], times: Sequence[Times], now: int) -> Weighted:
-        """Rewards with what they count for now."""
+        """Return the rewards with their current weights."""
         assert self.half_life is not None
         parts, oldest = [], now - REACH * self.half_life
-        for store, its_times in zip(stores, times, strict=True):
-            later = its_times.began > oldest
+        for store, columns in zip(stores, times, strict=True):
+            later = columns.began > oldest
             start = int(later.argmax()) if later.any() else len(later)
-            began, (rows, rewards) = its_times.began[start:], store.since(start)
+            began, (rows, rewards) = columns.began[start:], store.since(start)
             began = began[began != REMOVED]
-            # Those behind the first may be older than it: what is left out depends on no order.
+            # Later entries may be older, and are left out whatever their order.
             recent = began > oldest
             if not recent.all():
                 began, rows, rewards = began[recent], rows[recent], rewards[recent]
@@ -189,12 +190,12 @@ class Track:
 
 
 class HalfLife(Constant):
-    """Counts each decision and reward by its age, up to the stamp of the latest record.
+    """Weights each decision and reward by its age, relative to the latest record's timestamp.
 
     Attributes:
-        tracks: the half-lives that there are: one, unless several are compared.
-        picked: which of the tracks is in use.
-        since: the stamp of the record by which it was picked; 0 if there was no other.
+        tracks: a track for each half-life: one, unless several are compared.
+        picked: index of the track in use.
+        since: the timestamp of the record at which it was picked; 0 for the initial one.
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> from belated.fold.learner import Learner
@@ -213,7 +214,7 @@ class HalfLife(Constant):
     def __init__(self, learner: Learner, rewards: Rewards | None = None) -> None:
         self.tracks = self._tracks_of(learner.policy)
         self.picked = self.since = 0
-        self._is_new = False  # pending information is to be summed anew
+        self._is_new = False  # pending information must be summed again
         super().__init__(learner)
         if self.half_life is not None:
             learner.model.effective_n = 0.0
@@ -223,17 +224,17 @@ class HalfLife(Constant):
 
     @property
     def track(self) -> Track:
-        """The one in use."""
+        """The track in use."""
         return self.tracks[self.picked]
 
     @property
     def half_life(self) -> int | None:
-        """The half-life in use, in microseconds; None: nothing is forgotten."""
+        """The half-life in use, in microseconds; None: weights do not decay."""
         return self.track.half_life
 
     @property
     def prior(self) -> Prior:
-        """Of the last fit."""
+        """The prior of the last fit."""
         return self.track.prior
 
     @prior.setter
@@ -241,28 +242,28 @@ class HalfLife(Constant):
         self.track.prior = prior
 
     def share(self, began: int, data: object = None) -> float:
-        """What a reward counts for beside those in a fit."""
+        """Return the weight of a reward relative to those in a fit."""
         return self.track.share(began, self._time_of(data))
 
     def _time_of(self, data: object) -> int:
-        """When a fit of these is made, or the last fit was."""
+        """Return the reference time of the data of a fit, or else of the last fit."""
         return data.now if isinstance(data, Weighted) else self.track.fitted_at
 
     def revise(self, handle: int, row: Row, before: float, y: float, partition: int) -> None:
-        """Move the model by a reward that was ``before`` and is ``y``."""
+        """Update the model after a reward has changed from ``before`` to ``y``."""
         if not self.learner.is_bulk:
             share = min(1.0, self.share(int(self.learner.times[partition].began[handle])))
             self.learner.step("revise", row, before, before + share * (y - before))
 
     def retract(self, handle: int, x: Vector, y: float, partition: int) -> None:
-        """Move the model by a reward that is gone, and its decision with it."""
+        """Update the model after a reward and its decision were removed."""
         self.learner.times[partition].began[handle] = REMOVED
         self.learner.model.n -= 1
         if not self.learner.is_bulk:
             self.learner.fit()
 
     def restart(self, handle: int, began: int, partition: int) -> None:
-        """The decision of a reward took effect at another time."""
+        """Update the model after the time of a learned decision has changed."""
         self.learner.times[partition].restart(handle, began)
         if not self.learner.is_bulk:
             self.learner.fit()
@@ -274,16 +275,16 @@ class HalfLife(Constant):
         for track in self.tracks:
             if track.pending is not None:
                 track.pending.add_rows(began, rows.astype(np.float64, copy=False), weights)
-                if self.pending.count == 0:  # what is left is rounding
+                if self.pending.count == 0:  # only rounding errors remain
                     track.pending.clear()
 
     def add_all_pending(self, rows: Matrix, weights: Vector) -> None:
-        """Many decisions are pending; in bulk."""
+        """Add many pending decisions in bulk mode."""
         super().add_all_pending(rows, weights)
         self._is_new = True
 
     def _sum_outstanding(self) -> None:
-        """Sum what is pending anew."""
+        """Sum the information of pending decisions again."""
         self.learner.fold_in()
         for track in self.tracks:
             track.last_as(track.half_life)
@@ -298,26 +299,26 @@ class HalfLife(Constant):
 
     @property
     def is_due(self) -> bool:
-        """Whether there is enough that is new, or enough has faded."""
+        """Whether there are enough new rewards for a fit, or weights have decayed enough."""
         model = self.learner.model
         faded = model.n > 0 and self.track.has_faded(self.learner.now, USED)
         return model.n >= self.next_fit or faded
 
     def finish(self, recorded: int) -> None:
-        """A record was folded."""
+        """Handle the end of a record: fit the model again if weights have decayed enough."""
         learner = self.learner
         waits = learner.is_bulk or learner.defers or not learner.model.decisions
         if not waits and self.track.has_faded(learner.now, USED):
             learner.refit()
 
     def catch_up(self) -> None:
-        """Many records were folded."""
+        """Fit the model after many records were folded in bulk mode."""
         if self._is_new:
             self._sum_outstanding()
         super().catch_up()
 
     def data(self, *, copy: bool = False) -> Any:
-        """Return what a fit is of: a copy, unless nothing is forgotten."""
+        """Return the data of a fit; with a half-life it is always a copy."""
         return self._data_of(self.track, copy)
 
     def _data_of(self, track: Track, copy: bool = False) -> Any:
@@ -327,7 +328,7 @@ class HalfLife(Constant):
         return track.data(self.learner.observations, self.learner.times, self.learner.now)
 
     def fit(self, data: Any, prior: Prior, start: Vector, polish: bool) -> Estimate:
-        """Fit; in any thread."""
+        """Return an estimate; can be called in any thread."""
         effective = data.effective_n if isinstance(data, Weighted) else None
         return replace(
             super().fit(data, prior, start, polish),
@@ -338,20 +339,20 @@ class HalfLife(Constant):
         )
 
     def settle(self, estimate: Estimate, data: object, block: int | None = None) -> None:
-        """Note the prior of a fit, and when the next one is due."""
+        """Store the prior of a fit, and schedule the next one."""
         model, track = self.learner.model, self.track
         track.fitted_n = model.n
         track.fitted_at = data.now if isinstance(data, Weighted) else self.learner.now
         super().settle(estimate, data)
-        model.effective_n = known = estimate.effective_n
-        if known is not None and self.fits:
-            more = self.policy.estimator.next_fit(int(known), self.policy.shape) - int(known)
-            self.next_fit = model.n + more
+        model.effective_n = estimate.effective_n
+        if estimate.effective_n is not None and self.fits:
+            n = int(estimate.effective_n)
+            self.next_fit = model.n + self.policy.estimator.next_fit(n, self.policy.shape) - n
 
     def _outstanding(self, data: object = None) -> Matrix:
         pending = self.track.pending
         return self.pending.matrix if pending is None else pending.at(self._time_of(data))
 
     def unpack(self, partition: int, pieces: dict[str, bytes]) -> None:
-        """Take what :meth:`pack` gave, in bulk."""
+        """Restore what :meth:`pack` returned, in bulk mode."""
         self._is_new = True
