@@ -1,4 +1,4 @@
-"""A snapshot writes what has changed, and what it leaves is what it was."""
+"""A snapshot writes only the pieces that have changed."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ START = 1_700_000_000_000_000
 
 
 class Counting(MemoryJournal):
-    """Notes the names of what it is given."""
+    """A journal that records the names of the pieces of the last snapshot."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.given: set[str] = set()
+        self.pieces: set[str] = set()
 
     def save(self, snapshot: Snapshot) -> None:
-        """Store it."""
-        self.given = set(snapshot.pieces)
+        """Record the names and store the snapshot."""
+        self.pieces = set(snapshot.pieces)
         super().save(snapshot)
 
 
-def folded() -> Fold:
-    """An empty one."""
+def new_fold() -> Fold:
+    """Return an empty fold."""
     return Fold(DelayedUCB(2, Bernoulli()), Explicit("7d"))
 
 
-def test_only_what_changed_is_written_and_all_comes_back() -> None:
-    """Of 20,000 decisions three blocks: a reward, a void and new decisions touch one each."""
-    journal, fold = Counting(), folded()
+def test_only_changed_blocks_are_written_and_the_whole_state_is_restored() -> None:
+    """20,000 decisions are three blocks; a reward, a void and a new decision change one each."""
+    journal, fold = Counting(), new_fold()
     rng = np.random.default_rng(1)
     ids = [new_id(START + n) for n in range(20_000)]
     rows = rng.normal(size=(20_000, 2)).astype(np.float32)
@@ -46,7 +46,7 @@ def test_only_what_changed_is_written_and_all_comes_back() -> None:
     fold.catch_up(journal)
     fold.save(journal)
     everything = {"lines 0", "lines 1", "lines 2", "rows-of-lines 0", "rows-of-lines 1"}
-    assert everything < journal.given
+    assert everything < journal.pieces
     steps: list[tuple[list[Event], set[str]]] = [
         ([Reward(ids[9_000], START, 1.0)], {"lines 1", "rows-of-lines 1"}),
         ([Void(ids[5], START)], {"lines 0"}),
@@ -56,43 +56,44 @@ def test_only_what_changed_is_written_and_all_comes_back() -> None:
         journal.append(events)
         fold.catch_up(journal)
         fold.save(journal)
-        blocks = {name for name in journal.given if "lines" in name}
+        blocks = {name for name in journal.pieces if "lines" in name}
         assert blocks - {"rows-of-lines 2"} == changed
-        again = folded()
-        again.load(journal)
-        assert again.version == fold.version
-        assert (again.digest, again.counts, again.counters) == (
+        loaded = new_fold()
+        loaded.load(journal)
+        assert loaded.version == fold.version
+        assert (loaded.digest, loaded.counts, loaded.counters) == (
             fold.digest, fold.counts, fold.counters,
         )  # fmt: skip
-        assert same_sums(again, fold)
-        one, other = (each.learner.weighting.pending.matrix for each in (again, fold))
-        np.testing.assert_allclose(one, other)
+        assert same_sums(loaded, fold)
+        np.testing.assert_allclose(
+            loaded.learner.weighting.pending.matrix, fold.learner.weighting.pending.matrix
+        )
     fold.save(journal)
-    assert not {name for name in journal.given if "lines" in name}
+    assert not {name for name in journal.pieces if "lines" in name}
 
 
 def test_a_snapshot_pays_only_once_something_was_folded() -> None:
-    """A journal that is idle is not written to, whoever has made its last snapshot."""
-    journal, fold = MemoryJournal(), folded()
+    """An idle journal is not written to, whichever process made its last snapshot."""
+    journal, fold = MemoryJournal(), new_fold()
     assert not fold.save_pays()
     journal.append([Void("a", START)])
     fold.catch_up(journal)
     assert fold.save_pays()
     fold.save(journal)
     assert not fold.save_pays()
-    again = folded()
-    again.load(journal)
-    assert not again.save_pays()
+    loaded = new_fold()
+    loaded.load(journal)
+    assert not loaded.save_pays()
 
 
 def test_a_snapshot_that_was_not_written_pays_again() -> None:
-    """Also if nothing comes after it."""
+    """It pays again even if no records follow."""
 
-    class Away(MemoryJournal):
+    class Unavailable(MemoryJournal):
         def save(self, snapshot: Snapshot) -> None:
-            raise JournalUnavailable("away")
+            raise JournalUnavailable("unavailable")
 
-    journal, fold = Away(), folded()
+    journal, fold = Unavailable(), new_fold()
     journal.append([Void("a", START)])
     fold.catch_up(journal)
     with pytest.raises(JournalUnavailable):

@@ -24,27 +24,27 @@ from belated.model import kernels
 from belated.model.estimators import Laplace
 from belated.model.priors import Prior
 from belated.policies import Policy
-from tests.unit.told_decisions import Metric, assert_root, every_metric, every_share, learned, story
+from tests.unit.learner_runs import Metric, assert_root, every_metric, every_share, learned, new_run
 
 
 def fits_up_to(count: int, dim: int) -> list[int]:
-    """A quarter more rewards, or 5 % more with four for each coefficient, call for a fit."""
+    """Return when fits are due: after 25 % more rewards, or 5 % including 4 per coefficient."""
     fits = [1]
     while (last := fits[-1]) < count:
-        more = max(1.0, min(0.05 * (last + 4 * dim), last / 4))
-        fits.append(math.ceil(last + more - 1e-9))
+        growth = max(1.0, min(0.05 * (last + 4 * dim), last / 4))
+        fits.append(math.ceil(last + growth - 1e-9))
     return [n for n in fits if n <= count]
 
 
-def test_fits_become_rarer_as_more_is_known() -> None:
-    """At each of the first rewards, then whenever what is known has grown by 5 %."""
+def test_fits_become_rarer_with_more_rewards() -> None:
+    """There is a fit at each of the first rewards, later whenever rewards have grown by 5 %."""
     _, fits, _, _ = learned(Bernoulli(), 400)
     assert fits == fits_up_to(400, dim=4)
     assert (fits[:9], fits[-3:]) == ([1, 2, 3, 4, 5, 7, 9, 11, 13], [353, 372, 392])
 
 
 def test_a_fit_moves_the_model_to_the_maximum() -> None:
-    """Right after a fit θ̂ is the estimate's to 1e-4 deviations; between two, to .05."""
+    """Right after a fit, θ̂ is within 1e-4 standard deviations; between two fits, within .05."""
     gaps: dict[bool, list[float]] = {True: [], False: []}
     for count in range(51, 81):
         learner, fits, _, _ = learned(Bernoulli(), count)
@@ -57,7 +57,7 @@ def test_a_fit_moves_the_model_to_the_maximum() -> None:
 
 
 def test_gaussian_rewards_of_known_variance_are_never_fitted() -> None:
-    """Steps are the exact posterior: θ̂ and both roots to 1e-11, and no fit ever runs."""
+    """Updates are exact to 1e-11, and no fit ever runs."""
     learner, fits, X, y = learned(Gaussian(0.09), 300, ridge=1.0)
     assert fits == []
     precision = np.eye(4) + X.T @ X / 0.09
@@ -69,19 +69,19 @@ def test_gaussian_rewards_of_known_variance_are_never_fitted() -> None:
 
 
 def test_gaussian_rewards_of_unknown_variance_are_fitted() -> None:
-    """Fits come as often as for any family, and the model's φ is the variance, .09 here."""
+    """Fits are as frequent as for any family, and the model's φ is the variance, here .09."""
     learner, fits, X, _ = learned(Gaussian("estimate"), 300, ridge=1.0)
     assert fits == fits_up_to(300, dim=4)
     assert learner.model.dispersion == pytest.approx(0.09, rel=0.15)
     precision = (np.eye(4) + X[: fits[-1]].T @ X[: fits[-1]]) / learner.model.dispersion
-    more = X[fits[-1] :]
-    assert_root(learner.model.observed, precision + more.T @ more / learner.model.dispersion)
+    later = X[fits[-1] :]
+    assert_root(learner.model.observed, precision + later.T @ later / learner.model.dispersion)
     assert learner.estimate.dispersion == pytest.approx(0.09, rel=0.15)
 
 
 @every_metric
 def test_an_estimated_prior_is_no_reason_to_explore(metric: Metric) -> None:
-    """Strong effects free θ̂ of the prior, and a direction never tried is as uncertain as before."""
+    """Strong effects weaken the prior, but the uncertainty of an untried direction is the same."""
     policy = DelayedUCB(2, Bernoulli(), ridge="auto", metric=metric)
     learner = Learner(policy)
     x, unseen = np.array([1.0, 0.0]), np.array([0.0, 1.0])
@@ -100,7 +100,7 @@ def test_an_estimated_prior_is_no_reason_to_explore(metric: Metric) -> None:
 
 
 def test_an_estimated_prior_is_fitted_even_for_gaussian_rewards() -> None:
-    """ridge="auto" makes fits run, and strong effects make the prior weak."""
+    """With ridge="auto", fits are run, and strong effects weaken the prior."""
     _, fits, _, _ = learned(Gaussian(0.09), 60, ridge="auto")
     assert fits == fits_up_to(60, dim=4)
     learner = Learner(DelayedUCB(1, Gaussian(0.09)))
@@ -114,10 +114,10 @@ def test_an_estimated_prior_is_fitted_even_for_gaussian_rewards() -> None:
 @every_metric
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_row_that_is_not_finite_is_refused(share: float, metric: Metric, value: float) -> None:
-    """Expect and learn raise InvalidInput, and the next renewal knows nothing of the row."""
-    told = story(Bernoulli(), share, metric)
-    told.wander(60, np.random.default_rng(10))
-    learner, bad = told.learner, np.array([0.1, value, 0.2, 0.3])
+    """Both methods raise InvalidInput, and the row is not in the sums."""
+    run = new_run(Bernoulli(), share, metric)
+    run.add_random_events(60, np.random.default_rng(10))
+    learner, bad = run.learner, np.array([0.1, value, 0.2, 0.3])
     counts = learner.model.n, learner.model.pending
     with pytest.raises(InvalidInput):
         learner.learn(bad, 1.0, 0.25)
@@ -129,10 +129,10 @@ def test_a_row_that_is_not_finite_is_refused(share: float, metric: Metric, value
 
 
 def test_a_reward_outside_the_support_is_refused() -> None:
-    """The decision is still pending, and no observation was added."""
-    told = story(Bernoulli(), 1.0, "hessian")
-    told.wander(60, np.random.default_rng(11))
-    learner, event = told.learner, told.pending[0]
+    """The decision remains pending, and no observation is added."""
+    run = new_run(Bernoulli(), 1.0, "hessian")
+    run.add_random_events(60, np.random.default_rng(11))
+    learner, event = run.learner, run.pending[0]
     before = learner.model.theta.copy(), learner.model.n, learner.model.pending
     with pytest.raises(InvalidInput, match=r"1\.5"):
         learner.learn(event.x, 1.5, event.frozen)
@@ -142,7 +142,7 @@ def test_a_reward_outside_the_support_is_refused() -> None:
 
 
 def test_blind_learners_have_one_root() -> None:
-    """Where pending decisions count nothing, one step moves what is observed and decided."""
+    """If pending decisions do not count, one step updates both ``observed`` and ``decided``."""
     learner = Learner(BlindUCB(4, Bernoulli()))
     assert learner.model.decided is learner.model.observed
     learner.add_pending(np.ones(4), 0.25)
@@ -166,12 +166,12 @@ POLICIES: dict[str, Policy] = {
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 @pytest.mark.parametrize("contexts", ["fixed", "fresh"])
 def test_plain_and_compiled_kernels_decide_the_same(policy: Policy, contexts: str) -> None:
-    """All 500 choices agree; propensities and θ̂ do to rounding."""
+    """All 500 choices agree; propensities and θ̂ agree up to rounding."""
     family = Gaussian(0.1) if isinstance(policy.family, Gaussian) else policy.family
     world = getattr(environments, contexts)(2, dim=6, n_arms=8, norm=1.0, family=family)
     plain, compiled = (
-        simulate(policy, world, delays.Geometric(mean=30), horizon=500, seed=1, kernels=which())
-        for which in (kernels.plain, kernels.compiled)
+        simulate(policy, world, delays.Geometric(mean=30), horizon=500, seed=1, kernels=load())
+        for load in (kernels.plain, kernels.compiled)
     )
     assert plain.actions.tolist() == compiled.actions.tolist()
     np.testing.assert_allclose(plain.propensities, compiled.propensities, atol=1e-6)

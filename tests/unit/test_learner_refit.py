@@ -1,4 +1,4 @@
-"""A fit beside the fold: what arrives, is revised or retracted meanwhile is not lost."""
+"""Background fits: rewards that arrive, are revised or retracted meanwhile are not lost."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ every_family = pytest.mark.parametrize(
 
 
 def data(family: Family, count: int, seed: int) -> tuple[Matrix, Vector]:
-    """Rows and rewards."""
+    """Return rows and rewards."""
     rng = np.random.default_rng(seed)
     X = (rng.normal(size=(count, 3)) / 2).astype(np.float32).astype(np.float64)
     return X, family.sample(X @ np.array([0.8, -0.5, 0.2]), rng, 0.3)
 
 
 def taught(learner: Learner, X: Matrix, y: Vector, partitions: int = 1) -> list[tuple[int, int]]:
-    """Learn them all; returns the lane and the handle of each."""
+    """Learn rewards; return the partition and the handle of each."""
     places = []
     for n, (x, reward) in enumerate(zip(X, y.tolist(), strict=True)):
         learner.add_pending(x, 0.25)
@@ -36,8 +36,8 @@ def taught(learner: Learner, X: Matrix, y: Vector, partitions: int = 1) -> list[
 
 @every_family
 @pytest.mark.parametrize("partitions", [1, 4])
-def test_what_changes_during_a_fit_counts(family: Family, partitions: int) -> None:
-    """New, revised and retracted rewards: θ̂ and both roots are those of a fit of all, nearly."""
+def test_changes_during_a_fit_count(family: Family, partitions: int) -> None:
+    """With new, revised and retracted rewards, θ̂ and both roots are close to a fit of all."""
     learner = Learner(DelayedUCB(3, family, ridge=1.0), partitions=partitions)
     learner.defers = True
     X, y = data(family, 2000, 0)
@@ -59,18 +59,18 @@ def test_what_changes_during_a_fit_counts(family: Family, partitions: int) -> No
     assert learner.model.n == whole.n == 2070
     deviations = np.sqrt(np.diag(whole.covariance))
     assert np.abs((learner.model.theta - whole.theta) / deviations).max() < 0.02
-    # Steps leave the weights of older rows where they were: of a fit of all these are others.
+    # Steps do not change the weights of older rows, unlike a fit of all rows.
     covariance = learner.model.observed @ learner.model.observed.T
     np.testing.assert_allclose(covariance, whole.covariance, rtol=0.1, atol=0.01 * deviations.max())
-    # What is explored is that of the fit, and every change since: exactly.
+    # ``decided`` is that of the fit, with every later change, exactly.
     explored += 0.25 * new.T @ new - X[30:60].T @ (np.array(weights)[:, None] * X[30:60])
     decided = np.linalg.inv(learner.model.decided @ learner.model.decided.T)
     np.testing.assert_allclose(decided, explored, rtol=1e-9)
 
 
 @every_family
-def test_what_came_last_is_in_the_sums_of_a_fit(family: Family) -> None:
-    """Also if nothing has been stored since the fit began."""
+def test_the_latest_rewards_are_in_the_sums_of_a_fit(family: Family) -> None:
+    """They are included even if they have not been stored since the fit began."""
     learner = Learner(DelayedUCB(3, family, ridge=1.0))
     learner.defers = True
     taught(learner, *data(family, 200, 0))
@@ -88,8 +88,8 @@ def test_what_came_last_is_in_the_sums_of_a_fit(family: Family) -> None:
     np.testing.assert_allclose(added, new.T @ (weights[:, None] * new), rtol=1e-9, atol=1e-12)
 
 
-def test_a_deferred_fit_waits_for_whoever_begins_it() -> None:
-    """It is due, and nothing happens; begun, it is not due again before it has ended."""
+def test_a_deferred_fit_waits_until_the_caller_begins_it() -> None:
+    """While it is due, nothing happens; once begun, it is not due again before it has ended."""
     learner = Learner(DelayedUCB(3, Bernoulli()))
     learner.defers = True
     assert not learner.fit_is_due()
@@ -104,34 +104,34 @@ def test_a_deferred_fit_waits_for_whoever_begins_it() -> None:
     assert np.abs(learner.model.theta - before).max() > 1e-4
 
 
-def test_a_fit_that_was_overtaken_is_thrown_away() -> None:
-    """A fit of everything came in between: the older one must not undo it."""
+def test_an_obsolete_fit_is_discarded() -> None:
+    """It must not undo a fit of everything that was run in between."""
     learner = Learner(DelayedUCB(3, Bernoulli()))
     learner.defers = True
     taught(learner, *data(Bernoulli(), 200, 0))
     fit = learner.begin_fit()
     taught(learner, *data(Bernoulli(), 50, 1))
     learner.fit()
-    now = learner.model.theta.copy()
+    theta = learner.model.theta.copy()
     assert not learner.finish_fit(fit())
-    np.testing.assert_array_equal(learner.model.theta, now)
+    np.testing.assert_array_equal(learner.model.theta, theta)
 
 
-def test_it_may_run_in_another_thread() -> None:
-    """While rewards are learned, revised and retracted here."""
+def test_a_fit_may_run_in_another_thread() -> None:
+    """Meanwhile, rewards are revised and retracted in this thread."""
     learner = Learner(DelayedUCB(3, Bernoulli()))
     learner.defers = True
     places = taught(learner, *data(Bernoulli(), 20_000, 0))
-    fit, found = learner.begin_fit(), list[Fitted]()
-    thread = threading.Thread(target=lambda: found.append(fit()))
+    fit, results = learner.begin_fit(), list[Fitted]()
+    thread = threading.Thread(target=lambda: results.append(fit()))
     thread.start()
     for n in range(0, 3000, 2):
         learner.revise(places[n][1], 0.0)
         learner.retract(places[n + 1][1])
     thread.join()
-    assert found[0].estimate.n == 20_000
-    assert found[0].estimate.converged
-    assert learner.finish_fit(found[0])
+    assert results[0].estimate.n == 20_000
+    assert results[0].estimate.converged
+    assert learner.finish_fit(results[0])
     whole = learner.estimate
     deviations = np.sqrt(np.diag(whole.covariance))
     assert np.abs((learner.model.theta - whole.theta) / deviations).max() < 0.5

@@ -1,4 +1,4 @@
-"""Policies that learn a reward after so many further decisions, in a bandit."""
+"""Bandits whose policy learns a reward only after a number of further decisions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Shop:
         self.bandit = self.opened()
 
     def opened(self, policy: Policy | None = None) -> Bandit:
-        """Open the journal: from its snapshot, if there is one."""
+        """Open the bandit, from its snapshot if there is one."""
         return Bandit(
             policy=policy or self.policy,
             rewards=self.rewards,
@@ -52,26 +52,26 @@ class Shop:
             seed=0,
         )
 
-    def decide(self, count: int = 1, **more: Any) -> list[str]:
-        """Decide so many times, a second later."""
+    def decide(self, count: int = 1, **options: Any) -> list[str]:
+        """Make decisions one second later; return their ids."""
         self.clock.now += SECOND
         tables = self.rng.normal(size=(count, 4, DIM)).astype(np.float32)
-        return [self.bandit.decide(rows=rows, **more).id for rows in tables]
+        return [self.bandit.decide(rows=rows, **options).id for rows in tables]
 
     @property
     def known(self) -> tuple[int, int, int]:
-        """What the bandit knows."""
+        """The numbers of learned rewards, pending decisions and all decisions."""
         return known(self.bandit)
 
 
 def known(bandit: Bandit) -> tuple[int, int, int]:
-    """Rewards learned, decisions pending, and decisions in all."""
+    """Return the numbers of learned rewards, pending decisions and all decisions."""
     model = bandit._fold.model
     return model.n, model.pending, model.decisions
 
 
-def test_a_reward_is_learned_after_so_many_decisions() -> None:
-    """Not before; and one that comes later when it comes."""
+def test_a_reward_is_learned_after_a_number_of_further_decisions() -> None:
+    """It is not learned earlier; a reward that arrives later is learned at once."""
     shop = Shop(3)
     early, last, never, after = shop.decide(4)
     assert shop.known == (0, 4, 4)
@@ -89,8 +89,8 @@ def test_a_reward_is_learned_after_so_many_decisions() -> None:
     assert shop.bandit.estimate.n == 4
 
 
-def test_a_correction_counts_whenever_it_comes() -> None:
-    """Before the reward is learned, and after."""
+def test_a_correction_counts_whenever_it_arrives() -> None:
+    """It counts both before and after the reward is learned."""
     shop = Shop(2)
     (id,) = shop.decide()
     shop.bandit.observe(id, 1.0)
@@ -103,8 +103,8 @@ def test_a_correction_counts_whenever_it_comes() -> None:
     assert not np.allclose(shop.bandit.estimate.theta, low)
 
 
-def test_a_void_undoes_also_what_was_learned() -> None:
-    """Before it is learned, and after."""
+def test_a_void_also_removes_learned_rewards() -> None:
+    """It works both before and after the reward is learned."""
     shop = Shop(2)
     first, second, third = shop.decide(3)
     for id in (first, second, third):
@@ -121,8 +121,8 @@ def test_a_void_undoes_also_what_was_learned() -> None:
     assert shop.known == (0, 3, 6)
 
 
-def test_what_lapses_before_may_still_be_learned() -> None:
-    """A late reward is held back like any other."""
+def test_a_late_reward_is_still_learned() -> None:
+    """It is withheld like any other."""
     shop = Shop(3, rewards=Explicit(timedelta(seconds=5)))
     (id,) = shop.decide()
     shop.clock.now += 6 * SECOND
@@ -135,7 +135,7 @@ def test_what_lapses_before_may_still_be_learned() -> None:
 
 
 def test_a_default_is_a_reward() -> None:
-    """It is held back like any other."""
+    """It is withheld like any other."""
     shop = Shop(3, rewards=DefaultAfter(timedelta(seconds=5)))
     shop.decide()
     shop.clock.now += 6 * SECOND
@@ -145,11 +145,11 @@ def test_a_default_is_a_reward() -> None:
     assert shop.known == (1, 4, 5)
     shop.clock.now += 6 * SECOND
     shop.bandit.settle()
-    assert shop.known == (2, 3, 5)  # that of the one that three others have followed
+    assert shop.known == (2, 3, 5)  # the default of the only one with three decisions after it
 
 
-def test_what_is_held_back_is_not_forgotten() -> None:
-    """Though its retention has ended: it is learned first."""
+def test_a_withheld_reward_is_not_forgotten() -> None:
+    """Even if its retention has ended, it is learned first."""
     shop = Shop(2, retention=timedelta(seconds=5), rewards=Explicit(timedelta(seconds=2)))
     (id, _) = shop.decide(2)
     shop.bandit.observe(id, 1.0)
@@ -164,7 +164,7 @@ def test_what_is_held_back_is_not_forgotten() -> None:
 
 
 def test_a_dormant_decision_is_a_round() -> None:
-    """One that is activated late is learned when its reward comes."""
+    """It counts as a further decision; activated late, it is learned when its reward arrives."""
     shop = Shop(2)
     (first,) = shop.decide(activated=False)
     assert shop.known == (0, 0, 0)
@@ -180,19 +180,19 @@ def test_a_dormant_decision_is_a_round() -> None:
 
 
 def test_partitions_share_the_window() -> None:
-    """Of 8 decisions with 4 partitions each waits for 2 of its own."""
+    """With 8 decisions and 4 partitions, each partition waits for 2 of its own."""
     shop = Shop(8, partitions=4)
     assert [ledger._after for ledger in shop.bandit._fold.ledgers.values()] == [2, 2, 2, 2]
 
 
 def test_a_policy_that_drops_rewards_is_for_simulations() -> None:
-    """A bandit learns every reward."""
+    """A bandit rejects it."""
     with pytest.raises(InvalidInput, match="simulate"):
         Shop(WaitForWindow(DIM, Bernoulli(), window=5))
 
 
-def wander(shop: Shop, steps: int) -> None:
-    """Whatever can happen, in any order."""
+def add_random_events(shop: Shop, steps: int) -> None:
+    """Add events of all kinds in random order."""
     rng = shop.rng
     ids: list[str] = []
     for revision in range(steps):
@@ -212,15 +212,15 @@ def wander(shop: Shop, steps: int) -> None:
                 shop.bandit.observe(id, float(rng.integers(2)), revision=revision)
 
 
-def assert_same(one: Bandit, other: Bandit) -> None:
-    """They have learned the same, and wait for the same."""
-    assert known(one) == known(other)
-    assert same_sums(one._fold, other._fold)
-    np.testing.assert_allclose(one.estimate.theta, other.estimate.theta, atol=1e-7)
+def assert_same(bandit: Bandit, other: Bandit) -> None:
+    """Assert that two bandits have learned the same, and have the same pending decisions."""
+    assert known(bandit) == known(other)
+    assert same_sums(bandit._fold, other._fold)
+    np.testing.assert_allclose(bandit.estimate.theta, other.estimate.theta, atol=1e-7)
 
 
-def test_rewards_are_learned_at_a_common_age_and_late_ones_when_they_come() -> None:
-    """A good one that comes at once waits; one that is late counts as pending until it comes."""
+def test_rewards_are_learned_at_a_common_age_and_late_ones_when_they_arrive() -> None:
+    """An early reward waits; a decision without a reward is pending until its reward arrives."""
     shop = Shop(3)
     soon, late, void = shop.decide(3)
     shop.bandit.observe(soon, 1.0)
@@ -228,10 +228,10 @@ def test_rewards_are_learned_at_a_common_age_and_late_ones_when_they_come() -> N
     shop.decide()
     assert shop.known == (1, 3, 4)
     shop.decide(3)
-    assert shop.known == (1, 6, 7)  # nobody has given up the second
+    assert shop.known == (1, 6, 7)  # the second is still pending
     assert shop.bandit.observe(late, 0.0).status == "rewarded"
     assert shop.known == (2, 5, 7)
-    shop.bandit.observe(late, 1.0, revision=1)  # and a correction counts whenever it comes
+    shop.bandit.observe(late, 1.0, revision=1)  # a correction counts whenever it arrives
     assert shop.bandit.estimate.n == 2
     shop.bandit.observe(void, 1.0)
     shop.bandit.void(void)
@@ -239,8 +239,8 @@ def test_rewards_are_learned_at_a_common_age_and_late_ones_when_they_come() -> N
     assert shop.known == (1, 4, 7)
 
 
-def test_a_decision_without_a_reward_is_given_up_when_the_rewards_say_so() -> None:
-    """Not by its age in decisions, but by the window of ``Explicit``; it may come back."""
+def test_a_decision_without_a_reward_is_pending_until_its_window_ends() -> None:
+    """Its age in decisions does not matter; a late reward is still learned."""
     rewards = Explicit(timedelta(seconds=10))
     shop = Shop(DelayedUCB(DIM, Bernoulli(), learn_after=1), rewards=rewards)
     (id,) = shop.decide()
@@ -255,8 +255,8 @@ def test_a_decision_without_a_reward_is_given_up_when_the_rewards_say_so() -> No
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("policy", [0, 1, 7, 40])
-def test_a_snapshot_and_a_replay_come_to_the_same(policy: int, seed: int) -> None:
-    """However the history was cut, and whatever came after."""
+def test_a_snapshot_and_a_replay_lead_to_the_same_state(policy: int, seed: int) -> None:
+    """This holds wherever the snapshot was taken, and whatever follows."""
     shop = Shop(
         policy,
         rewards=(Explicit(timedelta(seconds=20)), Explicit(), DefaultAfter(timedelta(seconds=9)))[
@@ -267,17 +267,17 @@ def test_a_snapshot_and_a_replay_come_to_the_same(policy: int, seed: int) -> Non
     )
     shop.rng = np.random.default_rng(seed)
     for _ in range(4):
-        wander(shop, 60)
-        assert_same(shop.bandit, shop.bandit.as_of(shop.clock.now))  # reads all of the journal
+        add_random_events(shop, 60)
+        assert_same(shop.bandit, shop.bandit.as_of(shop.clock.now))  # reads the whole journal
         shop.bandit.save()
-        again = shop.opened()
-        assert_same(shop.bandit, again)
-        shop.bandit = again
+        reopened = shop.opened()
+        assert_same(shop.bandit, reopened)
+        shop.bandit = reopened
     assert shop.known[0] > 0
 
 
-def test_a_snapshot_of_another_window_is_of_no_use() -> None:
-    """What it held back, and what it let go, would be wrong."""
+def test_a_snapshot_with_another_window_is_ignored() -> None:
+    """The values that it withholds would be wrong."""
     shop = Shop(5)
     for id in shop.decide(20):
         shop.bandit.observe(id, 1.0)

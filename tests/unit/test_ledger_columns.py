@@ -1,4 +1,4 @@
-"""A ledger read by its columns: samples of it, whether two are the same, and as bytes."""
+"""Samples of a ledger, comparison of two ledgers, and their serialization."""
 
 from __future__ import annotations
 
@@ -20,82 +20,82 @@ from belated.fold.requests import check_keep
 from belated.fold.rules import State, clamped_time
 from belated.fold.undone import Undone
 from belated.service.learning.refold import same_entries
-from tests.unit.told_ledger import GONE, WINDOW, ToldLedger, decided, settled, told
+from tests.unit.checked_ledger import VOID, WINDOW, CheckedLedger, decision, reward, settled
 
 EVENTS: list[tuple[int, Event]] = [
-    (1, decided(id="pending")),
-    (2, decided(id="a")),
-    (3, GONE),
-    (4, decided(id="dormant", active=False)),
-    (5, decided(id="plain")),
-    (6, decided(id="parts")),
-    (7, told(0.5, id="plain")),
-    (8, told(1.0, "first", id="parts")),
-    (9, told(2.0, "second", id="parts")),
+    (1, decision(id="pending")),
+    (2, decision(id="a")),
+    (3, VOID),
+    (4, decision(id="dormant", active=False)),
+    (5, decision(id="plain")),
+    (6, decision(id="parts")),
+    (7, reward(0.5, id="plain")),
+    (8, reward(1.0, "first", id="parts")),
+    (9, reward(2.0, "second", id="parts")),
 ]
 
 
-def test_a_sample_has_what_counts() -> None:
-    """Dormant and voided decisions are left out; when a reward came is known of all others."""
-    ledger = ToldLedger(*EVENTS).ledger
-    found = sampled(ledger, np.arange)
-    assert found.numbers.tolist() == [0, 3, 4]
-    assert found.state.tolist() == [State.PENDING, State.REWARDED, State.REWARDED]
-    assert found.recorded.tolist() == [1, 5, 6]
-    assert found.rewarded.tolist() == [-1, 7, 8]
-    assert found.value[1:].tolist() == [0.5, 2.0]
-    assert (found.now, found.latest) == (8, 8)
+def test_a_sample_has_the_decisions_that_count() -> None:
+    """Dormant and voided decisions are left out; the time of each reward is included."""
+    ledger = CheckedLedger(*EVENTS).ledger
+    sample = sampled(ledger, np.arange)
+    assert sample.numbers.tolist() == [0, 3, 4]
+    assert sample.state.tolist() == [State.PENDING, State.REWARDED, State.REWARDED]
+    assert sample.recorded.tolist() == [1, 5, 6]
+    assert sample.rewarded.tolist() == [-1, 7, 8]
+    assert sample.value[1:].tolist() == [0.5, 2.0]
+    assert (sample.now, sample.latest) == (8, 8)
 
 
-def test_a_sample_of_some() -> None:
-    """Those that are chosen; of nothing, nothing."""
-    ledger = ToldLedger(*EVENTS, (30, settled(25))).ledger
-    found = sampled(ledger, lambda size: np.array([size - 1]))
-    assert (found.numbers.tolist(), found.now) == ([4], 25)
-    empty = sampled(ToldLedger().ledger, np.arange)
+def test_a_sample_has_the_chosen_decisions() -> None:
+    """The sample of an empty ledger is empty."""
+    ledger = CheckedLedger(*EVENTS, (30, settled(25))).ledger
+    sample = sampled(ledger, lambda size: np.array([size - 1]))
+    assert (sample.numbers.tolist(), sample.now) == ([4], 25)
+    empty = sampled(CheckedLedger().ledger, np.arange)
     assert (len(empty.numbers), empty.now, empty.latest) == (0, 0, -1)
 
 
 def test_the_same_records_make_the_same_entries() -> None:
-    """Also if one of them has forgotten some of its lines."""
-    one, other = ToldLedger(*EVENTS).ledger, ToldLedger(*EVENTS).ledger
-    assert same_entries(one, other)
+    """Two ledgers with the same records compare equal."""
+    first, second = CheckedLedger(*EVENTS).ledger, CheckedLedger(*EVENTS).ledger
+    assert same_entries(first, second)
 
 
 @pytest.mark.parametrize(
     "other",
     [
         EVENTS[:-1],  # another value
-        [*EVENTS, (10, decided(id="more"))],
-        [*EVENTS[:5], (6, decided(id="parts", at=3)), *EVENTS[6:]],  # another time
-        [*EVENTS, (10, told(1.0, id="plain"))],  # contradicts what is known
-        [*EVENTS, (10, told(1.0, id="pending"))],
-        [*EVENTS[:6], (20, told(0.5, id="plain")), *((at + 20, one) for at, one in EVENTS[7:])],
+        [*EVENTS, (10, decision(id="more"))],
+        [*EVENTS[:5], (6, decision(id="parts", at=3)), *EVENTS[6:]],  # another time
+        [*EVENTS, (10, reward(1.0, id="plain"))],  # contradicts an earlier reward
+        [*EVENTS, (10, reward(1.0, id="pending"))],
+        [*EVENTS[:6], (20, reward(0.5, id="plain")), *((at + 20, one) for at, one in EVENTS[7:])],
     ],
 )
-def test_any_difference_is_seen(other: list[tuple[int, Event]]) -> None:
-    """In value, number, time, flags and state; from either side."""
-    one, two = ToldLedger(*EVENTS).ledger, ToldLedger(*other).ledger
-    assert not same_entries(one, two)
-    assert not same_entries(two, one)
+def test_any_difference_is_detected(other: list[tuple[int, Event]]) -> None:
+    """Differences in value, number, time, flags and state are detected from either side."""
+    first, second = CheckedLedger(*EVENTS).ledger, CheckedLedger(*other).ledger
+    assert not same_entries(first, second)
+    assert not same_entries(second, first)
 
 
-def packed() -> tuple[ToldLedger, dict[str, bytes]]:
-    """A ledger that knows something of every kind, with its pieces."""
-    known = ToldLedger(
-        *EVENTS, (10, told(1.0, id="nobody yet")), (40, settled(40)), rewards=Explicit(WINDOW),
+def packed() -> tuple[CheckedLedger, dict[str, bytes]]:
+    """Return a ledger with data of every kind, and its pieces."""
+    known = CheckedLedger(
+        *EVENTS, (10, reward(1.0, id="nobody yet")), (40, settled(40)), rewards=Explicit(WINDOW),
         retention=20,
     )  # fmt: skip
     return known, pack(known.ledger)
 
 
 def empty() -> Ledger:
-    """One to be unpacked into."""
+    """Return an empty ledger."""
     return Ledger(Explicit(WINDOW), NullListener(), min_reward=-10.0, max_reward=10.0, retention=20)
 
 
-def test_bytes_hold_all_of_it() -> None:
-    """What was read goes on as what was written."""
+def test_the_pieces_contain_the_whole_state() -> None:
+    """A restored ledger behaves like the original."""
     known, pieces = packed()
     read = empty()
     unpack(read, pieces)
@@ -107,19 +107,19 @@ def test_bytes_hold_all_of_it() -> None:
     assert read.watermark == known.ledger.watermark == 40
     assert pack(read) == pieces
     more: list[tuple[int, Event]] = [
-        (41, decided(id="nobody yet")),
-        (42, decided(id="next")),
+        (41, decision(id="nobody yet")),
+        (42, decision(id="next")),
         (80, settled(80)),
     ]
-    known.tell(*more)
+    known.fold(*more)
     for n, (recorded, event) in enumerate(more, len(EVENTS) + 3):
         read.fold(Record(0, n, recorded, event))
     assert (read.digest, read.counts) == (known.ledger.digest, known.ledger.counts)
     assert same_entries(read, known.ledger)
 
 
-def test_another_version_is_not_read() -> None:
-    """The journal is, instead."""
+def test_another_version_is_rejected() -> None:
+    """The error names the version."""
     _, pieces = packed()
     head = msgspec.msgpack.decode(pieces["ledger"])
     head[0] += 1
@@ -129,27 +129,27 @@ def test_another_version_is_not_read() -> None:
 
 
 def test_pieces_are_in_the_order_of_their_numbers() -> None:
-    """Not of their names."""
+    """They are not in the order of their names."""
     pieces = {"lines 10": b"c", "lines 2": b"b", "ledger": b"", "lines 0": b"a", "rows 1": b"x"}
     assert numbered(pieces, "lines") == [b"a", b"b", b"c"]
     assert numbered(pieces, "facts") == []
 
 
-def test_room_for_many_changes_nothing() -> None:
-    """Neither in the table nor in the index."""
-    known = ToldLedger(*EVENTS)
+def test_reserving_capacity_changes_nothing() -> None:
+    """It changes neither the table nor the index."""
+    known = CheckedLedger(*EVENTS)
     before = pack(known.ledger)
     known.ledger._table.reserve(100_000)
     known.ledger._index.reserve(100_000)
     assert len(known.ledger._table.cells) >= 100_005
     assert pack(known.ledger) == before
-    known.tell((12, decided(id="more")), (13, told(1.0, id="more")))
+    known.fold((12, decision(id="more")), (13, reward(1.0, id="more")))
     assert known.entry("more").value == 1.0
 
 
-def test_who_undoes_what_was_not_known_is_named_by_its_place() -> None:
-    """So that the journal is folded anew from where it was."""
-    ledger = ToldLedger(*EVENTS).ledger
+def test_an_unknown_erasure_raises_with_its_position() -> None:
+    """The journal can then be folded again; the ledger is unchanged."""
+    ledger = CheckedLedger(*EVENTS).ledger
     before = pack(ledger)
     for event in (Erased(erased_key_of("a"), 0), Overwritten(erased_key_of("a"))):
         with pytest.raises(HistoryUndone) as caught:
@@ -158,21 +158,21 @@ def test_who_undoes_what_was_not_known_is_named_by_its_place() -> None:
     assert pack(ledger) == before
 
 
-def test_times_are_held_within_a_column() -> None:
-    """The greatest is that of 63 bits."""
+def test_times_are_limited_to_the_range_of_a_column() -> None:
+    """The largest time has 63 bits."""
     assert [clamped_time(at) for at in (-5, 7, 1 << 70)] == [0, 7, (1 << 63) - 1]
 
 
 @pytest.mark.parametrize(("keep", "held"), [(1, 1.0), (0, 0.0), (0.5, 0.5), ("auto", "auto")])
 def test_a_share_of_requests_is_a_number_with_a_fraction(keep: Any, held: Any) -> None:
-    """Whatever it was given as."""
-    found = check_keep(keep)
-    assert (type(found), found) == (type(held), held)
+    """Integers are converted to floats."""
+    share = check_keep(keep)
+    assert (type(share), share) == (type(held), held)
 
 
-def test_decisions_are_found_in_what_was_read() -> None:
-    """By their ids, with all that was known of them."""
-    known = ToldLedger(*EVENTS)
+def test_a_restored_ledger_has_the_same_decisions() -> None:
+    """Each is looked up by its id."""
+    known = CheckedLedger(*EVENTS)
     read = Ledger(Explicit(WINDOW), NullListener(), min_reward=-10.0, max_reward=10.0)
     unpack(read, pack(known.ledger))
     for id in ("pending", "a", "dormant", "plain", "parts"):
@@ -181,13 +181,13 @@ def test_decisions_are_found_in_what_was_read() -> None:
 
 
 def test_the_history_of_one_decision() -> None:
-    """Its own records only, and what they come to; nothing of one that was erased."""
+    """It contains the decision's own records and their statuses; it is empty if it was erased."""
     history = DecisionHistory("plain", Explicit(WINDOW), min_reward=-10.0, max_reward=10.0)
     for n, (recorded, event) in enumerate(EVENTS, 1):
         history.take(Record(0, n, recorded, event))
     assert (history.state, history.value) == ("rewarded", 0.5)
     assert [status for _, status in history.records] == ["decided", "rewarded"]
-    assert history.entry == ToldLedger(*EVENTS).entry("plain")
+    assert history.entry == CheckedLedger(*EVENTS).entry("plain")
     assert history.decision is EVENTS[4][1]
     undone = Undone([Record(0, 99, 60, Erased(erased_key_of("plain"), 60))])
     gone = DecisionHistory(

@@ -1,4 +1,4 @@
-"""The index of keys, against a dictionary."""
+"""The index of keys, compared with a dictionary."""
 
 from __future__ import annotations
 
@@ -20,50 +20,50 @@ from belated.model.kernels.pages import FORGOTTEN
 
 
 class Keys(Index):
-    """An index, and the table with its keys."""
+    """An index with the table of its keys."""
 
     def __init__(self) -> None:
         self.table = EntryTable()
         super().__init__(self.table)
 
     def add(self, key: bytes) -> int:
-        """A new line, which is found."""
+        """Add a line to the table and the index; return its number."""
         assert self.find_or_enter(key) == -1
         return self.table.append(key, recorded=0, position=1, at=0, state=1, flags=0, crc=0)
 
     def take(self, keys: list[bytes], base: int, removed: set[int]) -> None:
-        """As from a snapshot: some lines are not to be found."""
+        """Restore keys as from a snapshot, except for the numbers that were removed."""
         other = Keys()
         for number, key in enumerate(keys, base):
-            gone = FORGOTTEN if number in removed else 0
-            other.table.append(key, recorded=0, position=1, at=0, state=1, flags=gone, crc=0)
+            flags = FORGOTTEN if number in removed else 0
+            other.table.append(key, recorded=0, position=1, at=0, state=1, flags=flags, crc=0)
         self.table.restore(pack_lines(other.table).values(), base)
         self.restore(self.table.column("flags") == 0)
 
 
 def keys_of(count: int, seed: int = 1) -> list[bytes]:
-    """Different random keys."""
+    """Return distinct random keys."""
     rng = random.Random(seed)
     return [rng.randbytes(12) + i.to_bytes(4) for i in range(count)]
 
 
 def check(index: Keys, known: dict[bytes, int], unknown: list[bytes]) -> None:
-    """Every key is found under its number, and no other is."""
+    """Assert that known keys map to their numbers, and unknown keys are not found."""
     assert [index.find(key) for key in known] == list(known.values())
     assert {index.find(key) for key in unknown} <= {-1}
 
 
 @pytest.fixture(params=[False, True], ids=["random", "colliding"])
 def colliding(request: pytest.FixtureRequest) -> Iterator[bool]:
-    """With the hash of this process, and with one under which all keys are alike."""
+    """Use the hash of this process, or one under which all keys collide."""
     if request.param:
 
-        def alike(high: Any, low: Any, *state: int) -> Any:
+        def constant(high: Any, low: Any, *state: int) -> Any:
             return high & 0
 
-        kernels = replace(plain(), sip_hash=alike)
+        kernels = replace(plain(), sip_hash=constant)
         with (
-            mock.patch.object(pages, "sip_hash", alike),
+            mock.patch.object(pages, "sip_hash", constant),
             mock.patch.object(module, "best", return_value=kernels),
         ):
             yield True
@@ -71,39 +71,39 @@ def colliding(request: pytest.FixtureRequest) -> Iterator[bool]:
         yield False
 
 
-def test_an_empty_index_knows_nothing(colliding: bool) -> None:
-    """And gives 0 to the first key."""
+def test_an_empty_index_finds_nothing(colliding: bool) -> None:
+    """The first key gets the number 0."""
     index = Keys()
     assert (len(index.table), index.table.next, index.find(bytes(16))) == (0, 0, -1)
     assert index.add(bytes(16)) == 0
     assert (len(index.table), index.table.next, index.find(bytes(16))) == (1, 1, 0)
 
 
-def test_numbers_are_given_in_order_as_the_table_grows(colliding: bool) -> None:
-    """Also where all keys want the same place."""
+def test_numbers_are_assigned_in_order_as_the_table_grows(colliding: bool) -> None:
+    """This holds even if all keys collide."""
     keys = keys_of(400)
     index = Keys()
     assert [index.add(key) for key in keys] == list(range(400))
     check(index, {key: i for i, key in enumerate(keys)}, keys_of(100, seed=2))
 
 
-def test_a_removed_key_is_found_no_longer_and_may_come_again(colliding: bool) -> None:
+def test_a_removed_key_is_not_found_and_may_be_added_again(colliding: bool) -> None:
     """It gets a new number; the others keep theirs."""
     keys = keys_of(300)
     index = Keys()
     known = {key: index.add(key) for key in keys}
-    gone = keys[::3]
-    for key in gone:
+    removed = keys[::3]
+    for key in removed:
         index.remove(known.pop(key))
-    check(index, known, gone)
-    for key in gone[:50]:
+    check(index, known, removed)
+    for key in removed[:50]:
         known[key] = index.add(key)
         assert known[key] >= 300
-    check(index, known, gone[50:])
+    check(index, known, removed[50:])
 
 
 def test_a_number_may_be_removed_twice(colliding: bool) -> None:
-    """The second time nothing happens."""
+    """The second removal has no effect."""
     index = Keys()
     known = {key: index.add(key) for key in keys_of(20)}
     key, number = known.popitem()
@@ -113,7 +113,7 @@ def test_a_number_may_be_removed_twice(colliding: bool) -> None:
 
 
 def test_numbers_at_the_front_can_be_dropped(colliding: bool) -> None:
-    """The numbers that are left stay what they were, through rebuilds too."""
+    """The remaining numbers stay the same, even when the index is rebuilt."""
     keys = keys_of(500)
     index = Keys()
     known = {key: index.add(key) for key in keys[:200]}
@@ -127,7 +127,7 @@ def test_numbers_at_the_front_can_be_dropped(colliding: bool) -> None:
 
 
 def test_an_index_may_be_emptied_again_and_again(colliding: bool) -> None:
-    """A table full of what is gone is made anew, with nothing in it."""
+    """An array full of removed entries is rebuilt without them."""
     index = Keys()
     for number, key in enumerate(keys_of(300)):
         assert index.add(key) == number
@@ -138,8 +138,8 @@ def test_an_index_may_be_emptied_again_and_again(colliding: bool) -> None:
     assert (len(index.table), index.table.next) == (0, 300)
 
 
-def test_numbers_far_behind_the_first_are_told_apart(colliding: bool) -> None:
-    """A few that stay hold the base; an entry has room for the last bits of a number only."""
+def test_numbers_far_beyond_the_base_are_distinguished(colliding: bool) -> None:
+    """A few remaining decisions keep the base small; an entry has only a number's last bits."""
     keys = keys_of(3000)
     index = Keys()
     known = {key: index.add(key) for key in keys[:20]}
@@ -154,7 +154,7 @@ def test_numbers_far_behind_the_first_are_told_apart(colliding: bool) -> None:
 @pytest.mark.parametrize("base", [0, 1 << 31, (1 << 40) + 12345])
 @pytest.mark.parametrize("wide", [False, True], ids=["narrow", "wide"])
 def test_numbers_may_be_large(base: int, wide: bool) -> None:
-    """In entries of 4 bytes, and of 8 where there would be too many for those."""
+    """Entries have 4 bytes, or 8 if numbers need more bits."""
     keys = keys_of(1000)
     with mock.patch.object(module, "_MANY", 0 if wide else module._MANY):
         index = Keys()
@@ -166,8 +166,8 @@ def test_numbers_may_be_large(base: int, wide: bool) -> None:
     check(index, {key: base + i for i, key in enumerate(keys) if i >= 300}, keys[:300])
 
 
-def test_a_restored_index_finds_what_was_not_removed(colliding: bool) -> None:
-    """From the keys, the base and the removed numbers alone; also from nothing."""
+def test_a_restored_index_finds_keys_that_were_not_removed(colliding: bool) -> None:
+    """Keys, base and removed numbers are enough to restore it, even if it is empty."""
     keys = keys_of(200)
     index = Keys()
     removed = {1010, 1011, 1199}
@@ -182,7 +182,7 @@ def test_a_restored_index_finds_what_was_not_removed(colliding: bool) -> None:
 
 
 def test_a_hundred_thousand_keys() -> None:
-    """Added, half of them removed and dropped, restored."""
+    """They are added, half of them removed and dropped, and the others restored."""
     keys = keys_of(100_000)
     index = Keys()
     known = {key: index.add(key) for key in keys}
@@ -193,36 +193,36 @@ def test_a_hundred_thousand_keys() -> None:
     for key in keys[:50_000]:
         del known[key]
     check(index, known, keys[:50_000])
-    again = Keys()
-    again.take(keys[50_000:], 50_000, {50_001})
+    restored = Keys()
+    restored.take(keys[50_000:], 50_000, {50_001})
     del known[keys[50_001]]
-    check(again, known, [keys[50_001], *keys[:1000]])
+    check(restored, known, [keys[50_001], *keys[:1000]])
 
 
 @pytest.mark.parametrize("same", [slice(0, 8), slice(8, 16), slice(4, 12)], ids=str)
-def test_keys_that_share_bytes_are_told_apart(same: slice) -> None:
-    """Whoever chooses ids may choose them alike; each is found, and quickly."""
-    alike = []
+def test_keys_that_share_bytes_are_distinguished(same: slice) -> None:
+    """Callers may choose similar ids; each is found quickly."""
+    similar = []
     for i in range(20_000):
         key = bytearray(b"0123456789abcdef")
         others = [at for at in range(16) if not same.start <= at < same.stop]
         for at, byte in zip(others, i.to_bytes(8, "little"), strict=True):
             key[at] = byte
-        alike.append(bytes(key))
+        similar.append(bytes(key))
     index = Keys()
-    known = {key: index.add(key) for key in alike}
+    known = {key: index.add(key) for key in similar}
     check(index, known, [])
     table = index._places
     taken = [at for at, entry in enumerate(table) if entry >= 0]
     longest, run = 0, 0
-    for one, other in pairwise(taken):
-        run = run + 1 if other == one + 1 else 0
+    for place, following in pairwise(taken):
+        run = run + 1 if following == place + 1 else 0
         longest = max(longest, run)
-    assert longest < 2000  # of 20,000: no place that all of them want
+    assert longest < 2000  # of 20,000: they do not all collide
 
 
-def test_chosen_keys_meet_no_more_than_random_ones() -> None:
-    """Keys that differ only in the first bits of their halves: a linear hash puts them together."""
+def test_chosen_keys_collide_no_more_than_random_ones() -> None:
+    """With a linear hash, keys that differ only in the first bits of their halves collide."""
     chosen = [
         (first << 56 | 0x7000).to_bytes(8) + (1 << 63 | second << 54).to_bytes(8)
         for first in range(1 << 8)
@@ -235,5 +235,5 @@ def test_chosen_keys_meet_no_more_than_random_ones() -> None:
             index.add(key)
         places = index.places
         filled = np.flatnonzero(np.append(places, -1) == -1)
-        steps.append(np.diff(filled).max())  # the longest run of places without a free one
+        steps.append(np.diff(filled).max())  # the longest run of filled places
     assert steps[0] < 3 * steps[1]

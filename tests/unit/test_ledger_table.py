@@ -1,4 +1,4 @@
-"""The table of entries, against a list of lines."""
+"""The table of entries, compared with a list of lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Line = tuple[int, int, int, int, int, float, int]
 
 
 def lines(table: EntryTable) -> list[Line]:
-    """All of them, as far as these tests write them."""
+    """Return all lines, with the columns that these tests write."""
     count = len(table)
     return list(
         zip(
@@ -28,7 +28,7 @@ def lines(table: EntryTable) -> list[Line]:
 
 
 def write(table: EntryTable, n: int) -> Line:
-    """A new line whose columns all differ."""
+    """Add a line whose columns all differ, and return it."""
     key = n.to_bytes(8) + bytes(8)
     number = table.append(
         key, recorded=-n, position=n, at=n, state=n % 6, flags=n % 251, crc=n % (1 << 32)
@@ -41,7 +41,7 @@ def write(table: EntryTable, n: int) -> Line:
 
 @pytest.mark.parametrize("pages", [1, 2000, memory.PAGES], ids=["pages", "both", "heap"])
 def test_a_table_is_a_list_of_lines(pages: int) -> None:
-    """Through growing and dropping some or all, wherever its memory is; no number comes twice."""
+    """It grows and drops lines in all kinds of memory, and never reuses a number."""
     rng = random.Random(pages)
     with mock.patch.object(memory, "PAGES", pages):
         table, known, dropped = EntryTable(), list[Line](), 0
@@ -57,24 +57,24 @@ def test_a_table_is_a_list_of_lines(pages: int) -> None:
             assert lines(table) == known
 
 
-def test_columns_do_not_touch() -> None:
-    """The greatest number in one leaves the others as they were."""
+def test_columns_do_not_overlap() -> None:
+    """Writing the largest value to a column does not change the others."""
     table = EntryTable()
     for n in range(3):
         write(table, n)
     before = lines(table)
     for name, greatest in (("flags", 255), ("crc", 2**32 - 1), ("state", 255), ("low", 2**64 - 1)):
         view = getattr(table, name)
-        kept, view[1] = view[1], greatest
+        original, view[1] = view[1], greatest
         changed = lines(table)
         assert changed[0] == before[0]
         assert changed[2] == before[2]
-        view[1] = kept
+        view[1] = original
     assert lines(table) == before
 
 
-def test_what_is_dropped_goes_back() -> None:
-    """A table that was long has room for few again."""
+def test_the_capacity_shrinks_when_lines_are_dropped() -> None:
+    """A table that was long becomes small again."""
     table = EntryTable()
     known = [write(table, n) for n in range(20_000)]
     table.drop(19_990)
@@ -82,20 +82,20 @@ def test_what_is_dropped_goes_back() -> None:
     assert len(table.cells) < 100
 
 
-def test_a_table_comes_back_from_its_bytes() -> None:
-    """An empty one too, and in place of what was there."""
-    table, again = EntryTable(), EntryTable()
+def test_a_table_is_restored_from_its_bytes() -> None:
+    """They replace earlier lines; an empty table can be restored, too."""
+    table, restored = EntryTable(), EntryTable()
     known = [write(table, n) for n in range(1000)]
-    write(again, 5)
-    again.restore(pack_lines(table).values(), base=70)
-    assert (lines(again), again.base) == (known, 70)
-    again.restore([], base=0)
-    assert (lines(again), again.next) == ([], 0)
+    write(restored, 5)
+    restored.restore(pack_lines(table).values(), base=70)
+    assert (lines(restored), restored.base) == (known, 70)
+    restored.restore([], base=0)
+    assert (lines(restored), restored.next) == ([], 0)
 
 
 @pytest.mark.parametrize("missing", [1, 8, 80])
 def test_bytes_that_end_within_a_line_are_refused(missing: int) -> None:
-    """The table is what it was."""
+    """The table is unchanged."""
     table = EntryTable()
     known = [write(table, n) for n in range(3)]
     with pytest.raises(ValueError, match=r"reshape|multiple"):
@@ -105,7 +105,7 @@ def test_bytes_that_end_within_a_line_are_refused(missing: int) -> None:
 
 @pytest.mark.parametrize("place", [0, 5, 17_000, 40_000])
 def test_the_first_in_a_state_is_found_wherever_it_is(place: int) -> None:
-    """Also where the table is long, or nothing is in that state."""
+    """The table is long; if no line has the state, the result is -1."""
     table = EntryTable()
     for _ in range(40_001):
         table.append(bytes(16), recorded=0, position=1, at=0, state=2, flags=0, crc=0)
@@ -115,30 +115,30 @@ def test_the_first_in_a_state_is_found_wherever_it_is(place: int) -> None:
     assert table.first(1) == place
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="nothing tells what is resident")
-def test_only_what_was_written_is_resident() -> None:
-    """Room costs nothing, and what a growing table leaves behind is gone at once."""
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc/self/statm")
+def test_only_lines_that_were_written_are_resident() -> None:
+    """Spare capacity uses no memory, and memory that a growing table leaves is freed at once."""
 
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
-    table, one = EntryTable(), EntryTable()
-    write(one, 3)
-    packed = [pack_lines(one)["lines 0"] * 300_000]
+    table, single = EntryTable(), EntryTable()
+    write(single, 3)
+    packed = [pack_lines(single)["lines 0"] * 300_000]
     before = resident()
     table.restore(packed, base=0)
     for n in range(1000):
         write(table, n)
-    held = 88 * len(table)
-    assert held <= resident() - before + 5_000_000
-    assert resident() - before <= held + 5_000_000
+    size = 88 * len(table)
+    assert size <= resident() - before + 5_000_000
+    assert resident() - before <= size + 5_000_000
     table.drop(len(table))
     assert resident() - before <= 5_000_000
     assert np.asarray(table.state).shape == (16,)
 
 
 def test_blocks_that_did_not_change_have_the_same_bytes() -> None:
-    """Though others did, the table has grown, and the first lines are gone."""
+    """This holds after changes in other blocks, and after lines were added and dropped."""
     table = EntryTable()
     assert pack_lines(table) == {}
     for n in range(20_000):
@@ -155,8 +155,8 @@ def test_blocks_that_did_not_change_have_the_same_bytes() -> None:
     assert after["lines 0"] != before["lines 0"]
     assert after["lines 1"] != before["lines 1"]
     assert after["lines 2"][: len(before["lines 2"])] == before["lines 2"]
-    table.state[8_950] ^= 1  # as it was
+    table.state[8_950] ^= 1  # undo the change
     assert pack_lines(table)["lines 1"] == before["lines 1"]
-    kept = pack_lines(table)
+    before = pack_lines(table)
     table.where[50] = 9  # another place of the same row
-    assert pack_lines(table) == kept
+    assert pack_lines(table) == before

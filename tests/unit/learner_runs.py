@@ -1,4 +1,4 @@
-"""Decisions and what is told of them, applied to a learner."""
+"""Random sequences of decisions and rewards, applied to a learner."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from belated import (
-    DelayedUCB,
-)
+from belated import DelayedUCB
 from belated.core.inputs import Matrix, Vector
 from belated.fold.learner import Learner
 from belated.model.estimators import Estimate, Laplace
@@ -25,25 +23,25 @@ every_metric = pytest.mark.parametrize("metric", ["hessian", "gram"])
 
 @dataclass(eq=False)
 class Event:
-    """A decision: its row, its weight when it was made, and what it has once it is learned."""
+    """A decision: its row, its weight when it was made, its reward, and its learned weight."""
 
     x: Vector
     frozen: float
     y: float
     learned: float = math.nan
-    #: What decided counts it for: the frozen weight, from the next renewal on the learned one.
+    #: Its weight in ``decided``: the frozen weight, and from the next renewal on the learned one.
     counted: float = math.nan
 
 
 @dataclass
-class DecisionStatus:
-    """A learner and the decisions it was told of."""
+class LearnerRun:
+    """A learner and the decisions that were added to it."""
 
     learner: Learner
     pending: list[Event] = field(default_factory=list)
     arrived: list[Event] = field(default_factory=list)
     decisions: int = 0
-    #: After how many decisions the roots were made anew.
+    #: Numbers of decisions at which the roots were recomputed.
     renewals: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -62,36 +60,36 @@ class DecisionStatus:
         model.renew = renewed  # type: ignore[method-assign]
 
     def add_pending(self, event: Event) -> None:
-        """A decision."""
+        """Add a pending decision."""
         self.decisions += 1
         before = len(self.renewals)
         self.learner.add_pending(event.x, event.frozen)
         self.pending.append(event)
-        self._look(before)
+        self._update_counted(before)
 
     def learn(self, event: Event) -> None:
-        """Its reward."""
+        """Add the reward of a decision."""
         before = len(self.renewals)
         self.learner.learn(event.x, event.y, event.frozen)
         event.learned, event.counted = self.weight, event.frozen
         self.pending.remove(event)
         self.arrived.append(event)
-        self._look(before)
+        self._update_counted(before)
 
     def remove_pending(self, event: Event) -> None:
-        """It left without."""
+        """End the pending state of a decision without a reward."""
         before = len(self.renewals)
         self.learner.remove_pending(event.x, event.frozen)
         self.pending.remove(event)
-        self._look(before)
+        self._update_counted(before)
 
-    def _look(self, before: int) -> None:
+    def _update_counted(self, before: int) -> None:
         if len(self.renewals) > before:
             for event in self.arrived:
                 event.counted = event.learned
 
-    def wander(self, steps: int, rng: np.random.Generator) -> None:
-        """That many events at random: half decisions, a third rewards, the rest withdrawals."""
+    def add_random_events(self, steps: int, rng: np.random.Generator) -> None:
+        """Add random events: half are decisions, a third rewards, the others withdrawals."""
         family, dim = self.learner.policy.family, self.learner.policy.dim
         for _ in range(steps):
             kind = rng.random()
@@ -105,8 +103,8 @@ class DecisionStatus:
                 (self.learn if kind < 0.85 else self.remove_pending)(event)
 
 
-def story(family: Family, share: float, metric: Metric, estimator: Any = None) -> DecisionStatus:
-    """An empty one, of rows of four numbers."""
+def new_run(family: Family, share: float, metric: Metric, estimator: Any = None) -> LearnerRun:
+    """Return a run without events, for rows of four numbers."""
     policy = DelayedUCB(
         4,
         family,
@@ -115,30 +113,32 @@ def story(family: Family, share: float, metric: Metric, estimator: Any = None) -
         metric=metric,
         estimator=estimator or Laplace(),
     )
-    return DecisionStatus(Learner(policy))
+    return LearnerRun(Learner(policy))
 
 
 def assert_root(root: Matrix, precision: Matrix, close: float = 1e-9) -> None:
-    """S Sᵀ H = I."""
+    """Assert that S Sᵀ H = I."""
     np.testing.assert_allclose(root @ root.T @ precision, np.eye(4), rtol=0.0, atol=close)
 
 
 @dataclass(frozen=True)
 class Counting(Laplace):
-    """Laplace that remembers how many rewards each of its fits had."""
+    """A Laplace estimator that stores the number of rewards of each fit."""
 
     fits: list[int] = field(default_factory=list, compare=False)
 
-    def fit(self, data: Seen, **more: Any) -> Estimate:
-        """As Laplace."""
+    def fit(self, data: Seen, **options: Any) -> Estimate:
+        """Fit as Laplace does."""
         self.fits.append(data.n)
-        return super().fit(data, **more)
+        return super().fit(data, **options)
 
 
-def learned(family: Family, count: int, **more: Any) -> tuple[Learner, list[int], Matrix, Vector]:
-    """A learner after that many rewards, the sizes of its fits, and what it saw."""
+def learned(
+    family: Family, count: int, **options: Any
+) -> tuple[Learner, list[int], Matrix, Vector]:
+    """Return a learner after some rewards, the sizes of its fits, the rows and the rewards."""
     estimator = Counting()
-    learner = Learner(DelayedUCB(4, family, estimator=estimator, **more))
+    learner = Learner(DelayedUCB(4, family, estimator=estimator, **options))
     rng = np.random.default_rng(9)
     X = rng.normal(size=(count, 4)).astype(np.float32).astype(np.float64)
     y = family.sample(X @ np.array([0.5, -0.5, 0.2, 0.0]), rng, 0.09)

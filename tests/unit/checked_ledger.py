@@ -1,4 +1,4 @@
-"""A ledger that tells what it does, and events that are short to write."""
+"""A ledger that is compared with the oracle, and functions that create events."""
 
 from __future__ import annotations
 
@@ -17,31 +17,35 @@ WINDOW = timedelta(microseconds=10)
 X = np.array([[1.0, 0.5], [-0.5, 1.0]], dtype=np.float32)
 
 
-class ToldLedger:
-    """A ledger and an oracle that are told the same; ``statuses`` are what the ledger said."""
+class CheckedLedger:
+    """A ledger and an oracle that fold the same records.
+
+    Attributes:
+        statuses: the status of each record, from the ledger.
+    """
 
     def __init__(
         self,
-        *told: tuple[int, Event],
+        *events: tuple[int, Event],
         rewards: Rewards | None = None,
         retention: int | None = None,
         min_reward: float = -10.0,
         max_reward: float = 10.0,
     ) -> None:
-        given = Explicit(WINDOW) if rewards is None else rewards
+        rewards = Explicit(WINDOW) if rewards is None else rewards
         options: dict[str, Any] = {
             "min_reward": min_reward,
             "max_reward": max_reward,
             "retention": retention,
         }
-        self.ledger = Ledger(given, NullListener(), **options)
-        self.oracle = Oracle(rewards=given, **options)
+        self.ledger = Ledger(rewards, NullListener(), **options)
+        self.oracle = Oracle(rewards=rewards, **options)
         self.statuses: list[str] = []
-        self.tell(*told)
+        self.fold(*events)
 
-    def tell(self, *told: tuple[int, Event]) -> ToldLedger:
-        """Fold more events, each with its stamp, and compare with the oracle."""
-        for recorded, event in told:
+    def fold(self, *events: tuple[int, Event]) -> CheckedLedger:
+        """Fold events with their timestamps, and compare the state with the oracle's."""
+        for recorded, event in events:
             record = Record(0, len(self.statuses) + 1, recorded, event)
             self.statuses.append(self.ledger.fold(record))
             self.oracle.apply_record(record)
@@ -53,7 +57,7 @@ class ToldLedger:
         return self
 
     def entry(self, id: str = "a") -> DecisionStatus:
-        """What a decision has come to."""
+        """Return the status of a decision."""
         entry = self.ledger.entry(id)
         assert entry is not None
         return entry
@@ -69,19 +73,21 @@ class ToldLedger:
         return self.entry().value
 
 
-def decided(at: int = 0, which: int = 0, *, id: str = "a", active: bool = True) -> Decision:
-    """A decision."""
+def decision(at: int = 0, which: int = 0, *, id: str = "a", active: bool = True) -> Decision:
+    """Create a decision."""
     return Decision(id, at, which, which, X[which], 0.5, 0.5, 1, activated=active)
 
 
-def told(value: float, part: str = "", revision: int = 0, *, at: int = 0, id: str = "a") -> Reward:
-    """A reward."""
+def reward(
+    value: float, part: str = "", revision: int = 0, *, at: int = 0, id: str = "a"
+) -> Reward:
+    """Create a reward."""
     return Reward(id, at, value, part, revision)
 
 
 def settled(until: int) -> Settled:
-    """Journal time."""
+    """Create a ``Settled`` event."""
     return Settled(0, until)
 
 
-ACTIVE, GONE = Activation("a", 0), Void("a", 0)
+ACTIVATION, VOID = Activation("a", 0), Void("a", 0)
