@@ -342,7 +342,7 @@ class UndoingOperator:
             return
         partition = rng.randrange(world.settings.partitions)
         if rng.random() < 0.5:
-            self._overwrite(partition)
+            self._overwrite()
         start = store.start(partition).position  # records of a base may still be readable
         records = [record for record in store.readable(partition) if record.position > start]
         event = self._choose(partition, records)
@@ -354,15 +354,16 @@ class UndoingOperator:
             world.trace_event("the operator", event)
         world.schedule.after(self._pause(), self._undo)
 
-    def _overwrite(self, partition: int) -> None:
+    def _overwrite(self) -> None:
         """Overwrite the bytes of what was erased, even if no learner has read the erasure yet."""
-        store = self._world.store
-        events = (record.event for record in store.undone(partition))
+        world, store = self._world, self._world.store
+        partitions = range(world.settings.partitions)
+        events = (record.event for partition in partitions for record in store.undone(partition))
         keys = [event.key for event in events if isinstance(event, Erased)]
         if store.reachable:
             with suppress(CorruptEvent):  # of a record that is damaged for now
                 if store.overwrite(keys):
-                    self._world.faults.see("record overwritten")
+                    world.faults.see("record overwritten")
 
     def _choose(self, partition: int, records: list[Record]) -> Event | None:
         rng, store = self._rng, self._world.store
