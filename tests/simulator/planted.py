@@ -301,7 +301,7 @@ def observation_twice_after_revision(patch: pytest.MonkeyPatch) -> None:
         times, store = self.times[partition], self.observations[partition]
         times.append(int(times.began[handle]), int(times.came[handle]))
         store.extend(store.get(handle)[0][None, :], [y])
-        self._given[partition] += 1
+        self._next_handle[partition] += 1
 
     patch.setattr(Learner, "revise", again)
 
