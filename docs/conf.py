@@ -1,4 +1,4 @@
-"""Sphinx: `nox -s docs` builds the documentation."""
+"""Configure Sphinx: ``nox -s docs`` builds the documentation."""
 
 import re
 from importlib.metadata import version as installed
@@ -26,7 +26,7 @@ html_title = f"belated {release}"
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
-default_role = "code"  # docstrings write `name`, as the pages do
+default_role = "code"  # docstrings use `name`, like the pages
 autodoc_default_options = {"members": True, "show-inheritance": True}
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
@@ -40,7 +40,7 @@ napoleon_use_ivar = True  # the fields of a named tuple are documented by autodo
 
 
 def setup(app: Sphinx) -> None:
-    """Write formulas as MathML: browsers draw it without a script or a network."""
+    """Render formulas as MathML, which browsers display without scripts or a network."""
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
     app.connect("autodoc-process-signature", _short_names)
 
@@ -51,14 +51,14 @@ html_math_renderer = "mathml"
 def _short_names(
     app: Sphinx, what: str, name: str, item: object, options: object, signature: str, returned: str
 ) -> tuple[str, str] | None:
-    """Show our names for array types inside other types too, and defaults as Python."""
-    shown = [signature or "", returned or ""]
-    for pattern, words in _SHORTER.items():
-        shown = [re.sub(pattern, words, text) for text in shown]
-    return (shown[0], shown[1]) if shown != [signature or "", returned or ""] else None
+    """Use belated's names for array types, and write defaults as Python."""
+    texts = [signature or "", returned or ""]
+    for pattern, replacement in _SHORTER.items():
+        texts = [re.sub(pattern, replacement, text) for text in texts]
+    return (texts[0], texts[1]) if texts != [signature or "", returned or ""] else None
 
 
-#: What Sphinx could not parse: it would break the signature at every comma.
+#: Texts that Sphinx cannot parse: it would break the signature at every comma.
 _SHORTER = {
     r"TypeAliasForwardRef\('(\w+)'\)": r"\1",
     r"<factory>|<function [\w.]*<lambda>>": "...",

@@ -1,7 +1,7 @@
-"""Writes the reference pages that are made from the code: ``python docs/generate.py``.
+"""Write the reference pages that are generated from the code: ``python docs/generate.py``.
 
-They are kept in the repository, so that they can be read there; a test fails while one is not what
-this script would write.
+They are committed, so that people can read them in the repository; a test fails if one of them is
+out of date.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from belated.service.http.openapi import describe
 from belated.service.http.routes import BANDIT_ROUTES
 
 FOLDER = Path(__file__).parent / "reference"
-#: So that the width of a terminal does not matter.
+#: The width of help texts, whatever the width of the terminal.
 WIDTH = 88
 
 
 def cli() -> str:
-    """The page of the commands."""
+    """Return the page of the commands."""
     parts = [
         "# Commands: `belated`",
-        "Each command says what it takes with `--help`, as below. The exit code is 0 where all is"
-        " well, 1 where a command looked and found something wrong, and 2 where it could not do"
-        " what was asked; then one line on stderr says why.",
+        "`--help` prints the arguments of each command, as below. The exit code is 0 on success, 1"
+        " if a check found a problem, and 2 if the command failed; one line on stderr then names"
+        " the reason.",
     ]
     for name, parser in _commands(command_line(), "belated"):
         parser.formatter_class = _fixed(parser.formatter_class)
@@ -37,30 +37,32 @@ def cli() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _fixed(made_by: Any) -> Any:
-    return lambda prog: made_by(prog, width=WIDTH)
+def _fixed(formatter: Any) -> Any:
+    return lambda prog: formatter(prog, width=WIDTH)
 
 
 def _commands(
     parser: argparse.ArgumentParser, name: str
 ) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """All commands that do something, with their names."""
-    groups = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+    """Yield all commands, without groups, with their names."""
+    groups = [
+        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
+    ]
     if not groups:
         yield name, parser
     for group in groups:
-        for word, one in group.choices.items():
-            yield from _commands(one, f"{name} {word}")
+        for word, command in group.choices.items():
+            yield from _commands(command, f"{name} {word}")
 
 
 def http() -> str:
-    """The page of the routes."""
+    """Return the page of the routes."""
     whole = describe([*BANDIT_ROUTES, *SERVICE_ROUTES], keys=True, tokens=True)
     parts = [
         "# HTTP: routes, fields and statuses",
-        "`GET /openapi.json` has the same for programs. A field with a star must be there. Times"
-        " are ISO 8601. An error is a JSON object with `type`, `title`, `status` and `detail`"
-        " (RFC 9457).",
+        "`GET /openapi.json` returns the same as an OpenAPI document. Fields marked with a star are"
+        " required. Times are ISO 8601. An error is a JSON object with `type`, `title`, `status`"
+        " and `detail` (RFC 9457).",
     ]
     for path, methods in whole["paths"].items():
         for method, route in methods.items():
@@ -77,37 +79,36 @@ def _route(path: str, method: str, route: dict[str, Any]) -> Iterator[str]:
     yield f"{route['summary']}."
     if (body := route.get("requestBody")) is not None:
         yield f"Body: {_contents(body)}."
-    queries = [one["name"] for one in route.get("parameters", ()) if one["in"] == "query"]
+    parameters = route.get("parameters", ())
+    queries = [parameter["name"] for parameter in parameters if parameter["in"] == "query"]
     if queries:
-        yield "After `?`: " + ", ".join(f"`{name}`" for name in queries) + "."
-    problems = [status for status, answer in route["responses"].items() if "$ref" in answer]
-    for status, answer in route["responses"].items():
+        yield "Query parameters: " + ", ".join(f"`{name}`" for name in queries) + "."
+    problems = [status for status, response in route["responses"].items() if "$ref" in response]
+    for status, response in route["responses"].items():
         if status not in problems:
-            yield f"{status}: {_contents(answer) or 'nothing'}."
+            yield f"{status}: {_contents(response) or 'no body'}."
     if problems:
-        yield f"[Else](#statuses): {', '.join(problems)}."
+        yield f"[Errors](#statuses): {', '.join(problems)}."
 
 
 def _contents(message: dict[str, Any]) -> str:
-    """What a body or an answer holds."""
-    found = []
-    for kind, one in message.get("content", {}).items():
-        found.append(_named(one.get("schema", {})) or f"`{kind}`")
-    return " or ".join(found)
+    """Return the types of a request or response body."""
+    contents = message.get("content", {}).items()
+    return " or ".join(_named(body.get("schema", {})) or f"`{kind}`" for kind, body in contents)
 
 
 def _statuses(whole: dict[str, Any]) -> Iterator[str]:
     yield "## Statuses"
     numbers = {
-        answer["$ref"].rpartition("/")[2]: status
+        response["$ref"].rpartition("/")[2]: status
         for methods in whole["paths"].values()
         for route in methods.values()
-        for status, answer in route["responses"].items()
-        if "$ref" in answer
+        for status, response in route["responses"].items()
+        if "$ref" in response
     }
-    rows = ["| status | |", "|---|---|"]
-    for name, one in whole["components"]["responses"].items():
-        rows.append(f"| {numbers[name]} | {one['description']} |")
+    rows = ["| status | meaning |", "|---|---|"]
+    for name, response in whole["components"]["responses"].items():
+        rows.append(f"| {numbers[name]} | {response['description']} |")
     yield "\n".join(rows)
 
 
@@ -117,27 +118,27 @@ def _fields(name: str, schema: dict[str, Any]) -> Iterator[str]:
         yield schema["description"].partition("\n")[0]
     properties = schema.get("properties", {})
     if properties:
-        must = set(schema.get("required", ()))
-        rows = ["| field | type | |", "|---|---|---|"]
-        for field, one in properties.items():
-            star = "*" if field in must else ""
-            said = " ".join(one.get("description", "").split())
-            rows.append(f"| `{field}`{star} | {_named(one)} | {said} |")
+        required = set(schema.get("required", ()))
+        rows = ["| field | type | meaning |", "|---|---|---|"]
+        for field, value in properties.items():
+            star = "*" if field in required else ""
+            text = " ".join(value.get("description", "").split())
+            rows.append(f"| `{field}`{star} | {_named(value)} | {text} |")
         yield "\n".join(rows)
 
 
 def _named(schema: dict[str, Any]) -> str:
-    """The type of a value, in words."""
+    """Return the type of a value in words."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
     if "anyOf" in schema:
-        return " or ".join(_named(one) for one in schema["anyOf"])
+        return " or ".join(map(_named, schema["anyOf"]))
     kind = schema.get("type", "")
     if kind == "array":
         return f"list of {_named(schema.get('items', {})) or 'anything'}"
     if "enum" in schema:
-        return ", ".join(f"`{one}`" for one in schema["enum"])
+        return ", ".join(f"`{value}`" for value in schema["enum"])
     if schema.get("format") == "date-time":
         return "time"
     return str(kind)

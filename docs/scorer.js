@@ -1,5 +1,5 @@
-// How the search of these pages orders what it finds: answers and guides before decisions, which
-// say why the code is as it is. Sphinx puts this into its own script.
+// Rank search results: answers and guides come before design records. Sphinx includes this file in
+// its own script.
 var Scorer = {
   score: (result) => {
     const [page, , , , score] = result;

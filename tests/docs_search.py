@@ -1,4 +1,4 @@
-"""Ask the search of the built documentation what users ask: a script, not a test file.
+"""Test the search of the built documentation with users' questions: a script, not a test file.
 
 ``python -m tests.docs_search FOLDER`` opens the search page in a real browser (see .ci/run). The
 first result for each question must be a page that answers it.
@@ -14,8 +14,8 @@ from urllib.parse import quote
 from tests.integration.chromium import Chromium
 from tests.waiting import eventually
 
-#: Each question, and the pages that may be its first result.
-ASKED = {
+#: Each question, with the pages that answer it.
+QUESTIONS = {
     "rewards that come weeks later": ("questions", "howto/late-rewards"),
     "propensity": ("questions", "howto/evaluate"),
     "add an arm": ("questions", "howto/features"),
@@ -52,7 +52,7 @@ def main() -> int:
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile,
         Chromium(Path(profile)) as browser,
     ):
-        for question, pages in ASKED.items():
+        for question, pages in QUESTIONS.items():
             browser.open(f"{(folder / 'search.html').as_uri()}?q={quote(question)}")
             eventually(lambda: bool(browser.run(_DONE)))
             first = str(browser.run(f"{_LINKS}[0]")).partition(".html")[0]

@@ -65,4 +65,4 @@ def test_every_command_of_the_tutorial_works(dsn: str, tmp_path: Path) -> None:
     assert 0.0 < float(delay[0]["value"][1]) < SECONDS
     assert alerts == []
     assert '"propensity"' in told
-    assert "clicks are still to come" in told
+    assert "clicks are still pending" in told

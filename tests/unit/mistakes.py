@@ -134,13 +134,13 @@ def table() -> str:
     lines = [
         "# Common mistakes, and what the errors say",
         "",
-        "Every error says what happened, with the value, and what to do. Here `bandit` takes",
-        "rows of two numbers, `shop` has features: a context with the number `age`, and `colors`",
-        "has the actions alone.",
+        "Every error states what is wrong, the value that caused it, and what to do. In these",
+        "examples, `bandit` takes rows of two numbers, `shop` has features with the context field",
+        "`age`, and `colors` has only actions.",
         "`python -m tests.unit.mistakes > docs/reference/mistakes.md` writes this page, and a test",
-        "keeps it true.",
+        "compares it with the code.",
         "",
-        "| you write | belated says |",
+        "| code | error |",
         "|---|---|",
     ]
     lines += [f"| `{mistake}` | `{said_of(mistake)}` |" for mistake in MISTAKES]
