@@ -24,6 +24,9 @@ from experiments.evaluation.logs import (
     true_values,
 )
 
+#: How often the confidence sequence is looked at.
+LOOKS = 20
+
 
 def measure(policy: str, delay: str, seed: int) -> list[dict[str, Any]]:
     """One log, a line for each policy that is evaluated; as conversions too if delays depend."""
@@ -115,9 +118,13 @@ def _always(
     value = np.where(came, table.value, 0.0)[final]
     ratio = (target[offers.chosen] / offers.propensity[offers.chosen])[final]
     terms, mirrored = ratio * value, ratio * (1.0 - value)
-    rejected = is_rejected(terms, truth, 0.025) or is_rejected(mirrored, 1.0 - truth, 0.025)
+    looks = np.linspace(0, len(terms), LOOKS + 1).astype(int)[1:]
+    rejected = any(
+        is_rejected(terms[:look], truth, 0.025) or is_rejected(mirrored[:look], 1.0 - truth, 0.025)
+        for look in looks
+    )
     found: dict[str, Any] = {"always": not rejected}
     if wide:  # a search: for some logs only
-        low, high = betting_interval(terms, mirrored, 0.95)
+        low, high = betting_interval(terms, mirrored, 0.95, 1e-3)
         found["always_width"] = high - low
     return found

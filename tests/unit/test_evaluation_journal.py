@@ -18,6 +18,7 @@ from belated import (
     DelayedUCB,
     Explicit,
     Greedy,
+    Holdout,
     MemoryJournal,
     PerArm,
     SQLiteJournal,
@@ -194,6 +195,36 @@ def test_a_journal_without_a_floor_is_refused(policy: Any) -> None:
     _play(bandit, clock, rounds=200)
     with pytest.raises(NotEvaluable, match="floor"):
         bandit.evaluate("uniform")
+
+
+@pytest.mark.parametrize(("baseline", "floor"), [("uniform", 0.0), ("first", 0.2), ("blue", 0.0)])
+def test_decisions_of_the_holdout_count(baseline: str, floor: float) -> None:
+    """Each weighs by its probability over both groups."""
+    clock = Clock()
+    policy = DelayedUCB(2, Bernoulli(), floor=floor)
+    bandit = _bandit(
+        clock, policy=policy, holdout=Holdout(0.2, baseline), rewards=DefaultAfter("2d")
+    )
+    _play(bandit, clock, rounds=400)
+    table = read_journal(bandit.journal, support=Bernoulli().support).live()
+    kept, offers = read_offers(bandit.journal, table, None)
+    both = offers.over_groups(table.select(kept))
+    held = table.select(kept).source == 1
+    base = {"uniform": [0.5, 0.5], "first": [1.0, 0.0], "blue": [0.0, 1.0]}[baseline]
+    rows = both.propensity.reshape(-1, 2)
+    expected = 0.2 * np.array(base) + 0.8 * offers.propensity.reshape(-1, 2)
+    assert rows[~held] == pytest.approx(expected[~held], nan_ok=True)
+    assert both.propensity[both.chosen] == pytest.approx(table.overall[kept])
+    assert np.isnan(rows[held]).sum() == held.sum()
+    target = baseline if baseline == "uniform" else "uniform" if floor else base
+    if baseline == "uniform" or floor:
+        found = bandit.evaluate(target)
+        assert found.decisions == len(offers) > (~held).sum()
+        assert found.low < 1 / 6 < found.high
+        assert found.unsupported == 0.0
+    else:
+        with pytest.raises(NotEvaluable, match=r"% of this policy's choices were never tried"):
+            bandit.evaluate("red" if baseline == "blue" else "blue")
 
 
 def test_a_journal_at_an_address_explains_itself(tmp_path: Path) -> None:

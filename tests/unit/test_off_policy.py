@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 from belated import Bernoulli, DefaultAfter, Explicit
 from belated.evaluation.arrivals import arrival_weights
@@ -82,11 +83,11 @@ def test_weights_by_delay_make_what_arrived_whole() -> None:
 
 
 def test_the_interval_solves_its_equation() -> None:
-    """The interval solves its equation."""
+    """Without bounds it is Fieller's."""
     rng = np.random.default_rng(1)
     weight, residual = rng.random(50) + 0.1, rng.normal(size=50)
     direct = np.zeros(50)
-    point, low, high = interval(direct, np.ones(50), weight, residual, math.inf, 0.95)
+    point, low, high = interval(direct, np.ones(50), weight, residual, np.zeros(50), math.inf, 0.95)
     assert point == pytest.approx((weight * residual).sum() / weight.sum())
     for end in (low, high):
         score = (weight * (residual - end)).sum()
@@ -98,7 +99,36 @@ def test_no_interval_if_a_few_decisions_carry_all_the_weight() -> None:
     """No interval if a few decisions carry all the weight."""
     weight = np.array([1.0, 1e-3, 1e-3])
     with pytest.raises(NotEvaluable, match="carry all the weight"):
-        interval(np.zeros(3), np.ones(3), weight, np.ones(3), 50.0, 0.95)
+        interval(
+            np.zeros(3), np.ones(3), weight, np.array([1.0, 0.0, 0.0]), np.zeros(3), 50.0, 0.95
+        )
+
+
+@pytest.mark.parametrize("successes", [0, 1, 7, 20])
+def test_with_equal_weights_the_interval_is_wilsons(successes: int) -> None:
+    """Outcomes of 0 and 1 of which the model knows no more than their mean."""
+    outcome = (np.arange(20) < successes).astype(np.float64)
+    ones = np.ones(20)
+    point, low, high = interval(
+        0.3 * ones, ones, ones, outcome, 0.3 * ones, math.inf, 0.95, 0.0, 1.0, 1.0
+    )
+    assert point == pytest.approx(successes / 20)
+    wilson = binomtest(successes, 20).proportion_ci(method="wilson")
+    assert (low, high) == pytest.approx((wilson.low, wilson.high), abs=1e-5)
+
+
+def test_counts_have_a_score_interval_too() -> None:
+    """With a lower bound only, the variance is proportional to the mean."""
+    ones = np.ones(50)
+    for outcome in (np.zeros(50), np.arange(50) % 2.0):
+        point, low, high = interval(
+            ones, ones, ones, outcome, ones, math.inf, 0.95, 0.0, math.inf, 1.0
+        )
+        total, z = outcome.sum(), 1.959964
+        centre, half = total + z * z / 2, z * math.sqrt(total + z * z / 4)
+        ends = max(centre - half, 0.0) / 50, (centre + half) / 50
+        assert (low, high) == pytest.approx(ends, abs=1e-5)
+        assert low <= point <= high
 
 
 def test_delays_that_depend_on_rewards_do_not_bias_the_value() -> None:
@@ -125,28 +155,33 @@ def test_conversions_count_silence_as_the_default() -> None:
 def test_a_log_that_never_tried_it_is_refused() -> None:
     """A log that never tried it is refused."""
     table, offers = _log(floor=0.0)
-    with pytest.raises(NotEvaluable, match="50% of what this policy would choose was never tried"):
+    with pytest.raises(NotEvaluable, match="50% of this policy's choices were never tried"):
         off_policy_value(table, offers, np.full(800, 0.5), Bernoulli())
 
 
 def test_a_log_that_hardly_tried_it_is_refused_whatever_was_drawn() -> None:
     """A log that hardly tried it is refused whatever was drawn."""
     table, offers = _log(floor=1e-6)
-    with pytest.raises(NotEvaluable, match=r"as \d\.\d of its own"):
+    with pytest.raises(NotEvaluable, match=r"an effective sample size of 0\.0 for"):
         off_policy_value(table, offers, np.full(800, 0.5), Bernoulli())
 
 
-def test_few_rewards_are_no_evidence() -> None:
-    """Of conversions that hardly came, no value is told."""
-    table, offers = _log(pending=0.3, rewards=DefaultAfter("30d"), count=2_000)
-    few = np.cumsum(table.arrived) <= 19
-    hardly = replace(
-        table,
-        rewarded=np.where(few, table.rewarded, NEVER),
-        value=np.where(few, table.value, np.nan),
-    )
-    with pytest.raises(NotEvaluable, match="19 rewards have come, and at least 20 are needed"):
-        off_policy_value(hardly, offers, np.full(4_000, 0.5), Bernoulli())
+def test_few_rewards_give_a_wide_interval_and_none_at_all_no_value() -> None:
+    """The variance is that of the mean that is tested, so few rewards do not look certain."""
+    table, offers = _log(rewards=DefaultAfter("1d"), count=400)
+    for few in (3, 0):
+        here = np.cumsum(table.arrived) <= few
+        hardly = replace(
+            table,
+            rewarded=np.where(here, table.rewarded, NEVER),
+            value=np.where(here, table.value, np.nan),
+        )
+        if few:
+            found = off_policy_value(hardly, offers, np.full(800, 0.5), Bernoulli())
+            assert 0.0 <= found.low < 3 / 400 < found.high
+            assert 0.015 < found.high < 0.05
+    with pytest.raises(NotEvaluable, match="no reward has arrived yet"):
+        off_policy_value(hardly, offers, np.full(800, 0.5), Bernoulli())
 
 
 @pytest.mark.parametrize("limit", ["0s", timedelta(0)])
@@ -169,7 +204,7 @@ def test_a_weak_log_is_noted() -> None:
     """A weak log is noted."""
     table, offers = _log(floor=0.3, count=80)
     notes = off_policy_value(table, offers, np.full(160, 0.5), Bernoulli()).notes
-    assert any("tell as much as" in note for note in notes)
+    assert any("effective sample size is" in note for note in notes)
 
 
 def test_a_window_longer_than_the_log_is_named_in_the_estimand() -> None:
@@ -222,7 +257,7 @@ def test_explicit_outcomes_that_never_came_count_as_the_worst() -> None:
 def test_a_gambler_finds_the_mean_and_no_more() -> None:
     """A gambler finds the mean and no more."""
     terms = (np.random.default_rng(4).random(2_000) < 0.3).astype(np.float64)
-    low, high = betting_interval(terms, 1.0 - terms, 0.95)
+    low, high = betting_interval(terms, 1.0 - terms, 0.95, 1e-3)
     assert 0.24 < low < 0.3 < high < 0.37
     assert is_rejected(terms, 0.1, 0.05)
     assert not is_rejected(terms, 0.3, 0.05)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from belated.core.events import ActionChanged, Record
 from belated.core.rewards import Rewards
 from belated.core.times import Duration, Moment, as_microseconds
+from belated.decider.holdouts import HELD
 from belated.evaluation.delays import DelayCurve, Dependence, delay_curve, delay_depends
 from belated.evaluation.forecasts import Forecast, forecast
 from belated.evaluation.lifts import Lift, lift
@@ -131,15 +132,17 @@ class DecisionLog:
             )
         whole = self.table()
         chosen = whole.took_effect & (whole.source == SOURCES.index("policy"))
+        chosen |= whole.took_effect & whole.in_group(HELD) & np.isfinite(whole.overall)
         if start is not None:
             chosen &= whole.recorded >= start
         table = whole.select(chosen)
         if not len(table):
             raise NotEvaluable(
-                "no decision was made by the policy, or none since then: wait for some"
+                "no decision was made by the policy or a holdout, or none since then: wait for some"
             )
         kept, offers = self.offers(table)
         table = table.select(kept)
+        offers = offers.over_groups(table)
         if isinstance(target, Policy):
             assert start is not None
             shares = shares_of_policy(*self._learned(target, start - 1), offers)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import msgspec
@@ -13,8 +14,10 @@ from numpy.typing import NDArray
 from belated.core.events import Decision
 from belated.core.inputs import Matrix, Row, Vector
 from belated.core.results import Shortened
+from belated.decider.baselines import UNIFORM
+from belated.decider.holdouts import BANDIT, HELD
 from belated.evaluation.sources import JournalTable
-from belated.evaluation.table import Mask, Times
+from belated.evaluation.table import SOURCES, DecisionTable, Mask, Times
 from belated.exceptions import NotEvaluable
 from belated.features import Features, Shared
 from belated.fold.contexts import RowEncoder, read_context
@@ -24,6 +27,8 @@ from belated.model.blocks import unblocked
 
 #: Requests read at a time; and positions so near to each other are read at once.
 PAGE, NEAR = 1_000, 100
+#: Propensities over both groups are known if they are so near to those that were recorded.
+NEAR_SHARE = 1e-9
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,6 +88,38 @@ class Offers(Shortened):
         if not len(self.starts):
             return np.zeros(0)
         return np.add.reduceat(values, self.starts)
+
+    def over_groups(self, table: DecisionTable) -> Self:
+        """Return the offers with the propensity of each row over both groups of a holdout.
+
+        Decisions of both groups then count alike: the balance heuristic. Rows whose propensity
+        over both groups is unknown have NaN: those that a decision of the holdout did not choose.
+
+        Args:
+            table: the decisions.
+        """
+        held, grouped = table.in_group(HELD), table.in_group(BANDIT)
+        chosen, baseline = self.propensity[self.chosen], self._shares_of(table.baseline)
+        apart = np.abs(baseline[self.chosen] - chosen)[grouped].sum()
+        moved = np.abs(table.overall - chosen)[grouped].sum()
+        share = moved / apart if apart > 0.0 else 0.0
+        mixed = share * baseline + (1.0 - share) * self.propensity
+        propensity = np.where(np.repeat(grouped, self.counts), mixed, self.propensity)
+        unknown = held | ~(np.abs(propensity[self.chosen] - table.overall) <= NEAR_SHARE)
+        propensity[np.repeat(unknown, self.counts)] = np.nan
+        propensity[self.chosen] = table.overall
+        return replace(self, propensity=propensity)
+
+    def _shares_of(self, baseline: str | None) -> Vector:
+        """Return the probability of each row under a baseline; NaN if that is not known."""
+        if baseline is None:
+            return np.full(len(self.rows), np.nan)
+        if baseline == UNIFORM:
+            return np.repeat(1.0 / self.counts, self.counts)
+        named = np.array([str(name) == baseline for name in self.actions.tolist()], np.float64)
+        first = np.zeros(len(self.rows))
+        first[self.starts] = 1.0
+        return np.where(np.repeat(self.sums(named) > 0.0, self.counts), named, first)
 
     def select(self, which: Mask) -> Self:
         """The offers of some decisions."""
@@ -164,7 +201,7 @@ def read_offers(
     found: dict[int, tuple[Row, list[float], list[int | str], float]] = {}
     places = np.zeros(len(table), dtype=np.int64)
     encoder = RowEncoder(features)
-    outdated = 0
+    outdated, silent = 0, set[int]()  # silent: the policy did not say all probabilities
     for line, stored in read_requests(journal, table):
         request = _with_records(stored, features)
         if request is None:
@@ -175,7 +212,10 @@ def read_offers(
             continue
         names = request.actions or list(range(len(rows)))
         place = request.place(int(table.index[line]), table.actions[table.action[line]])
-        shares = _shares(request, place, float(table.propensity[line]), len(rows))
+        propensity = float(table.propensity[line])
+        if request.propensities is None and propensity < 1.0:
+            silent.add(line)
+        shares = _shares(request, place, propensity, len(rows))
         found[line] = rows, shares, names, request.share
         places[line] = place
         kept[line] = True
@@ -192,6 +232,12 @@ def read_offers(
         raise NotEvaluable(
             f"{message}: make the bandit with keep_requests='auto', and evaluate what it decides"
             " from then on"
+        )
+    by_policy = kept & (table.source == SOURCES.index("policy"))
+    if by_policy.any() and silent.issuperset(np.flatnonzero(by_policy).tolist()):
+        message = "the policy that decided did not say the probability of every action"
+        raise NotEvaluable(
+            f"{message}: give it a floor, such as 0.02, and evaluate what it decides from then on"
         )
     lines = [found[line] for line in np.flatnonzero(kept).tolist()]
     counts = np.array([len(rows) for rows, _, _, _ in lines], dtype=np.int64)
@@ -238,8 +284,5 @@ def _shares(request: KeptRequest, index: int, propensity: float, count: int) -> 
     if request.propensities is not None:
         return request.propensities
     if propensity < 1.0:
-        message = "the policy that decided did not say the probability of every action"
-        raise NotEvaluable(
-            f"{message}: give it a floor, such as 0.02, and evaluate what it decides from then on"
-        )
+        return [propensity if place == index else math.nan for place in range(count)]
     return [float(place == index) for place in range(count)]

@@ -1,8 +1,7 @@
-"""Intervals that hold at all times: look as often as you like, and stop when you like.
+"""Confidence sequences: intervals that hold at all times, however often you look.
 
-Decisions are taken in the order they were made, as soon as their outcome is final. A gambler bets
-that the mean is greater than ν; if it is not, the capital is multiplied by 1/α with probability α
-at most, ever. So every ν at which that happens is rejected.
+For a mean of at least ν, no bet that it is greater can be expected to win: the capital of a gambler
+reaches 1/α with probability α at most, ever. So each ν at which it is that high is rejected.
 """
 
 from __future__ import annotations
@@ -10,64 +9,54 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.special import logsumexp
 
 from belated.core.inputs import Vector
 
-#: Values of ν that are tried, at equal distances.
-GRID = 400
-#: The largest part of the capital that can be lost in one bet.
-LARGEST = 0.75
-#: The least variance a gambler believes in.
-LEAST = 1e-4
+#: Shares of the capital that bets may lose; the capital is divided equally among them.
+BETS = 0.75 * 0.5 ** np.arange(14)
 
 
-def betting_interval(weighted: Vector, mirrored: Vector, level: float) -> tuple[float, float]:
+def betting_interval(
+    weighted: Vector, mirrored: Vector, level: float, step: float
+) -> tuple[float, float]:
     """Return bounds of a mean within [0, 1] that hold at all times.
 
     Args:
-        weighted: importance weight times outcome of each decision, in order.
+        weighted: importance weight times outcome of each decision.
         mirrored: importance weight times 1 minus the outcome.
-        level: of the interval.
+        level: confidence level of the interval.
+        step: the bounds are computed to this precision, on the safe side.
     """
     alpha = 1.0 - level
-    return lower_bound(weighted, alpha / 2), 1.0 - lower_bound(mirrored, alpha / 2)
+    return (
+        _lower_bound(weighted, alpha / 2, step),
+        1.0 - _lower_bound(mirrored, alpha / 2, step),
+    )
 
 
-def lower_bound(terms: Vector, alpha: float) -> float:
+def _lower_bound(terms: Vector, alpha: float, step: float) -> float:
     """Return a bound below the mean of terms of at least 0, which holds at all times."""
-    found = 0.0
-    m, v = _running(terms)
-    for step in range(1, GRID):
-        nu = step / GRID
-        if not _is_rejected(terms, m, v, nu, alpha):
-            break
-        found = nu
-    return found
+    low, high = 0.0, 1.0
+    while high - low > step:
+        middle = (low + high) / 2.0
+        if is_rejected(terms, middle, alpha):
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def is_rejected(terms: Vector, nu: float, alpha: float) -> bool:
-    """Whether a mean of ``nu`` or less is rejected at any time.
+    """Return whether a mean of ``nu`` or less is rejected.
 
     >>> is_rejected(np.ones(20), 0.5, alpha=0.05), is_rejected(np.full(20, 0.5), 0.5, alpha=0.05)
     (True, False)
     """
-    return _is_rejected(terms, *_running(terms), nu, alpha)
-
-
-def _running(terms: Vector) -> tuple[Vector, Vector]:
-    """Mean and variance of what came before each term."""
-    count = np.arange(1, len(terms) + 1)
-    mean = (0.5 + np.cumsum(terms)) / (count + 1)
-    spread = (0.25 + np.cumsum(np.square(terms - mean))) / (count + 1)
-    before = np.concatenate([[0.5], mean])[:-1]
-    return before, np.maximum(np.concatenate([[0.25], spread])[:-1], LEAST)
-
-
-def _is_rejected(terms: Vector, m: Vector, v: Vector, nu: float, alpha: float) -> bool:
-    ahead = np.maximum(m - nu, 0.0)
-    bet = np.minimum(ahead / (v + np.square(ahead)), LARGEST / nu)
-    capital = np.cumsum(np.log1p(bet * (terms - nu)))
-    return bool(capital.max(initial=0.0) >= math.log(1.0 / alpha))
+    gains = terms[terms > 0.0] / nu - 1.0
+    losses = (len(terms) - len(gains)) * np.log1p(-BETS)
+    capital = [float(np.log1p(bet * gains).sum()) for bet in BETS.tolist()] + losses
+    return bool(logsumexp(capital) - math.log(len(BETS)) >= math.log(1.0 / alpha))
 
 
 def sequence_width(variance: float, count: float, usual: float, alpha: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -107,7 +108,7 @@ class PartitionReader:
         ]
         numbers = [
             [one.propensity for one in decided],
-            [one.propensity if one.overall is None else one.overall for one in decided],
+            [_overall(one) for one in decided],
             [one.mean for one in decided],
         ]
         models = np.array([one.model for one in decided], np.int64)
@@ -165,6 +166,13 @@ class PartitionReader:
             "partition": np.full(len(made), partition, dtype=np.int32),
             "position": table.column("position")[lines].copy(),
         }
+
+
+def _overall(decision: Decision) -> float:
+    """Return the probability of an action over all groups; NaN if it is not known."""
+    if decision.overall is not None:
+        return decision.overall
+    return math.nan if decision.source == "holdout" else decision.propensity
 
 
 def _changed(column: NDArray[np.int64], by: dict[int, int], lines: slice) -> NDArray[np.int64]:

@@ -1,36 +1,38 @@
-"""What a frozen policy would have earned: doubly robust, with weights by delay.
+"""Off-policy values: what another policy would have earned, had it decided.
 
-π is the policy that is evaluated, p the propensity, w = π/p of the chosen action, ω the weight of
-what has arrived, q̂ a cross-fitted model of the reward.
+The estimate is self-normalized and doubly robust. Notation: π is the evaluated policy, p the
+propensity, w = π/p of the chosen action (the importance weight), ω the inverse probability of
+censoring weight of a reward, and q̂ a cross-fitted model of the reward.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import stdtrit
 
-from belated.core.inputs import Vector
+from belated.core.inputs import MAX_REWARD, Vector
 from belated.core.results import Result
 from belated.core.times import Duration
 from belated.evaluation.arrivals import arrival_weights, estimand, final_age, reach_of, within
 from belated.evaluation.requests import Offers
 from belated.evaluation.sequences import betting_interval
-from belated.evaluation.table import DecisionTable, Mask
+from belated.evaluation.table import DecisionTable
 from belated.exceptions import NotEvaluable
 from belated.model.estimators.laplace import fit_rows
 from belated.model.families import Family
 
-#: The greatest share of the policy's choices that the log could not have made.
+#: The largest share of the policy's choices that may have had propensity 0.
 UNSUPPORTED = 0.01
-#: Standard errors beyond which the mean of weights that should average 1 is not chance.
+#: Number of standard errors by which the mean of the importance weights may differ from 1.
 SURE = 3.0
-#: Effective decisions by the design below which nothing is said, and a warning is given.
+#: Effective sample size by design below which a value is refused, and below which it has a note.
 REFUSED, WEAK = 20.0, 60.0
-#: Where a missing reward counts, it counts here by so many rewards at least.
-FEW_REWARDS = 20
+#: Bisection steps to the end of an interval.
+STEPS = 60
 
 
 @dataclass(frozen=True)
@@ -38,25 +40,27 @@ class Value(Result):
     """What a policy would have earned, per decision.
 
     Attributes:
-        value: mean reward of a decision.
-        low: lower end of the interval, at the time of the evaluation.
+        value: mean reward of a decision: self-normalized doubly robust (SNDR).
+        low: lower end of the interval, for one look.
         high: upper end.
-        always: the interval that holds at all times, by decisions older than the limit or the
-            window; None if there is neither, no decision is so old, or rewards have no bounds.
-        level: of the intervals.
-        estimand: what this is the value of, in words.
-        decisions: that were evaluated.
-        arrived: of which the outcome is known.
-        effective: decisions that would tell as much if the policy had made them, as drawn.
-        design: the same as the propensities let expect: this decides what is refused. As drawn, if
-            the log says only the propensity of the chosen action.
-        unsupported: share of the policy's choices that the log could not have made; 0 if only
-            the propensity of the chosen action is known, and its weights average 1.
-        model_only: what the reward model alone says.
-        ips: inverse propensity weighting, for comparison with other tools.
-        snips: the same, self-normalised.
-        dr: doubly robust, not self-normalised.
-        notes: what weakens it.
+        always: the confidence sequence, an interval that holds at all times, from decisions older
+            than the limit or the window. None without either, without such decisions, or if rewards
+            have no bounds: neither the family's nor the declared ``bounds``.
+        level: confidence level of the intervals.
+        estimand: the estimated quantity, in words.
+        decisions: number of evaluated decisions.
+        arrived: number of decisions whose outcome is known.
+        effective: effective sample size (Kish) of the importance weights as drawn.
+        design: effective sample size expected from the propensities and from what has arrived. A
+            value is refused by this one. If only the propensity of the chosen action is known, it
+            is computed from the weights as drawn.
+        unsupported: share of the policy's choices whose propensity was 0; 0 if only the propensity
+            of the chosen action is known and the weights average 1.
+        model_only: the direct method: what the reward model alone predicts.
+        ips: inverse propensity scoring.
+        snips: self-normalized inverse propensity scoring.
+        dr: doubly robust, not self-normalized.
+        notes: what weakens the estimate.
     """
 
     value: float
@@ -90,19 +94,19 @@ def off_policy_value(
     level: float = 0.95,
     predicted: Vector | None = None,
 ) -> Value:
-    """Return what a frozen policy would have earned, by decisions that others made.
+    """Return what a frozen policy would have earned, from the decisions of others.
 
     Args:
-        table: of the decisions; all of them took effect.
-        offers: what they were chosen from.
-        target: probability that the policy gives each row; fixed before these decisions.
-        family: of the rewards, for the model of them.
-        limit: count rewards that come within this time only; None: all that could be seen.
-        level: of the intervals.
+        table: the decisions; all of them took effect.
+        offers: the rows they were chosen from.
+        target: the policy's probability of each row, fixed before these decisions.
+        family: of the rewards, for the reward model.
+        limit: count only rewards that arrive within this time; None: all that could be seen.
+        level: confidence level of the intervals.
         predicted: mean reward of each row by a model of your own, instead of the fitted one.
 
     Raises:
-        NotEvaluable: the log has not tried what the policy would do, or too little.
+        NotEvaluable: the log never or hardly tried what the policy would do.
     """
     reach = reach_of(table, limit)
     delay, age = within(table.delay, reach), table.age
@@ -112,16 +116,16 @@ def off_policy_value(
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(chosen > 0.0, target[offers.chosen] / chosen, 0.0)
     conversions = table.conversions
-    # With conversions, rewards are counted from that of silence.
+    # Conversions count from the default, the reward of a decision without one.
     shift = table.rewards.default if conversions else 0.0
     reward = np.where(omega > 0.0, table.value - shift, 0.0)
     window = table.rewards.window_us
     known = omega > 0.0
     if conversions and window is not None:
         known = known | (age >= window)
-    unsupported, design = support(offers, target, known, among, ratio)
-    _check(unsupported, design, int(known.sum()), int((omega > 0.0).sum()), conversions)
-    if conversions:  # silence is an outcome: all decisions count, and what arrived stands for more
+    unsupported, design = support(offers, target, omega, among, ratio)
+    _check(unsupported, design, int(known.sum()), int((omega > 0.0).sum()))
+    if conversions:  # a decision without a reward is an outcome; ω scales the rewards
         outcome, model_weight = omega * reward, among
     else:
         outcome, model_weight = reward, among * omega
@@ -129,19 +133,23 @@ def off_policy_value(
         predicted = cross_fitted(offers, outcome + shift, model_weight, family)
     means, weight = predicted - shift, model_weight * ratio
     direct = offers.sums(target * means)
-    residual = outcome - means[offers.chosen]
-    used = weight > 0.0
-    effective = float(weight.sum() ** 2 / np.square(weight).sum()) if used.any() else 0.0
+    prediction = means[offers.chosen]
+    residual = outcome - prediction
+    effective = float(weight.sum() ** 2 / max(np.square(weight).sum(), 1e-300))
+    bounds = declared_range(table, family)
+    least, most = bounds[0] - shift, bounds[1] - shift
     point, low, high = interval(
-        direct, among, weight[used], residual[used], min(effective, design), level
-    )
+        direct, among, weight, outcome, prediction, min(effective, design), level, least, most,
+        dispersion(outcome, prediction, model_weight, least, most),
+    )  # fmt: skip
+    value, low, high = np.clip(np.array([point, low, high]) + shift, *bounds).tolist()
     total = model_weight.sum()
     direct_mean = float((among * direct).sum() / among.sum())
     return Value(
-        value=shift + point,
-        low=shift + low,
-        high=shift + high,
-        always=_always(table, ratio, among, limit, family, level),
+        value=value,
+        low=low,
+        high=high,
+        always=_always(table, ratio, among, limit, bounds, level, (high - low) / 10),
         level=level,
         estimand=estimand("mean reward of a decision", table, limit),
         decisions=len(table),
@@ -158,48 +166,49 @@ def off_policy_value(
 
 
 def support(
-    offers: Offers, target: Vector, known: Mask, among: Vector, ratio: Vector
+    offers: Offers, target: Vector, omega: Vector, among: Vector, ratio: Vector
 ) -> tuple[float, float]:
-    """How much of a policy the log could not have shown, and how many decisions it is worth.
+    """Return the share of a policy the log could not show, and the effective sample size.
 
-    Both are of the design, so that luck does not hide what was never tried. If only the propensity
-    of the chosen action is known, the weights of the choices estimate both.
+    Both are expectations over the choices, so that luck does not hide what was never tried. If only
+    propensities of chosen actions are known, the importance weights as drawn estimate both.
 
     Args:
-        offers: what was on offer.
-        target: probability that the policy gives each row.
-        known: decisions whose outcome is known.
+        offers: the rows on offer.
+        target: the policy's probability of each row.
+        omega: inverse probability of censoring weights; 0 where no reward has arrived.
         among: how much each decision counts.
-        ratio: probability of the chosen action under the policy, over its propensity.
+        ratio: importance weights.
 
     Raises:
-        NotEvaluable: the weights do not average 1.
+        NotEvaluable: the importance weights do not average 1.
     """
-    if np.isnan(offers.propensity).any():
-        _check_weights(ratio, among)
-        unsupported, squares = 0.0, np.square(ratio)
-    else:
+    here = ~np.isnan(offers.sums(offers.propensity))
+    if here.any():
         tried = offers.propensity > 0.0
-        blind = offers.sums(np.where(tried, 0.0, target))
-        unsupported = float((among * blind).sum() / among.sum())
+        blind = offers.sums(np.where(tried, 0.0, target))[here]
+        unsupported = float((among[here] * blind).sum() / among[here].sum())
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            squares = offers.sums(np.where(tried, np.square(target) / offers.propensity, 0.0))
-    per_decision = squares[known]
-    if not len(per_decision) or not per_decision.any():
+            squares = offers.sums(np.where(tried, np.square(target) / offers.propensity, 0.0))[here]
+    else:
+        _check_weights(ratio, among)
+        here, unsupported, squares = here | True, 0.0, np.square(ratio)
+    arrived = float((among * omega).sum())
+    if not arrived or not squares.any():
         return unsupported, 0.0
-    counts = among[known]
-    size = counts.sum() ** 2 / np.square(counts).sum()
-    return unsupported, float(size * counts.sum() / (counts * per_decision).sum())
+    size = among.sum() ** 2 / np.square(among).sum()
+    size *= arrived / (among * np.square(omega)).sum()
+    return unsupported, float(size * among[here].sum() / (among[here] * squares).sum())
 
 
 def _check_weights(ratio: Vector, among: Vector) -> None:
-    """Refuse weights whose mean is not 1: the log has not tried what the policy does."""
+    """Raise if the mean of the importance weights is not 1."""
     total = among.sum()
     mean = float((among * ratio).sum() / total)
     error = math.sqrt(float(np.square(among * (ratio - mean)).sum())) / total
     if abs(mean - 1.0) <= UNSUPPORTED + SURE * error:
         return
-    message = f"the weights of what was chosen average {mean:.2f}, and 1 was expected"
+    message = f"the importance weights average {mean:.2f}, and 1 was expected"
     why = "the propensities are not those with which these actions were chosen"
     if mean < 1.0:
         why = f"either the log hardly tried what this policy would choose, or {why}"
@@ -208,59 +217,165 @@ def _check_weights(ratio: Vector, among: Vector) -> None:
     )
 
 
-def interval(
-    direct: Vector, among: Vector, weight: Vector, residual: Vector, effective: float, level: float
-) -> tuple[float, float, float]:
-    """The estimate and its score interval.
-
-    Args:
-        direct: what the model says of each decision.
-        among: how much each decision counts.
-        weight: of the residuals.
-        residual: outcome minus prediction, of the same.
-        effective: number of decisions it is worth: its quantiles are those of Student's law.
-        level: of the interval.
-    """
-    total = among.sum()
-    mean = float((among * direct).sum() / total)
-    error = math.sqrt(float(np.square(among * (direct - mean)).sum())) / total
-    c = float(stdtrit(max(effective - 1.0, 1.0), 0.5 + level / 2))
-    a, b = float((weight * residual).sum()), float(weight.sum())
-    squares = np.square(weight)
-    cc = float((squares * np.square(residual)).sum())
-    d, e = float((squares * residual).sum()), float(squares.sum())
-    lead = b * b - c * c * e
-    if lead <= 0.0:
-        greatest = float(weight.max() / weight.sum())
-        message = f"a few decisions carry all the weight (the greatest has {greatest:.0%})"
-        raise NotEvaluable(f"{message}: evaluate a policy nearer to the one that chose")
-    half = a * b - c * c * d
-    root = math.sqrt(max(half * half - lead * (a * a - c * c * cc), 0.0))
-    delta, low, high = a / b, (half - root) / lead, (half + root) / lead
-    point = mean + delta
+def declared_range(table: DecisionTable, family: Family) -> tuple[float, float]:
+    """Return the range of a reward by its family and the declared ``bounds``, else infinite."""
+    least, most = table.rewards.range(family.support)
     return (
-        point,
-        point - math.hypot(delta - low, c * error),
-        point + math.hypot(high - delta, c * error),
+        least if least > -MAX_REWARD else -math.inf,
+        most if most < MAX_REWARD else math.inf,
     )
 
 
-def _check(unsupported: float, design: float, known: int, rewards: int, conversions: bool) -> None:
+def interval(
+    direct: Vector,
+    among: Vector,
+    weight: Vector,
+    outcome: Vector,
+    prediction: Vector,
+    effective: float,
+    level: float,
+    least: float = -math.inf,
+    most: float = math.inf,
+    dispersion: float = 0.0,
+) -> tuple[float, float, float]:
+    """Return the estimate and its score interval.
+
+    The interval contains each mean that a score test does not reject: the error of the weighted
+    outcomes is compared with its variance under that mean, not under the estimate. With equal
+    weights and outcomes of 0 and 1 it is Wilson's interval. Unlike an interval by the estimated
+    variance, it holds if the choices with large weights have few rewards, or none.
+
+    Args:
+        direct: predicted mean of each decision under the policy.
+        among: how much each decision counts.
+        weight: of the outcomes.
+        outcome: of each decision.
+        prediction: of the outcome.
+        effective: effective sample size, which determines the quantile of Student's t.
+        level: confidence level.
+        least: smallest outcome.
+        most: largest outcome.
+        dispersion: of the outcomes, if there is a smallest one: see :func:`dispersion`.
+    """
+    total, b = among.sum(), float(weight.sum())
+    mean = float((among * direct).sum() / total)
+    error = math.sqrt(float(np.square(among * (direct - mean)).sum())) / total
+    c = float(stdtrit(max(effective - 1.0, 1.0), 0.5 + level / 2))
+    estimate = float((weight * outcome).sum()) / b
+    delta = float((weight * (outcome - prediction)).sum()) / b
+    deviation = outcome - prediction - delta
+    squares = np.square(weight)
+    observed = float((squares * np.square(deviation)).sum())
+    if math.isfinite(least):
+        estimate = min(max(estimate, least), most)
+        by_mean = variance_by_mean(weight, prediction, least, most)
+        expected = by_mean(estimate)
+        factor = max(dispersion, observed / expected if expected > 0.0 else 0.0)
+
+        def variance(at: float) -> float:
+            return factor * by_mean(at)
+    else:
+        slope, curve = float((squares * deviation).sum()), float(squares.sum())
+
+        def variance(at: float) -> float:
+            return observed + (at - estimate) * (curve * (at - estimate) - 2.0 * slope)
+
+    def is_rejected(at: float) -> bool:
+        return (b * (at - estimate)) ** 2 > c * c * variance(at)
+
+    low, high = (
+        _farthest(estimate, end, is_rejected, side * (c * math.sqrt(observed) / b or 1.0))
+        for end, side in ((least, -1.0), (most, 1.0))
+    )
+    point = mean + delta
+    return (
+        point,
+        point - math.hypot(estimate - low, c * error),
+        point + math.hypot(high - estimate, c * error),
+    )
+
+
+def dispersion(
+    outcome: Vector, prediction: Vector, weight: Vector, least: float, most: float
+) -> float:
+    """Return Pearson's dispersion of outcomes with a smallest value, over all choices of a log."""
+    if not math.isfinite(least):
+        return 1.0
+    mean = float((weight * prediction).sum() / weight.sum())
+    observed = float(np.square(weight * (outcome - prediction)).sum())
+    return observed / variance_by_mean(weight, prediction, least, most)(mean)
+
+
+def variance_by_mean(
+    weight: Vector, prediction: Vector, least: float, most: float
+) -> Callable[[float], float]:
+    """Return the variance of the weighted sum of outcomes as a function of their weighted mean.
+
+    Of an outcome with two bounds it is that of a Bernoulli variable, of one with a smallest value
+    that of a Poisson variable. A mean below that of the predictions scales their distances from the
+    lower bound, a larger one those from the upper bound.
+    """
+    squares, total = np.square(weight), float(weight.sum())
+
+    def distances(gap: Vector) -> tuple[float, float, float]:
+        gap = np.maximum(gap, 1e-12)
+        mean = float((weight * gap).sum()) / total
+        return mean, float((squares * gap).sum()), float((squares * np.square(gap)).sum())
+
+    below = distances(prediction - least)
+    if not math.isfinite(most):
+        return lambda mean: (mean - least) / below[0] * below[1]
+    above, width = distances(most - prediction), most - least
+
+    def variance(mean: float) -> float:
+        scale, (_, first, second) = (mean - least) / below[0], below
+        if scale > 1.0:
+            scale, (_, first, second) = (most - mean) / above[0], above
+        return max(scale * (width * first - scale * second), 0.0)
+
+    return variance
+
+
+def _farthest(
+    inside: float, end: float, is_rejected: Callable[[float], bool], step: float
+) -> float:
+    """Return the end of an interval, between a value inside it and the end of the range."""
+    outside = end
+    if not math.isfinite(end):
+        outside = inside + step
+        for _ in range(STEPS):
+            if is_rejected(outside):
+                break
+            inside, outside, step = outside, outside + 2.0 * step, 2.0 * step
+        else:
+            message = "a few decisions carry all the weight"
+            raise NotEvaluable(f"{message}: evaluate a policy nearer to the one that chose")
+    elif not is_rejected(end):
+        return end
+    for _ in range(STEPS):
+        middle = (inside + outside) / 2.0
+        if is_rejected(middle):
+            outside = middle
+        else:
+            inside = middle
+    return outside
+
+
+def _check(unsupported: float, design: float, known: int, rewards: int) -> None:
     if unsupported > UNSUPPORTED:
-        message = f"{unsupported:.0%} of what this policy would choose was never tried, for its"
+        message = f"{unsupported:.0%} of this policy's choices were never tried: their propensity"
         raise NotEvaluable(
-            f"{message} propensity was 0: give the policy that decides a floor, such as 0.02, and"
-            " evaluate what it decides from then on"
+            f"{message} was 0. Give the deciding policy a floor, such as 0.02, or a holdout with"
+            " baseline 'uniform', and evaluate later decisions"
         )
+    if not rewards:
+        raise NotEvaluable("no reward has arrived yet: wait for some")
     if design < REFUSED:
-        message = f"{known:,} outcomes tell as much of this policy as {design:.1f} of its own"
+        message = f"{known:,} known outcomes have an effective sample size of {design:.1f} for this"
         raise NotEvaluable(
-            f"{message}, and at least {REFUSED:.0f} are needed: wait for more, give the policy that"
-            " decides a greater floor, or evaluate one that is nearer to it"
+            f"{message} policy, and at least {REFUSED:.0f} is needed: wait for more, give the"
+            " deciding policy a larger floor, or evaluate a policy nearer to it"
         )
-    if conversions and rewards < FEW_REWARDS:
-        message = f"{rewards} rewards have come, and at least {FEW_REWARDS} are needed"
-        raise NotEvaluable(f"{message}: wait for more")
 
 
 def _always(
@@ -268,40 +383,41 @@ def _always(
     ratio: Vector,
     among: Vector,
     limit: Duration | None,
-    family: Family,
+    bounds: tuple[float, float],
     level: float,
+    step: float,
 ) -> tuple[float, float] | None:
-    """The interval by decisions whose outcome is final, in the order they were made.
+    """Return the confidence sequence by decisions whose outcome is final.
 
-    Final is what is older than a time that was fixed before: the limit, or the window. If every
-    outcome is reported, one that has not come by then may be anything, and counts as the worst.
+    An outcome is final at an age fixed in advance: the limit, or the window. If every outcome is
+    reported, one that has not arrived by then may be anything, and counts as the worst.
     """
-    least, most = table.rewards.range(family.support)
+    least, most = bounds
     horizon = final_age(table, limit)
     if horizon is None:
         return None
     final = table.age >= horizon
-    if not math.isfinite(most - least) or not final.any() or (among != among[0]).any():
+    width = most - least
+    if not math.isfinite(width) or not final.any() or (among != among[0]).any():
         return None
-    places = np.flatnonzero(final)
-    places = places[np.argsort(table.made[places], kind="stable")]
-    came = table.delay[places] <= horizon
-    silent = (table.rewards.default,) * 2 if table.conversions else (least, most)
-    worst, best = (np.where(came, table.value[places], one) for one in silent)
+    came = table.delay[final] <= horizon
+    missing = (table.rewards.default,) * 2 if table.conversions else bounds
+    worst, best = (np.where(came, table.value[final], value) for value in missing)
     low, high = betting_interval(
-        ratio[places] * (worst - least) / (most - least),
-        ratio[places] * (most - best) / (most - least),
+        ratio[final] * (worst - least) / width,
+        ratio[final] * (most - best) / width,
         level,
+        step / width,
     )
-    return least + low * (most - least), least + high * (most - least)
+    return least + low * width, least + high * width
 
 
 def _notes(design: float, table: DecisionTable, reach: float, offers: Offers) -> tuple[str, ...]:
     notes = []
-    if np.isnan(offers.propensity).any():
+    if np.isnan(offers.sums(offers.propensity)).all():
         notes.append("only propensities of chosen actions are known: support is judged as drawn")
     if design < WEAK:
-        notes.append(f"the outcomes tell as much as {design:.0f} of the policy's own: wide")
+        notes.append(f"the effective sample size is {design:.0f}: the interval is wide")
     window = table.rewards.window_us
     if window is not None and reach < window:
         notes.append("no decision is as old as the window: later rewards are not in the value")
@@ -317,6 +433,8 @@ FOLDS = 5
 def cross_fitted(offers: Offers, outcome: Vector, weight: Vector, family: Family) -> Vector:
     """Return the predicted mean of every row, each by a model that did not see its decision.
 
+    Coefficients are shrunk towards those of the overall mean, not towards a mean of one half.
+
     Args:
         offers: of the decisions.
         outcome: what the chosen row of each came to; may be anything where its weight is 0.
@@ -326,6 +444,7 @@ def cross_fitted(offers: Offers, outcome: Vector, weight: Vector, family: Family
     fold = np.random.default_rng(0).integers(FOLDS, size=len(offers))
     outcome = np.where(weight > 0.0, outcome, 0.0)
     row_fold = np.repeat(fold, offers.counts)
+    offset = fit_rows(np.ones((len(offers), 1)), outcome, weight, family, ridge=1e-2)[0]
     means = np.empty(len(offers.rows))
     for block, numbers in offers.by_block():
         chosen = np.flatnonzero(np.isin(offers.chosen, block))  # decisions
@@ -333,7 +452,7 @@ def cross_fitted(offers: Offers, outcome: Vector, weight: Vector, family: Family
         for one in range(FOLDS):
             others = (fold[chosen] != one) & (weight[chosen] > 0.0)
             used = chosen[others]
-            theta = fit_rows(rows[others], outcome[used], weight[used], family)
+            theta = fit_rows(rows[others], outcome[used], weight[used], family, offset=offset)
             here = row_fold[block] == one
-            means[block[here]] = family.mean(numbers[here] @ theta)
+            means[block[here]] = family.mean(offset + numbers[here] @ theta)
     return means

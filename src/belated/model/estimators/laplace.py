@@ -307,13 +307,27 @@ def check_shape(data: Any, prior: Prior) -> None:
 
 
 def fit_rows(
-    rows: Matrix, outcome: Vector, weight: Vector, family: Family, ridge: float = 1.0
+    rows: Matrix,
+    outcome: Vector,
+    weight: Vector,
+    family: Family,
+    ridge: float = 1.0,
+    offset: float = 0.0,
 ) -> Vector:
-    """Return the coefficients of a weighted fit of rows in memory, without their precision."""
+    """Return the coefficients of a weighted fit of rows in memory, without their precision.
+
+    Args:
+        rows: one for each outcome.
+        outcome: rewards.
+        weight: of each.
+        family: of the rewards.
+        ridge: prior precision of each coefficient.
+        offset: added to each linear predictor.
+    """
     theta = np.zeros(rows.shape[1])
     prior = ridge * np.eye(len(theta))
     for _ in range(STEPS):
-        _, mean, slope = family.cumulant_mean_slope(rows @ theta)
+        _, mean, slope = family.cumulant_mean_slope(offset + rows @ theta)
         score = rows.T @ (weight * (outcome - mean)) - ridge * theta
         step = np.linalg.solve((rows.T * (weight * slope)) @ rows + prior, score)
         moved = float(np.abs(rows @ step).max(initial=0.0)) if family.number else 0.0
