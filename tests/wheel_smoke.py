@@ -1,6 +1,7 @@
-"""Tries the installed wheel where only the base dependencies are: a script, not a test file.
+"""Run pages of the documentation with the installed wheel, without numba: a script, not a test.
 
-It runs without pytest: `python tests/wheel_smoke.py`, see .ci/wheel.
+It runs without pytest: `python tests/wheel_smoke.py [PAGE ...]`, see .ci/wheel. The default page is
+README.md, which needs the base dependencies only.
 """
 
 import doctest
@@ -9,6 +10,7 @@ import importlib.resources
 import importlib.util
 import os
 import re
+import sys
 import tempfile
 import tomllib
 from pathlib import Path
@@ -27,36 +29,39 @@ def check_install() -> None:
     assert importlib.metadata.version("belated") == project["version"]
 
 
-def run_readme() -> int:
-    """Run the Python blocks of README.md in one namespace; give back how many there are."""
-    path = ROOT / "README.md"
-    blocks = re.findall(
-        r"^```python\n(.*?)^```", path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+def run_page(path: Path) -> int:
+    """Run the Python blocks of a page in one namespace, hidden ones too; return their number."""
+    found = re.findall(
+        r"^```python\n(.*?)^```|^<!--- invisible-code-block: python\n(.*?)^--",
+        path.read_text(encoding="utf-8"),
+        re.DOTALL | re.MULTILINE,
     )
+    blocks = [shown or hidden for shown, hidden in found]
     namespace: dict[str, object] = {"__name__": "__main__"}
-    runner = doctest.DocTestRunner()
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     for number, block in enumerate(blocks, start=1):
         name = f"{path.name}, block {number}"
         if ">>> " in block:
-            test = doctest.DocTestParser().get_doctest(block, namespace, name, None, None)
+            test = doctest.DocTestParser().get_doctest(block, {}, name, None, None)
+            test.globs = namespace  # functions of earlier blocks see what this block assigns
             assert runner.run(test, clear_globs=False).failed == 0, name
-            namespace |= test.globs
         else:
-            exec(compile(block, name, "exec"), namespace)
+            exec(compile(block, str(path), "exec"), namespace)
     return len(blocks)
 
 
-def main() -> None:
+def main(pages: list[str]) -> None:
     """Run every check."""
     assert importlib.util.find_spec("numba") is None, "numba must be absent here"
     check_install()
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)  # its files are left nowhere
-        blocks = run_readme()
-        os.chdir(ROOT)
-    assert blocks, "README.md has no Python block"
-    print(f"the wheel works without extras; README.md: {blocks} Python blocks run")
+    for page in pages:
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)  # for the files that the page writes
+            blocks = run_page(ROOT / page)
+            os.chdir(ROOT)
+        assert blocks, f"{page} has no Python block"
+        print(f"{page}: {blocks} Python blocks run with the wheel", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:] or ["README.md"])

@@ -8,11 +8,12 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.acceptance.wheels import ENVIRONMENT
 from tests.ports import free_port
 
 README = Path(__file__).parents[2] / "README.md"
@@ -38,18 +39,15 @@ def test_only_old_options_of_curl_are_used() -> None:
     assert {one for one in used if one.startswith("-")} <= OLD
 
 
-def test_the_commands_work_in_their_order(tmp_path: Path) -> None:
-    """The reward is reported under the id of the answer, and the decision is rewarded."""
+def test_the_commands_work_in_their_order(install: Callable[..., Path], tmp_path: Path) -> None:
+    """The wheel's service learns the reward, reported under the id of its decision."""
     shell = shutil.which("sh") if shutil.which("curl") else None
     if shell is None:
         pytest.skip("sh and curl are needed")
     port = free_port()
-    belated = tmp_path / "belated"
-    belated.write_text(f'#!/bin/sh\nexec {sys.executable} -m belated "$@"\n')
-    belated.chmod(0o755)
     text = commands().replace("localhost:8080", f"127.0.0.1:{port}")
     text = text.replace("belated serve belated.toml", f"belated serve belated.toml --port {port}")
-    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    environment = {**ENVIRONMENT, "PATH": f"{install('service')}:{os.environ['PATH']}"}
     with subprocess.Popen(
         [shell, "-ec", text], cwd=tmp_path, env=environment, stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL, start_new_session=True,

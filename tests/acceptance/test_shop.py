@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.wheels import ROOT, build_wheel, install_wheel, run
+from tests.acceptance.wheels import ROOT, run
 from tests.integration.processes import Process, later
 from tests.ports import free_port
 
@@ -31,10 +31,9 @@ FORGOTTEN = "order-of-a-customer-to-forget"
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def programs(install: Callable[..., Path]) -> Path:
     """The programs of an environment with the wheel and what its extra `service` requires."""
-    folder = tmp_path_factory.mktemp("installed")
-    return install_wheel(build_wheel(folder), "service", folder / "environment")
+    return install("service")
 
 
 def test_the_quickstart_of_the_readme(programs: Path) -> None:

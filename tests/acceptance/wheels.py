@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import sysconfig
@@ -11,6 +12,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
+#: The environment of programs that must import the wheel, and not a clone.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
 def build_wheel(folder: Path) -> Path:
@@ -20,8 +23,8 @@ def build_wheel(folder: Path) -> Path:
     return wheel
 
 
-def install_wheel(wheel: Path, extra: str, folder: Path) -> Path:
-    """Install the wheel with an extra into a new environment, and return its folder of programs.
+def install_wheel(wheel: Path, extras: tuple[str, ...], folder: Path) -> Path:
+    """Install the wheel with extras into a new environment, and return its folder of programs.
 
     Dependencies are linked from the environment of the tests. The environment has these only: a
     dependency that the wheel does not declare is missing there.
@@ -29,8 +32,9 @@ def install_wheel(wheel: Path, extra: str, folder: Path) -> Path:
     run(sys.executable, "-m", "venv", folder)
     programs = folder / "bin"
     site = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder)}))
-    link_dependencies("belated", extra, site)
-    wanted = f"belated[{extra}] @ {wheel.as_uri()}"
+    for extra in extras:
+        link_dependencies("belated", extra, site)
+    wanted = f"belated[{','.join(extras)}] @ {wheel.as_uri()}"
     run(programs / "python", "-m", "pip", "install", "--quiet", "--no-index", wanted)
     return programs
 
@@ -53,6 +57,7 @@ def run(*command: str | Path, cwd: Path | None = None) -> str:
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
+        env=ENVIRONMENT,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
