@@ -26,8 +26,9 @@ from belated.core.rewards import Rewards
 from belated.exceptions import InvalidInput
 from belated.report import Report, panels
 from belated.report.panel import Panel
-from belated.report.panels import coefficients, delay, explore
+from belated.report.panels import coefficients, cohorts, delay, earn, explore
 from belated.report.panels.explore import explore_labels
+from belated.report.panels.segments import STRONGEST
 from belated.report.vega import DARK, LIGHT
 
 HOSTILE = '</script><script>document.title="run"</script><img src=x onerror=document.title="run">'
@@ -153,6 +154,12 @@ def _contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
+def _mixed(colour: str, ground: str, opacity: float) -> str:
+    parts = [[int(one[n : n + 2], 16) for n in (1, 3, 5)] for one in (colour, ground)]
+    both = zip(*parts, strict=True)
+    return "#" + "".join(f"{round(opacity * p + (1 - opacity) * q):02x}" for p, q in both)
+
+
 @pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
 def test_text_can_be_read(palette: dict[str, str]) -> None:
     """Text has a contrast of 4.5 at least, marks of 3 (WCAG 2.2, AA)."""
@@ -160,7 +167,8 @@ def test_text_can_be_read(palette: dict[str, str]) -> None:
         ("ink", "muted", "accent", "warn", "good", "slate"), ("bg", "card")
     ):
         assert _contrast(palette[text], palette[ground]) >= 4.5, (text, ground)
-    assert _contrast(palette["onfill"], palette["accent"]) >= 4.5
+    strongest = _mixed(palette["accent"], palette["card"], STRONGEST)
+    assert _contrast(palette["ink"], strongest) >= 4.5
     for n in range(1, 9):
         assert _contrast(palette[f"a{n}"], palette["card"]) >= 3.0, n
 
@@ -219,11 +227,40 @@ def test_the_title_says_how_certain_the_bandit_is(choices: float, title: str) ->
     [
         ("Bernoulli", 1.67, "“returning” multiplies the odds of bundle by 5.3"),
         ("Bernoulli", 800.0, "“returning” multiplies the odds of bundle by more than 1,000"),
-        ("Gaussian", -0.5, "“returning” changes the reward of bundle by −0.5"),
+        ("Gaussian", -0.5, "“returning” lowers the reward of bundle by €0.50"),
     ],
 )
 def test_the_title_names_the_clearest_effect(family: str, theta: float, title: str) -> None:
     """As a factor, or as a difference."""
     rows = [{"name": "returning", "action": "bundle", "theta": theta}]
-    said = coefficients.words({"coefficients": rows, "family": family}).title
+    data = {"coefficients": rows, "family": family, "currency": "EUR", "rewards": {"shares": False}}
+    said = coefficients.words(data).title
     assert said == f"Clearest effect: {title}"
+
+
+@pytest.mark.parametrize("higher", ["Bandit", "Holdout"])
+def test_labels_are_beyond_their_lines(higher: str) -> None:
+    """The label of the higher line is above all of its end, the other below."""
+    means = {arm: [0.2, 0.2, 0.2, 0.2, 0.3, 0.4] for arm in ("Bandit", "Holdout")}
+    means[higher] = [0.5, 0.5, 0.5, 0.5, 0.7, 0.6]
+    rows = [
+        {"t": n, "arm": arm, "p": means[arm][n], "lo": 0.0, "hi": 1.0}
+        for n in range(6)
+        for arm in means
+    ]
+    labels = {row["arm"]: row["at"] for row in earn.earn_labels(rows)}
+    lower = ({"Bandit", "Holdout"} - {higher}).pop()
+    assert labels == pytest.approx({higher: 0.75, lower: 0.25})
+    alone = [row for row in rows if row["arm"] == higher]
+    assert [row["at"] for row in earn.earn_labels(alone)] == pytest.approx([0.75])
+
+
+@pytest.mark.parametrize(("decisions", "named"), [(20, False), (2_000, True)])
+def test_a_cohort_is_named_only_if_its_difference_is_no_chance(decisions: int, named: bool) -> None:
+    """The share of 20 decisions may well be 30 % instead of 15 %, that of 2,000 may not."""
+    lines = [{"cohort": 0, "age": 1.0, "share": 0.3, "n": decisions}]
+    found = {"lines": lines, "expected": [{"age": 1.0, "share": 0.15}]}
+    data = {"cohorts": found, "period": "day", "period_ms": 86_400_000, "from": 0, "as_of": 1}
+    title = cohorts.words(data).title
+    assert ("30.0% have a reward, not 15.0%" in title) is named
+    assert named or title == "The rewards of every day arrive as expected"

@@ -49,7 +49,7 @@ FEW = 30
 LATEST = 1_000
 #: Maximum number of actions shown separately.
 ACTIONS = 12
-#: Normal quantile of a 95 % interval.
+#: Normal quantile of a 95% interval.
 Z = 1.959964
 #: States of decisions that are not counted.
 _DEAD = (State.VOIDED, State.DORMANT)

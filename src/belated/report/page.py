@@ -139,7 +139,7 @@ def _small_print(data: Data) -> str:
     if data["partial"] is not None:
         partial = f"The last {data['period']} is partial and left out of titles. "
     return (
-        "Intervals are 95 %. The headline weighs rewards by their delay; per "
+        "Intervals are 95%. The headline weighs rewards by their delay; per "
         f"{data['period']}, a decision counts with the share of rewards expected by its age. "
         f"{partial}Times are UTC. Computed from {several(data['health']['records'], 'record')} of "
         "the journal; this page loads nothing from a server. Made by belated; charts by Vega-Lite."

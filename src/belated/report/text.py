@@ -15,23 +15,26 @@ Data = dict[str, Any]
 SYMBOLS = {"EUR": "€", "USD": "$", "GBP": "£", "JPY": "¥", "INR": "₹", "KRW": "₩"}
 
 
-def percent(share: float, digits: int = 1) -> str:
-    """Format a share.
+def percent(share: float, digits: int | None = None) -> str:
+    """Format a share, by default with one digit after the point, or two significant ones.
 
-    >>> percent(0.0978), percent(-0.2, 0), percent(-0.0001)
-    ('9.8 %', '−20 %', '0.0 %')
+    >>> percent(0.0978), percent(0.00123), percent(-0.2, 0), percent(-1e-9)
+    ('9.8%', '0.12%', '−20%', '0.000%')
     """
-    return f"{_minus(f'{100 * share:.{digits}f}')} %"
+    if digits is None:
+        small = 0.0 < abs(share) < 0.01
+        digits = min(-1 - math.floor(math.log10(abs(share))), 3) if small else 1
+    return f"{_minus(f'{100 * share:.{digits}f}')}%"
 
 
 def signed(share: float) -> str:
     """Format a relative change.
 
     >>> signed(0.59), signed(-0.1), signed(-0.001)
-    ('+59 %', '−10 %', '0 %')
+    ('+59%', '−10%', '0%')
     """
     text = _minus(f"{100 * share:.0f}")
-    return f"{text} %" if text[0] in "−0" else f"+{text} %"
+    return f"{text}%" if text[0] in "−0" else f"+{text}%"
 
 
 def amount(data: Data, value: float) -> str:

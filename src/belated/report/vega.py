@@ -18,13 +18,13 @@ Spec = dict[str, Any]
 LIGHT = {
     "bg": "#f6f8fb", "card": "#ffffff", "ink": "#1a1f36", "muted": "#5b6478", "grid": "#e6eaf1",
     "accent": "#3a5bd9", "slate": "#5f6a7e", "warn": "#c2410c", "good": "#0b7a53",
-    "onfill": "#ffffff", "a1": "#3a5bd9", "a2": "#b4560f", "a3": "#0f7f71", "a4": "#a03a8c",
+    "a1": "#3a5bd9", "a2": "#b4560f", "a3": "#0f7f71", "a4": "#a03a8c",
     "a5": "#5f6b7d", "a6": "#8a6d00", "a7": "#2b7bb0", "a8": "#b3374f",
 }  # fmt: skip
 DARK = {
     "bg": "#0d1117", "card": "#161c26", "ink": "#e8ecf4", "muted": "#9aa5b8", "grid": "#28303d",
     "accent": "#7c9cff", "slate": "#a3aec0", "warn": "#ff9a5c", "good": "#4fd6a0",
-    "onfill": "#0d1117", "a1": "#7c9cff", "a2": "#f2a65a", "a3": "#4cc9b5", "a4": "#e08fd0",
+    "a1": "#7c9cff", "a2": "#f2a65a", "a3": "#4cc9b5", "a4": "#e08fd0",
     "a5": "#9aa5b8", "a6": "#d9c25a", "a7": "#6fc3f0", "a8": "#ff8fa3",
 }  # fmt: skip
 #: Colours of actions, in order.
@@ -262,12 +262,12 @@ def partial_period(data: Spec) -> Rows:
 
 def value_format(data: Spec) -> str:
     """Return the format of a reward."""
+    typical = abs(data["headline"].get("per_decision", {}).get("p", 1.0))
     if data["rewards"]["shares"]:
-        return ".1%"
+        return ".1%" if typical >= 0.01 else ".2%"
     if not data["currency"]:
         return ",.4~r"
-    typical = (data["headline"].get("per_decision") or {}).get("p")
-    return "$,.2f" if typical is None or abs(typical) >= 1.0 else "$,.3r"
+    return "$,.2f" if typical >= 1.0 else "$,.3r"
 
 
 def axis_format(data: Spec) -> str:

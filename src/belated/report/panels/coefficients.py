@@ -10,11 +10,12 @@ import numpy as np
 from belated.model.blocks import diagonal
 from belated.report.facts import Facts, around, short
 from belated.report.panel import ENDS, Panel, Said
-from belated.report.text import Data
+from belated.report.text import Data, amount
 from belated.report.vega import (
     RANGE,
     Spec,
     across,
+    axis_format,
     ends,
     layer,
     names,
@@ -63,7 +64,9 @@ def chart(data: Spec) -> Spec:
     unit = {"Bernoulli": "change in log-odds", "Poisson": "change in log-rate"}
 
     def right(field: str) -> Spec:
-        return across(field, unit.get(data["family"], "change in reward"), grid=True)
+        title = unit.get(data["family"], "change in reward")
+        form = {} if data["family"] in unit else {"format": axis_format(data)}
+        return across(field, title, grid=True, **form)
 
     tip = tips(
         ("label", "Feature", None), ("theta", "In use", ".2f"), *ends(".2f"),
@@ -87,7 +90,10 @@ def words(data: Data) -> Said:
     """Return the title: the most significant effect."""
     best = data["coefficients"][0]
     whose = f" of {best['action']}" if best["action"] else ""
-    effect = f"changes the reward{whose} by {best['theta']:+.3g}".replace("-", "−")
+    verb = "raises" if best["theta"] > 0 else "lowers"
+    size = abs(best["theta"])  # of a share, in percentage points
+    size = f"{100 * size:.3g} points" if data["rewards"]["shares"] else amount(data, size)
+    effect = f"{verb} the reward{whose} by {size}"
     if data["family"] in ("Bernoulli", "Poisson"):
         what = "odds" if data["family"] == "Bernoulli" else "rate"
         theta = best["theta"]
@@ -95,7 +101,7 @@ def words(data: Data) -> Said:
         effect = f"multiplies the {what}{whose} by {factor}"
     return Said(
         f"Clearest effect: “{best['name']}” {effect}",
-        "The coefficients furthest from zero in standard errors, with 95 % intervals: those of "
+        "The coefficients furthest from zero in standard errors, with 95% intervals: those of "
         "the bandit, and those of a model fitted to all decisions.",
     )
 

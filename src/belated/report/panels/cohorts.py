@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from belated.report.vega import (
 
 #: Number of ages at which a cohort is counted.
 AGES = 21
+#: Standard errors from what is expected: in hundreds of cohorts and ages, fewer are chance.
+UNLIKELY = 4.0
 
 
 def collect(facts: Facts) -> dict[str, Any] | None:
@@ -46,7 +49,12 @@ def collect(facts: Facts) -> dict[str, Any] | None:
         waited = np.sort(delay[here])
         shares = np.searchsorted(waited, ages, side="right") / len(waited)
         lines += [
-            {"cohort": calendar.ms(n), "age": short(age / DAY), "share": short(float(one), 4)}
+            {
+                "cohort": calendar.ms(n),
+                "age": short(age / DAY),
+                "share": short(float(one), 4),
+                "n": len(waited),
+            }
             for age, one in zip(ages, shares, strict=True)
             if age <= youngest
         ]
@@ -119,12 +127,16 @@ def words(data: Data) -> Said:
 
 
 def _furthest(found: Data) -> tuple[int, float, float] | None:
+    """Return the cohort furthest from what is expected, its share, and the expected one."""
     expected = {row["age"]: row["share"] for row in found["expected"]}
-    rows = [row for row in found["lines"] if expected.get(row["age"])]
-    if not rows:
-        return None
-    row = max(rows, key=lambda one: abs(one["share"] - expected[one["age"]]))
-    return row["cohort"], row["share"], expected[row["age"]]
+    largest, furthest = UNLIKELY, None
+    for row in found["lines"]:
+        share, usual = row["share"], expected[row["age"]]
+        middle = (share + usual) / 2
+        error = math.sqrt(middle * (1.0 - middle) / row["n"])
+        if abs(share - usual) > largest * error:
+            largest, furthest = abs(share - usual) / error, (row["cohort"], share, usual)
+    return furthest
 
 
 def _rows(data: Data) -> Rows:
@@ -141,6 +153,8 @@ def _legend(data: Data) -> list[tuple[str, str, str]]:
 
 COHORTS = Panel(
     "cohorts", "Arrival by cohort", collect, chart, words, rows=_rows, legend=_legend,
-    columns={"when": "decided", "age": "age, days", "share": "share with a reward"},
+    columns={
+        "when": "decided", "age": "age, days", "share": "share with a reward", "n": "decisions",
+    },
     none="No reward has arrived yet.",
 )  # fmt: skip

@@ -69,7 +69,7 @@ def chart(data: Spec) -> Spec:
     curve = [{**row, "d": row["d"] * scale} for row in found["curve"]]
     marks = [
         {"d": found[name] * scale, "F": at, "label": f"{part} within {span(found[name])}"}
-        for name, at, part in (("median", 0.5, "half"), ("p90", 0.9, "90 %"))
+        for name, at, part in (("median", 0.5, "half"), ("p90", 0.9, "90%"))
         if found[name] is not None
     ]
     right = across("d", f"{unit} since the decision")
@@ -77,7 +77,7 @@ def chart(data: Spec) -> Spec:
     layers = []
     if "window" in found:
         at, window = number("d"), found["window"] * scale
-        text_here = f"window ends: {percent(found['in_window'])} have arrived"
+        text_here = f"window: {percent(found['in_window'])} arrived"
         # To the left of the line if there is no room to its right.
         align, dx = ("right", -6) if 2 * window > curve[-1]["d"] else ("left", 6)
         text = {"type": "text", "align": align, "dx": dx, "fill": "$muted"}
@@ -111,7 +111,7 @@ def words(data: Data) -> Said:
         else "Share of decisions whose reward has arrived, by time since the decision; pending "
         "decisions count up to their age"
     )
-    return Said(title, f"{kind}. 95 % band, {several(found['n'], data['unit'])}.")
+    return Said(title, f"{kind}. 95% band, {several(found['n'], data['unit'])}.")
 
 
 DELAY = Panel(

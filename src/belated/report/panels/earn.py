@@ -8,6 +8,7 @@ from belated.report.facts import RECENT, Facts
 from belated.report.panel import BAND, Panel, Said
 from belated.report.text import Data, amount, periods
 from belated.report.vega import (
+    Rows,
     Spec,
     TimeAxis,
     arm_tips,
@@ -42,12 +43,7 @@ def chart(data: Spec) -> Spec:
     time, form = TimeAxis(data), value_format(data)
     axis = axis_format(data)
     rows = time.named(data["earn"])
-    last = {row["arm"]: row for row in rows}
-    spread = max(row["hi"] for row in rows) - min(row["lo"] for row in rows)
-    labels = [
-        {**row, "at": row["p"] + (0.05 if arm == "Bandit" else -0.05) * spread}
-        for arm, row in last.items()
-    ]
+    labels = earn_labels(rows)
     tip = arm_tips(("when", "Up to", None), form)
     at, up, dash = time.x(), y("p", axis), dashed("datum.arm=='Holdout'")
     return spec(
@@ -66,6 +62,18 @@ def chart(data: Spec) -> Spec:
     )  # fmt: skip
 
 
+def earn_labels(rows: Rows) -> Rows:
+    """Place each label beyond the last third of its line: the higher one above, the other below."""
+    room = 0.05 * (max(row["hi"] for row in rows) - min(row["lo"] for row in rows))
+    courses = [[row for row in rows if row["arm"] == arm] for arm in ("Bandit", "Holdout")]
+    courses = sorted(filter(None, courses), key=lambda course: -course[-1]["p"])
+    labels = []
+    for end, side, course in zip((max, min), (room, -room), courses, strict=False):
+        tail = [row["p"] for row in course[-max(len(course) // 3, 1) :]]
+        labels.append({**course[-1], "at": end(tail) + side})
+    return labels
+
+
 def words(data: Data) -> Said:
     """Return the title: what a decision earns, as in the headline."""
     head = data["headline"]
@@ -78,7 +86,7 @@ def words(data: Data) -> Said:
         title = "Too early to tell what a decision earns"
     return Said(
         title,
-        f"Reward per decision over trailing {periods(data, 7)}, with 95 % bands. Recent decisions "
+        f"Reward per decision over trailing {periods(data, 7)}, with 95% bands. Recent decisions "
         f"count with the share of rewards expected by their age.",
     )
 

@@ -96,7 +96,7 @@ def words(data: Data) -> Said:
         f"{several(total['n'], data['unit'])} {verb} still to come, {whole(soon['n'])} in the "
         f"next {periods(data, SOON)}",
         f"{plural(data['unit']).capitalize()} per {data['period']}: arrived, and expected from "
-        f"decisions already made ({whole(total['lo'])} to {whole(total['hi'])} in total, 95 %).",
+        f"decisions already made ({whole(total['lo'])} to {whole(total['hi'])} in total, 95%).",
     )
 
 

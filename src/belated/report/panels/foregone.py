@@ -101,7 +101,7 @@ def words(data: Data) -> Said:
     return Said(
         title,
         f"Expected reward of the best action of each request less that of the chosen one, by a "
-        f"model fitted to all decisions: about {total} in total. 95 % band.",
+        f"model fitted to all decisions: about {total} in total. 95% band.",
     )
 
 

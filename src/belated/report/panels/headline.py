@@ -139,7 +139,7 @@ def tiles(data: Data) -> str:
     first = tile("Lift over holdout", "not known", [reason], "", "hero")
     if lift:
         kind = "good" if lift["lo"] > 0 else "bad" if lift["hi"] < 0 else ""
-        between = f"95 % between {signed(lift['lo'])} and {signed(lift['hi'])}"
+        between = f"95% between {signed(lift['lo'])} and {signed(lift['hi'])}"
         notes = [between, f"the holdout is {_baseline(head)}"]
         picture = whisker(lift["lo"], lift["p"], lift["hi"])
         first = tile("Lift over holdout", signed(lift["p"]), notes, picture, f"hero {kind}")

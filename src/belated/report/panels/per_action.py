@@ -46,7 +46,7 @@ def chart(data: Spec) -> Spec:
     up = names("action", order, labelFontSize=12, labelLimit=130)
     offset = {"field": "arm", "scale": {"domain": ["Bandit", "Holdout"]}}
     high, low = max(row["hi"] for row in rows), min(0.0, *(row["lo"] for row in rows))
-    scale = {"domain": [low, high + 0.16 * (high - low)], "nice": False}
+    scale = {"domain": [low, high + 0.25 * (high - low)], "nice": False}
     across = y("lo", axis_format(data), axis={"grid": True}, scale=scale)
     tip = arm_tips(("action", "Action", None), form)
     at = number("p")
@@ -81,7 +81,7 @@ def words(data: Data) -> Said:
     if both and (gains := max(both, key=lambda name: own[name] - held[name])):
         gain = own[gains] - held[gains]
         if gain > 0 and len(both) > 1:
-            same = " and" if gains == best else f"; {gains}"
+            same = ", and" if gains == best else f"; {gains}"
             title += f"{same} gains the most from being targeted"
     where = (
         "The bandit shows an action where it expects it to do well; the holdout does not choose."
@@ -89,7 +89,7 @@ def words(data: Data) -> Said:
         else "The bandit shows an action where it expects it to do well: what the action would "
         "earn elsewhere is not known without a holdout."
     )
-    return Said(title, f"Reward per decision by action, with 95 % intervals. {where}")
+    return Said(title, f"Reward per decision by action, with 95% intervals. {where}")
 
 
 def _legend(data: Data) -> list[tuple[str, str, str]]:

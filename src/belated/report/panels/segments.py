@@ -21,6 +21,8 @@ DECISIONS, FEW = 4_000, 30
 PART = 6
 #: Smallest share of decisions of the rarer value of a yes/no field.
 RARE = 0.02
+#: Opacity of a cell with all decisions: text can be read on it in both themes.
+STRONGEST = 0.58
 
 Context = Mapping[str, Any]
 
@@ -131,12 +133,11 @@ def chart(data: Spec) -> Spec:
         "labelAngle": 0, "domain": False, "labelExpr": "split(datum.label, ' ')",
         "labelColor": "$ink", "labelOverlap": False, "labelFlush": False, "labelLimit": 90,
     }  # fmt: skip
-    strength = {"domain": [0, 1], "range": [0.06, 1]}
+    strength = {"domain": [0, 1], "range": [0.04, STRONGEST]}
     tip = tips(
         ("by", "By", None), ("segment", "Segment", None), ("action", "Action", None),
         ("share", "Share", ".1%"), ("n", "Decisions", ",d"),
     )  # fmt: skip
-    on = {"condition": {"test": "datum.share > 0.55", "value": "$onfill"}, "value": "$ink"}
     return spec(
         [
             layer(
@@ -147,10 +148,10 @@ def chart(data: Spec) -> Spec:
             ),
             layer(
                 None, {"type": "text", "fontSize": 12, "fontWeight": 500},
-                x=across, y=up, text={"field": "share", "format": ".0%"}, color=on,
+                x=across, y=up, text={"field": "share", "format": ".0%"},
             ),
         ],
-        max(250, 30 * len(order) + 40),
+        max(250, 24 * len(order) + 40),
         data={"values": rows},
     )  # fmt: skip
 
@@ -162,9 +163,8 @@ def words(data: Data) -> Said:
         sizes[row["segment"]] += row["n"]
     large = [row for row in rows if sizes[row["segment"]] >= FEW] or rows
     best = max(large, key=lambda row: (row["share"], row["n"]))
-    segment = best["segment"][:1].upper() + best["segment"][1:]
     return Said(
-        f"{segment}: {percent(best['share'], 0)} see {best['action']}",
+        f"{best['segment']}: {percent(best['share'], 0)} see {best['action']}",
         f"Share of each action in the bandit's decisions of the last {periods(data, 7)}, by yes/no "
         "and categorical fields of the context and by time of day (UTC).",
     )
