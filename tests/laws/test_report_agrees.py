@@ -1,7 +1,7 @@
 """A report never contradicts itself: 200 random journals of all kinds, and what must hold of each.
 
 Every number has one source, every interval contains its estimate, no value is impossible, and the
-title of a panel repeats numbers that its table shows.
+text of the page repeats the numbers of the data.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ from belated import (
     Gaussian,
     Holdout,
     MemoryJournal,
+    Number,
     PerArm,
     Poisson,
+    Text,
 )
 from belated.cli.evaluate import describe
 from belated.evaluation.sources import read_journal
@@ -45,6 +47,9 @@ START = 1_780_000_000_000_000
 ACTIONS = ("red", "blue", "green", "gold")
 #: What no page may contain.
 WRONG = (r"\bnan\b", r"\bNone\b(?! of)", r"\binf\b", r"−0(?![.\d])", r"−−", r"\b1 orders\b")
+#: A tile of the page: its label, its value and its interval.
+TILE = r'lab">([^<]*)</div><div class="val">([^<]*)</div><div class="note">([^<]*?)(?:<|$)'
+INTERVAL = r"^(?:95% between )?(\S+) (?:to|and) (\S+)$"
 
 
 @dataclass
@@ -74,7 +79,8 @@ def world(seed: int) -> World:
         Explicit(),
         Explicit("1d"),
     )[rng.integers(7)]
-    features = PerArm(ACTIONS[: rng.integers(2, 5)], context=["member", "age"])
+    fields = {"member": Number(0, 1), "age": Number(0, 1), "country": Text(hash=2)}
+    features = PerArm(ACTIONS[: rng.integers(2, 5)], context=fields)
     policy = (DelayedUCB, DelayedThompson)[rng.integers(2)]
     holdout = None
     if rng.random() < 0.7:
@@ -100,7 +106,8 @@ def world(seed: int) -> World:
         for due in [one for one in waiting if one[0] <= now[0]]:
             waiting.remove(due)
             report_reward(bandit, due[1], due[2], rng)
-        context = {"member": int(rng.random() < 0.4), "age": float(rng.random())}
+        context: dict[str, Any] = {"member": int(rng.random() < 0.4), "age": float(rng.random())}
+        context["country"] = ("DE", "FR", "PL")[rng.integers(3)]
         decision = bandit.decide(context, id=f"d{n}")
         if not isinstance(rewards, Explicit) and rng.random() > rate:
             continue
@@ -114,7 +121,7 @@ def world(seed: int) -> World:
             bandit.void(decision.id)
     if rng.random() < 0.3:  # the last period has hardly begun
         now[0] = (now[0] // DAY + 1) * DAY + 60_000_000
-        bandit.decide({"member": 1, "age": 0.5}, id="last")
+        bandit.decide({"member": 1, "age": 0.5, "country": "DE"}, id="last")
     bandit.sync()
     return World(bandit, bandit.report())
 
@@ -229,11 +236,15 @@ def test_counts_add_up(worlds: list[World]) -> None:
             assert row["kind"] == "voided" or row["n"] <= quality["affected"]
         if data["feed"]:
             assert sum(row["n"] for row in data["feed"]["bins"]) == quality["rewards_told"]
-        for rows, key in ((data["share"], "t"), (data["segments"], "segment")):
+        for rows, keys in ((data["share"], ["t"]), (data["segments"], ["by", "segment"])):
             shares: dict[Any, float] = defaultdict(float)
             for row in rows:
-                shares[row[key]] += row["share"]
+                shares[tuple(row[key] for key in keys)] += row["share"]
             assert all(total == pytest.approx(1.0, abs=2e-3) for total in shares.values())
+        sizes: dict[str, int] = defaultdict(int)
+        for row in data["segments"]:
+            sizes[row["by"]] += row["n"]
+        assert len(set(sizes.values())) <= 1, sizes
 
     each(worlds, check)
 
@@ -333,19 +344,57 @@ def test_shares_and_exploration_agree(worlds: list[World]) -> None:
     each(worlds, check)
 
 
+def test_the_text_repeats_the_data(worlds: list[World]) -> None:
+    """Printed intervals contain their estimates too, and sentence, tile and colour agree."""
+    compared = 0
+    for one in worlds:
+        page = page_of(one.report)
+        tiles = {name: (value, note) for name, value, note in re.findall(TILE, page)}
+        for name, (value, note) in tiles.items():
+            if ends := re.match(INTERVAL, note):
+                low, high = map(number, ends.groups())
+                assert low <= number(value) <= high, (name, value, note)
+        head = one.data["headline"]
+        kind = re.search(r'class="tile hero ?(\w*)"', page)
+        verdict = re.search(r'class="verdict">(.*?)</p>', page)
+        assert kind is not None
+        assert verdict is not None
+        if "lift" in head:
+            compared += 1
+            extra, lift = head["extra"], number(tiles["Lift over holdout"][0]) / 100
+            assert lift == pytest.approx(head["lift"]["p"], abs=0.005)
+            early = extra["lo"] <= 0.0 <= extra["hi"]
+            assert verdict[1].startswith("Too early to tell") is early is (kind[1] == ""), head
+            if not early:
+                sentence = r"<b>(\S+) (more|fewer|less).*</b> than .* \((\S+) to (\S+)\)\.$"
+                said = re.search(sentence, verdict[1])
+                assert said is not None, verdict[1]
+                estimate, low, high = map(number, (said[1], said[3], said[4]))
+                assert low <= estimate <= high, verdict[1]
+                assert (said[2] == "more") is (extra["p"] > 0)
+        else:
+            assert kind[1] == ""
+            assert tiles["Lift over holdout"][0] == "not known"
+    assert compared >= len(worlds) // 8
+
+
+def number(text: str) -> float:
+    """Read a number of the page, in whatever unit."""
+    return float(re.sub(r"[^\d.−]", "", text).replace("−", "-"))
+
+
+def page_of(report: Report) -> str:
+    """Return the page without styles and scripts."""
+    return re.sub(r"<(style|script).*?</\1>", "", report.html(), flags=re.DOTALL)
+
+
 def test_pages_are_written(worlds: list[World]) -> None:
     """All titles are whole sentences, without NaN, None, a negative zero or a double sign."""
     for one in worlds[:: max(len(worlds) // 40, 1)]:
-        for report in (one.report, one.report.with_units("order")):
-            text = re.sub(r"<(style|script).*?</\1>", "", report.html(), flags=re.DOTALL)
-            text = re.sub(r"<[^>]*>", " ", text)
-            for bad in (
-                r"\bnan\b",
-                r"\bNone\b(?! of)",
-                r"−0(?![.\d])",
-                r"−−",
-                r"\b1 orders\b",
-                r"\binf\b",
-            ):
+        currency = "" if one.data["rewards"]["shares"] else "EUR"
+        for report in (one.report, one.report.with_units("order", currency)):
+            text = re.sub(r"<[^>]*>", " ", page_of(report))
+            assert not re.search(r"€\S*€|%%", text)
+            for bad in WRONG:
                 assert not re.search(bad, text), (bad, re.search(f".{{60}}{bad}.{{60}}", text))
-        specifications(one.data)
+            specifications(report.data)

@@ -37,12 +37,9 @@ def pending_now(facts: Facts) -> dict[str, Any]:
 
 def _ends(facts: Facts) -> Times:
     """Return when each decision stops being pending: with its reward, or after its window."""
-    table, rewards = facts.table, facts.table.rewards
+    table, window = facts.table, facts.table.rewards.window_us
     ends = np.where(table.arrived, table.rewarded, np.iinfo(np.int64).max)
-    for limit in (rewards.window_us, table.retention):
-        if limit is not None:
-            ends = np.minimum(ends, table.made + limit)
-    return ends
+    return ends if window is None else np.minimum(ends, table.made + window)
 
 
 def chart(data: Spec) -> Spec:
@@ -64,8 +61,8 @@ def words(data: Data) -> Said:
     title = f"{several(now['n'], 'decision')} {verb} pending"
     if now["n"]:
         title += f", the oldest for {span(now['oldest'])}"
-    inside = "" if window is None else f" of {span(window)}"
-    return Said(title, f"Decisions without a reward inside their window{inside}.")
+    inside = "" if window is None else f" inside their window of {span(window)}"
+    return Said(title, f"Decisions without a reward{inside}.")
 
 
 PENDING = Panel(
