@@ -7,7 +7,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import uvicorn
+from fastapi import FastAPI
+
 from belated.service.http.app import Service
+from belated.service.http.asgi import AsgiApp
 from belated.service.http.server import Server
 from belated.service.operating.config import Limits
 from tests.ports import free_port
@@ -65,3 +69,21 @@ def served(app: Service, limits: Limits | None = None) -> Iterator[Serving]:
         yield serving
     finally:
         serving.stop()
+
+
+@contextmanager
+def mounted(app: Service) -> Iterator[str]:
+    """Mount an application in another one, behind uvicorn; yields its address."""
+    decisions = AsgiApp(app)
+    shop = FastAPI(lifespan=decisions.lifespan)
+    shop.mount("/bandits", decisions)
+    port = free_port()
+    server = uvicorn.Server(uvicorn.Config(shop, port=port, log_level="warning"))
+    thread = threading.Thread(target=server.run, name="uvicorn")
+    thread.start()
+    eventually(lambda: server.started or not thread.is_alive(), seconds=120)
+    try:
+        yield f"http://127.0.0.1:{port}/bandits"
+    finally:
+        server.should_exit = True
+        thread.join(30)

@@ -18,7 +18,7 @@ def test_a_refused_request_is_gone_without_the_collector_of_cycles() -> None:
     """An error that keeps the frame that keeps it would hold all that was received."""
     refused: list[str] = []
 
-    def refuse(route: None, error: Exception) -> tuple[Problem, dict[str, str]]:
+    def refuse(exchange: Exchange, error: Exception) -> tuple[Problem, dict[str, str]]:
         refused.append(str(error))
         return Problem("Too busy", 503), {}
 

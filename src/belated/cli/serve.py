@@ -40,17 +40,7 @@ def run(options: argparse.Namespace) -> int:
     config = prepared(options)
     server = config.server
     host = server.host if options.host is None else options.host
-    app = Service(
-        config.bandits,
-        config.store,
-        learn=server.learn,
-        lease=server.lease,
-        max_body_bytes=server.max_body_bytes,
-        auth=auth_at(host, server.auth),
-        token_keys=config.token_keys(),
-        cors=server.cors,
-        spools=server.spool,
-    )
+    app = Service.from_config(config, auth=auth_at(host, server.auth))
     port = server.port if options.port is None else options.port
     return serve(app, host, port, drain=server.drain, limits=server.limits)
 

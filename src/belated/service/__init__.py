@@ -13,11 +13,23 @@ publishes models. A process can be both.
 """
 
 import logging
+from typing import TYPE_CHECKING
 
 from belated.service.http.app import Service
 from belated.service.serving.definition import Definition
 
-__all__ = ["Definition", "Service"]
+__all__ = ["Definition", "Service", "asgi_app"]
 
 # Only processes of the service configure logging (`operating.logs`).
 logging.getLogger("belated.service").addHandler(logging.NullHandler())
+
+if TYPE_CHECKING:
+    from belated.service.http.asgi import asgi_app
+else:
+
+    def __getattr__(name):  # it needs an extra, which other parts of the service do not
+        if name == "asgi_app":
+            from belated.service.http.asgi import asgi_app
+
+            return asgi_app
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,25 +11,30 @@ from belated.client import Client
 from belated.journals import Store
 from belated.service import Service
 from tests.integration.http.bandits import JSON, definitions
-from tests.integration.serving import Serving, served
+from tests.integration.serving import mounted, served
 
 
-@pytest.fixture(scope="module")
-def serving(store: Store) -> Iterator[Serving]:
-    """A service that learns too."""
-    with served(Service(definitions(), store, learn=True, max_body_bytes=100_000)) as found:
-        yield found
+@pytest.fixture(scope="module", params=["native", "mounted"])
+def url(request: pytest.FixtureRequest, store: Store) -> Iterator[str]:
+    """The address of a service that also learns: behind its own server, or mounted in FastAPI."""
+    service = Service(definitions(), store, learn=True, max_body_bytes=100_000)
+    if request.param == "native":
+        with served(service) as serving:
+            yield serving.url
+    else:
+        with mounted(service) as address:
+            yield address
 
 
 @pytest.fixture
-def http(serving: Serving) -> Iterator[httpx.Client]:
+def http(url: str) -> Iterator[httpx.Client]:
     """Plain requests."""
-    with httpx.Client(base_url=serving.url, headers=JSON) as found:
-        yield found
+    with httpx.Client(base_url=url, headers=JSON) as client:
+        yield client
 
 
 @pytest.fixture
-def client(serving: Serving) -> Iterator[Client]:
+def client(url: str) -> Iterator[Client]:
     """The verbs."""
-    with Client(serving.url, bandit="rows") as found:
-        yield found
+    with Client(url, bandit="rows") as client:
+        yield client

@@ -77,11 +77,11 @@ class Losing(httpx.HTTPTransport):
         return response
 
 
-def test_a_lost_answer_costs_nothing(serving: Serving, client: Client, store: Store) -> None:
+def test_a_lost_answer_costs_nothing(url: str, client: Client, store: Store) -> None:
     """The retry gets the decision that was made; what the journal has twice is the same."""
     losing = Losing(2)
-    http = httpx.Client(base_url=serving.url, transport=losing)
-    client._transport = Transport(serving.url, http, lambda seconds: None, retries=2)
+    http = httpx.Client(base_url=url, transport=losing)
+    client._transport = Transport(url, http, lambda seconds: None, retries=2)
     decision = client.decide(rows=ROWS)
     losing.lost = 2
     client.observe(decision.id, 1.0)
@@ -111,11 +111,11 @@ def test_what_a_client_returns_can_be_passed_on(client: Client) -> None:
     assert client.state().to_dict()["bandit"] == "rows"
 
 
-def test_the_verbs_awaited(serving: Serving) -> None:
+def test_the_verbs_awaited(url: str) -> None:
     """Many at once over one client; what was decided and reported is there."""
 
     async def shop() -> None:
-        async with AsyncClient(serving.url, bandit="rows") as client:
+        async with AsyncClient(url, bandit="rows") as client:
             made = await asyncio.gather(
                 *(client.decide(rows=ROWS, actions=["a", "b", "c"]) for _ in range(20))
             )
@@ -212,13 +212,13 @@ def test_another_policy_starts_without_the_old_model(store: Store, bandit: str) 
     assert refused(Service([new], store, learn=True), rewards=2) >= 1
 
 
-def test_problems_become_errors(serving: Serving) -> None:
+def test_problems_become_errors(url: str) -> None:
     """InvalidInput for what was refused, ServiceError with the problem for the rest."""
-    with Client(serving.url, bandit="nobody") as client:
+    with Client(url, bandit="nobody") as client:
         with pytest.raises(ServiceError, match="unknown bandit 'nobody'") as caught:
             client.state()
         assert caught.value.problem.status == 404
-    with Client(serving.url, bandit="rows") as client:
+    with Client(url, bandit="rows") as client:
         with pytest.raises(InvalidInput, match="each row has 2 numbers, but this bandit expects 4"):
             client.decide(rows=np.eye(2))
         with pytest.raises(InvalidInput, match="outside"):

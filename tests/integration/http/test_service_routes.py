@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import msgspec
@@ -16,7 +17,6 @@ from belated.journals import Store
 from belated.service.http.app import SERVICE_ROUTES
 from belated.service.http.routes import BANDIT_ROUTES
 from tests.integration.http.bandits import DIM, ROWS
-from tests.integration.serving import Serving
 from tests.waiting import eventually
 
 AT = datetime.now(UTC)
@@ -93,7 +93,7 @@ def test_the_whole_story_of_a_decision(client: Client) -> None:
     assert client.entry(decision.id).state == "voided"
 
 
-def test_a_decision_shows_what_it_was_chosen_from(serving: Serving, client: Client) -> None:
+def test_a_decision_shows_what_it_was_chosen_from(url: str, client: Client) -> None:
     """Rows or the context, and the names; of every decision of a batch its own."""
     story = client.entry(client.decide(rows=ROWS, actions=["a", "b", "c"]).id)
     assert story.request is not None
@@ -104,7 +104,7 @@ def test_a_decision_shows_what_it_was_chosen_from(serving: Serving, client: Clie
         assert story.request is not None
         assert story.request.rows == ROWS.astype(np.float32)[: n + 2].tolist()
     actions = {"red": {"price": 3.0}, "blue": {"price": 4.0}}
-    with Client(serving.url, bandit="shared") as shared:
+    with Client(url, bandit="shared") as shared:
         story = shared.entry(shared.decide({"age": 3.0}, actions, id="named").id)
         shared.void("named")
     assert story.request is not None
@@ -113,9 +113,9 @@ def test_a_decision_shows_what_it_was_chosen_from(serving: Serving, client: Clie
     assert story.request.records == list(actions.values())
 
 
-def test_a_story_is_settled_as_far_as_the_journal_is(serving: Serving) -> None:
+def test_a_story_is_settled_as_far_as_the_journal_is(url: str) -> None:
     """After the window it is censored, after the retention forgotten; a late reward still comes."""
-    with Client(serving.url, bandit="short") as client:
+    with Client(url, bandit="short") as client:
         on_timeout, late = client.decide(rows=ROWS).id, client.decide(rows=ROWS).id
         assert client.entry(on_timeout).state == "pending"
         for id in (on_timeout, late):  # the second is due after the first
@@ -129,16 +129,17 @@ def test_a_story_is_settled_as_far_as_the_journal_is(serving: Serving) -> None:
 
 def test_an_unknown_id_is_no_error(http: httpx.Client, client: Client) -> None:
     """GET says unknown; a reward for it is accepted like any other, and then it is parked."""
-    response = http.get("/v1/rows/decisions/nobody")
-    assert (response.status_code, response.json()) == (200, {"id": "nobody", "state": "unknown"})
+    unknown = uuid4().hex
+    response = http.get(f"/v1/rows/decisions/{unknown}")
+    assert (response.status_code, response.json()) == (200, {"id": unknown, "state": "unknown"})
     known = client.decide(rows=ROWS).id
     answers = [http.put(f"/v1/rows/decisions/{id}/reward", json={"value": 1}) for id in
-               ("nobody", known)]  # fmt: skip
+               (unknown, known)]  # fmt: skip
     assert [one.status_code for one in answers] == [202, 202]
     assert [one.json() for one in answers] == [
-        {"id": id, "status": "accepted"} for id in ("nobody", known)
+        {"id": id, "status": "accepted"} for id in (unknown, known)
     ]
-    assert client.entry("nobody").state == "unmatched"
+    assert client.entry(unknown).state == "unmatched"
 
 
 @pytest.mark.parametrize(
@@ -155,19 +156,25 @@ def test_an_id_may_be_any_text(client: Client, id: str) -> None:
     assert (story.id, story.state) == (id, "rewarded")
 
 
-def test_what_was_told_is_learned(serving: Serving) -> None:
+def test_what_was_told_is_learned(url: str) -> None:
     """The model of the decider knows the decisions and rewards of before."""
-    with Client(serving.url, bandit="shared") as client:
+    with Client(url, bandit="shared") as client:
+        before = client.state()  # the other server has the same journal
+
+        def learned() -> tuple[int, int]:
+            now = client.state()
+            return now.observations - before.observations, now.pending - before.pending
+
         actions: dict[str, Any] = {"red": {"price": 0.5}, "blue": {"price": np.float32(2.0)}}
         decisions = [client.decide({"age": 0.3}, actions) for _ in range(5)]
         decisions += client.decide_many([({"age": np.int64(1)}, actions)] * 3)
         assert {one.action for one in decisions} <= {"red", "blue"}
         client.observe_many([(one.id, 1.0) for one in decisions[:6]])
-        eventually(lambda: (client.state().observations, client.state().pending) == (6, 2))
+        eventually(lambda: learned() == (6, 2))
         assert client.state().bandit == "shared"
         last = {"id": decisions[6].id, "value": 0.0, "part": "basket"}
         assert client.observe_many([last])[0].status == "accepted"
-        eventually(lambda: client.state().observations == 7)
+        eventually(lambda: learned() == (7, 1))
 
 
 def test_a_decision_is_erased(client: Client) -> None:

@@ -15,7 +15,7 @@ async function ask(path, options = {}) {
   if (!answer.ok) throw Object.assign(new Error(found.detail || found.title || "HTTP " + answer.status), {status: answer.status});
   return found;
 }
-const path = (...parts) => "/v1/" + [bandit, ...parts].map(encodeURIComponent).join("/");
+const path = (...parts) => "v1/" + [bandit, ...parts].map(encodeURIComponent).join("/");
 const say = (text, bad) => { byId("said").textContent = text; byId("said").className = bad ? "meta warning" : "meta"; };
 
 const minute = (time) => time.slice(0, 16).replace("T", " ") + " UTC";
@@ -28,7 +28,7 @@ function element(tag, text, name) {
 }
 
 async function list() {
-  const at = shown, {bandits} = await ask("/v1");
+  const at = shown, {bandits} = await ask("v1");
   if (at !== shown) return [];
   const rows = bandits.map((one) => {
     const row = document.createElement("tr"), open = element("button", one.bandit);

@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from belated.exceptions import (
+    BelatedError,
     InvalidInput,
     JournalError,
     JournalUnavailable,
@@ -48,6 +49,7 @@ from belated.service.http.routes import (
 )
 from belated.service.learning.learners import learners_of
 from belated.service.learning.lease import SECONDS
+from belated.service.operating.config import Config
 from belated.service.runtime import ThreadRuntime, dead_workers
 from belated.service.serving.definition import Definition
 from belated.service.serving.served_bandits import MAX_MODEL_AGE, ServedBandit, ServedBandits
@@ -148,6 +150,22 @@ class Service:
             self.bandits, self._learners, self.requests, self.tokens, self.reports
         )
 
+    @classmethod
+    def from_config(cls, config: Config, *, auth: Auth) -> Service:
+        """Return the service that a configuration describes."""
+        server = config.server
+        return cls(
+            config.bandits,
+            config.store,
+            learn=server.learn,
+            lease=server.lease,
+            max_body_bytes=server.max_body_bytes,
+            auth=auth,
+            token_keys=config.token_keys(),
+            cors=server.cors,
+            spools=server.spool,
+        )
+
     # --- requests --------------------------------------------------------------------------------
 
     def admit(self, exchange: Exchange, path: bytes, headers: Mapping[bytes, bytes]) -> None:
@@ -226,8 +244,11 @@ class Service:
         method, path = ("other", "other") if route is None else (route.method, route.path)
         self.requests[method, path, status] += 1
 
-    def problem_for(self, route: Route | None, error: Exception) -> tuple[Problem, dict[str, str]]:
+    def problem_for(self, exchange: Exchange, error: Exception) -> tuple[Problem, dict[str, str]]:
         """Return the problem and response headers for an error, and log unexpected errors."""
+        if isinstance(error, BelatedError) and error.issue:
+            exchange.bandit.note_refused(error)
+        route = exchange.route
         problem, headers = problem_of(error, None if route is None else route.body)
         self.count(route, problem.status)
         if problem.status == 500:
@@ -344,7 +365,7 @@ def _page(service: Service, _: Exchange) -> tuple[int, bytes]:
 
 
 def _to_console(service: Service, exchange: Exchange) -> tuple[int, bytes]:
-    exchange.headers = {"location": "/console"}
+    exchange.headers = {"location": "console"}  # relative: the service may be mounted
     return 307, b""
 
 

@@ -22,7 +22,6 @@ from typing import NoReturn
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from belated.exceptions import BelatedError
 from belated.service.http.app import Service
 from belated.service.http.problems import ProblemError, problem_of
 from belated.service.http.routes import Exchange, encode
@@ -467,9 +466,7 @@ class Connection(asyncio.Protocol):
 
     def refuse(self, exchange: Exchange, error: Exception) -> None:
         """Send an error, as a problem."""
-        if isinstance(error, BelatedError) and error.issue:
-            exchange.bandit.note_refused(error)
-        problem, headers = self.service.problem_for(exchange.route, error)
+        problem, headers = self.service.problem_for(exchange, error)
         headers = {**headers, **(exchange.headers or {})}
         self._send(exchange, problem.status, PROBLEM, encode(problem), headers)
 

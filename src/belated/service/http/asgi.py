@@ -1,0 +1,199 @@
+"""The service as an ASGI application, to be mounted in FastAPI, Starlette or another one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from belated.exceptions import BelatedError, MissingExtra
+from belated.service.access.authorizer import auth_at
+from belated.service.http.app import Service
+from belated.service.http.problems import ProblemError
+from belated.service.http.routes import Exchange, encode
+from belated.service.operating.config import Config, read_config
+
+try:
+    from belated.service.http.connection import KNOWN, PROBLEM, check_target, malformed
+except ModuleNotFoundError:
+    raise MissingExtra("belated.service.asgi_app", "service") from None
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+#: Host to which a mounted service is assumed to be bound, since an ASGI application cannot know.
+_ANY_HOST = "0.0.0.0"
+
+
+def asgi_app(config: str | Path | Config) -> AsgiApp:
+    """Return the decision service as an ASGI application.
+
+    It has the routes of ``belated serve``, below the path where it is mounted. The server in front
+    limits connections, headers and time; the settings of the configuration that concern them are
+    not used. API keys are required unless the configuration says ``auth = "off"``.
+
+    Args:
+        config: Configuration file, as for ``belated serve``.
+
+    Raises:
+        InvalidConfig: the configuration has mistakes.
+        InvalidInput: it does not say whether API keys are required.
+
+    Example::
+
+        decisions = asgi_app("belated.toml")
+        app = FastAPI(lifespan=decisions.lifespan)
+        app.mount("/bandits", decisions)
+    """
+    if not isinstance(config, Config):
+        config = read_config(config)
+    service = Service.from_config(config, auth=auth_at(_ANY_HOST, config.server.auth))
+    return AsgiApp(service, config.server.limits.hosts)
+
+
+class AsgiApp:
+    """An ASGI application that passes requests to a service.
+
+    Args:
+        service: Service to run.
+        hosts: Accepted host names; empty to accept any.
+    """
+
+    def __init__(self, service: Service, hosts: Iterable[str] = ()) -> None:
+        self._service = service
+        self._hosts = frozenset(hosts)
+        self._running = False
+
+    @asynccontextmanager
+    async def lifespan(self, app: object = None) -> AsyncIterator[None]:
+        """Run the service while the application that it is mounted in runs."""
+        self._service.start(asyncio.get_running_loop())
+        self._running = True
+        try:
+            yield
+        finally:
+            self._running = False
+            await asyncio.to_thread(self._service.close)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a connection of the ASGI server."""
+        if scope["type"] == "lifespan":
+            await self._run(receive, send)
+        elif scope["type"] == "http":
+            await self._handle(scope, receive, send)
+        else:
+            raise NotImplementedError(f"belated does not support {scope['type']} connections")
+
+    async def _run(self, receive: Receive, send: Send) -> None:
+        """Start and stop the service when the server does."""
+        await receive()
+        try:
+            async with self.lifespan():
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+        except BelatedError as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+        else:
+            await send({"type": "lifespan.shutdown.complete"})
+
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not self._running:
+            raise RuntimeError(
+                "the service was not started: pass lifespan=decisions.lifespan to the application"
+                " in which it is mounted"
+            )
+        service = self._service
+        response = _Response(service)
+        exchange = Exchange(response, scope["method"], keep_alive=True)
+        try:
+            headers = _known_headers(scope["headers"])
+            path, exchange.query = check_target(_target(scope), headers, self._hosts)
+            service.admit(exchange, path, headers)
+            body = await self._body(receive)
+            if body is None:
+                return  # the client is gone
+            service.dispatch(exchange, body)
+        except Exception as error:
+            response.refuse(exchange, error)
+        status, kind, data = await response.sent
+        fields = {name.lower(): value for name, value in (exchange.headers or {}).items()}
+        fields |= response.headers
+        if status != 204:
+            fields |= {"content-type": kind.decode(), "content-length": str(len(data))}
+        encoded = [(name.encode(), value.encode("latin-1")) for name, value in fields.items()]
+        await send({"type": "http.response.start", "status": status, "headers": encoded})
+        await send(
+            {"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else data}
+        )
+
+    async def _body(self, receive: Receive) -> bytes | None:
+        """Return the body of a request; None if the client has disconnected."""
+        body: bytes = b""
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            body += message.get("body", b"")
+            if len(body) > self._service.max_body_bytes:
+                detail = f"the body may have at most {self._service.max_body_bytes:,} bytes"
+                raise ProblemError(413, "Too large", detail)
+            if not message.get("more_body", False):
+                return body
+
+
+class _Response:
+    """Receives the response to one request.
+
+    Attributes:
+        sent: The status, content type and content.
+        headers: Additional headers of an error.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.sent: asyncio.Future[tuple[int, bytes, bytes]] = (
+            asyncio.get_running_loop().create_future()
+        )
+        self.headers: dict[str, str] = {}
+
+    def respond(self, exchange: Exchange, status: int, kind: bytes, data: bytes) -> None:
+        """Send a response."""
+        self._service.count(exchange.route, status)
+        if not self.sent.done():  # it is cancelled when the client disconnects
+            self.sent.set_result((status, kind, data))
+
+    def refuse(self, exchange: Exchange, error: Exception) -> None:
+        """Send an error, as a problem."""
+        problem, self.headers = self._service.problem_for(exchange, error)
+        if not self.sent.done():
+            self.sent.set_result((problem.status, PROBLEM, encode(problem)))
+
+
+def _known_headers(fields: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Return the headers that the service uses, each of which may occur once."""
+    headers: dict[bytes, bytes] = {}
+    for name, value in fields:
+        if name in KNOWN:
+            if name in headers:
+                raise malformed(f"{name.decode()} occurs twice")
+            headers[name] = value
+    return headers
+
+
+def _target(scope: Scope) -> bytes:
+    """Return the request target below the path where the application is mounted.
+
+    >>> _target({"path": "/bandits/v1/a b", "root_path": "/bandits", "query_string": b"c"})
+    b'/v1/a%20b?c'
+    """
+    raw: bytes = scope.get("raw_path") or quote(scope["path"], safe="/").encode()
+    path = raw.partition(b"?")[0]
+    root = quote(scope.get("root_path", ""), safe="/").encode()
+    if root and path.startswith(root):
+        path = path[len(root) :] or b"/"
+    query = scope.get("query_string", b"")
+    return path + b"?" + query if query else path
