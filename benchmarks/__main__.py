@@ -18,6 +18,7 @@ HERE = Path(__file__).parent
 #: Of each benchmark the options of a quick run; None: it takes minutes at any size.
 QUICK: dict[str, str | None] = {
     "advice": "--rounds 500",
+    "asgi": "--slices 1 --seconds 1",
     "attacks": "--seconds 1 --attack malformed",
     "bandits": None,
     "batches": "--repeats 1",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import uvicorn
 
@@ -19,6 +19,7 @@ from belated.fold.learner import Learner
 from belated.journals import open_store
 from belated.service import Definition, Service
 from belated.service.access.tokens import TokenSecrets
+from belated.service.http.asgi import AsgiApp
 from belated.service.http.server import BACKLOG, collect_rarely, serve
 from belated.service.learning.learners import learners_of
 from belated.service.operating.logs import start_logging
@@ -43,10 +44,10 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def serve_echo(port: int) -> int:
+def serve_asgi(app: Any, port: int, lifespan: Literal["on", "off"]) -> int:
     """As quick as uvicorn can: nothing is logged, and all that it can do in C is."""
     config = uvicorn.Config(
-        echo, port=port, http="httptools", loop="uvloop", ws="none", lifespan="off",
+        app, port=port, http="httptools", loop="uvloop", ws="none", lifespan=lifespan,
         log_config=None, access_log=False, server_header=False, proxy_headers=False,
         backlog=BACKLOG, timeout_keep_alive=75,
     )  # fmt: skip
@@ -77,8 +78,10 @@ def main() -> int:
     if kind == "guarded":
         return serve_guarded(int(port), dsn)
     if kind == "echo":
-        return serve_echo(int(port))
+        return serve_asgi(echo, int(port), "off")
     offers = OFFERS if kind == "kept" else replace(OFFERS, keep_requests=0.0)
+    if kind == "asgi":
+        return serve_asgi(AsgiApp(Service([offers], dsn)), int(port), "on")
     return serve(Service([offers], dsn, learn=kind == "both"), "127.0.0.1", int(port))
 
 
