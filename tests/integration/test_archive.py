@@ -170,7 +170,7 @@ def test_nothing_that_is_not_archived_is_trimmed(
     arguments = ["trim", named, "--older-than", "2d", "--reason", "it"]
     assert "nothing of" in run(capsys, *arguments, "--archived", folder)
     assert "dropped, up to" in run(capsys, *arguments)
-    assert "before all of that was archived" in run(capsys, "archive", named, folder, code=2)
+    assert "but not all of it was archived" in run(capsys, "archive", named, folder, code=2)
     with pytest.raises(InvalidInput, match="the records between are in neither"):
         rebuilt(used, folder)
 

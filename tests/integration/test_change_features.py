@@ -358,7 +358,7 @@ def test_a_request_is_evaluated_with_other_features() -> None:
     _, after = CHANGES["field added"]
     assert 0.0 <= open_bandit(journal, after).evaluate("uniform").value <= 1.0
     removed = open_bandit(journal, replace(BASE, actions=["visit", "mail"]))
-    with pytest.raises(NotEvaluable, match="these features cannot encode what 100 decisions were"):
+    with pytest.raises(NotEvaluable, match="cannot encode the requests of 100 decisions"):
         removed.evaluate("uniform")
 
 

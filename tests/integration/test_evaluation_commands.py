@@ -79,7 +79,7 @@ def test_actions_offered_by_name_need_their_catalogue(
     file.write_text(json.dumps(offers), encoding="utf-8")
     command = ["evaluate", f"sqlite:///{tmp_path}/offers.db", "--policy", "uniform", "--json"]
     assert main(command) == 2
-    assert "the catalogue of 100 is not that of the features" in capsys.readouterr().err
+    assert "100 of them used a different catalogue" in capsys.readouterr().err
     found = json.loads(told(capsys, *command, "--catalogue", str(file)))
     assert found["decisions"] == 100
 

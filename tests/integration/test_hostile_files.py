@@ -68,11 +68,14 @@ def test_import_refuses_values_that_no_bandit_writes(
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"p": [1.5, -0.5]}, "p of action 0 is -0.5: a probability was expected"),
-        ({"p": [0.0, 1.0]}, "p of action 1 is 0.0"),
-        ({"_labelIndex": 7}, "_labelIndex is 7: there are 2 actions"),
-        ({"_label_cost": 1e300}, "_label_cost has the size 1e+300: at most 1e+09"),
-        ({"pdrop": 1.0}, "pdrop is 1.0"),
+        (
+            {"p": [1.5, -0.5]},
+            "p of action 0 must be a probability, above 0 for the chosen action; got -0.5",
+        ),
+        ({"p": [0.0, 1.0]}, "p of action 1 must be a probability"),
+        ({"_labelIndex": 7}, "_labelIndex must be from 0 to 1; got 7"),
+        ({"_label_cost": 1e300}, "_label_cost must be from -1e+09 to 1e+09; got -1e+300"),
+        ({"pdrop": 1.0}, "pdrop must be at least 0 and below 1; got 1.0"),
     ],
 )
 def test_import_refuses_logs_with_impossible_numbers(

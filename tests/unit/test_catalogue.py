@@ -172,10 +172,10 @@ def test_requests_are_evaluated_with_the_records_of_their_time() -> None:
     second = bandit(replace(PLAIN, catalogue=changed), journal=journal)
     value = second.evaluate("uniform")
     assert value.decisions == 120
-    assert "130 decisions are left out: their catalogue has changed since" in value.notes
+    assert "130 decisions are left out, because the catalogue has changed" in value.notes
     third = bandit(replace(PLAIN, catalogue={"hat": OFFERS[7]}), journal=journal)
     for other in (third, bandit(PLAIN, journal=journal)):
-        with pytest.raises(NotEvaluable, match="the catalogue of 250 is not that of the features"):
+        with pytest.raises(NotEvaluable, match="250 of them used a different catalogue"):
             other.evaluate("uniform")
 
 

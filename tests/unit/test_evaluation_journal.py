@@ -176,7 +176,7 @@ def test_what_cannot_be_evaluated_says_what_to_do() -> None:
         bandit.evaluate(Greedy(2, Bernoulli()))
     with pytest.raises(InvalidInput, match="does not offer the action 'green'"):
         bandit.evaluate("green")
-    with pytest.raises(InvalidInput, match="one probability for each"):
+    with pytest.raises(InvalidInput, match="return one probability for each"):
         bandit.evaluate(lambda rows, actions: [1.0, 1.0])
     clock = Clock()
     silent = _bandit(clock, keep_requests=0)

@@ -1,7 +1,7 @@
-"""What a bandit earns, or another system: values of policies, lift, delay curves, what is to come.
+"""Evaluation of a bandit or another system: policy values, lift, delay curves and forecasts.
 
-A :class:`Log` has the decisions and answers the questions. Its answers are functions of a table
-with one line a decision.
+A :class:`Log` holds the decisions and computes the estimates, each from a table with one line per
+decision.
 """
 
 from belated.evaluation.delays import DelayCurve, Dependence

@@ -1,8 +1,8 @@
-"""Archive a journal: which decisions are final, day by day, with all their records.
+"""Archive a journal: write the days whose decisions are final, with all their records.
 
-A decision is final once the watermark is beyond its retention: no reward of it counts any more. A
-day of a partition is written when all its decisions are. Records are read in order, so only those
-of days that are not yet written are held in memory.
+A decision is final once the watermark has passed its retention, after which no reward counts. A day
+of a partition is written when all its decisions are final. Records are read in order, so memory
+holds only the records of unwritten days.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ def archive_journal(
     support: Interval = EVERY,
     step: Callable[[int], None] = lambda count: None,
 ) -> list[Manifest]:
-    """Archive every day that is final and not archived yet; returns what was written.
+    """Archive every final day that is not archived yet; return the manifests written.
 
     Args:
-        journal: to read.
-        archive: to write to.
+        journal: the journal to read.
+        archive: the archive to write to.
         rewards: what a missing reward means.
-        retention: how long a reward counts, in microseconds.
-        support: rewards outside do not count.
-        step: is told how many records were read.
+        retention: how long a decision accepts rewards, in microseconds.
+        support: the range of valid rewards; others do not count.
+        step: called with the number of records read.
 
     Raises:
-        InvalidInput: rewards count for ever; or records were trimmed before they were archived.
+        InvalidInput: there is no retention, or records were trimmed before they were archived.
     """
     if retention is None:
-        message = f"{journal.bandit} has no retention: its decisions take rewards for ever"
-        raise InvalidInput(f"{message}, and none of them is final; give it one first", retention)
+        message = f"{journal.bandit} has no retention, so its decisions accept rewards forever"
+        raise InvalidInput(f"{message} and are never final; set a retention first", retention)
     archive.check(journal.partitions)
     written = []
     for partition in range(journal.partitions):
@@ -75,10 +75,10 @@ def archive_journal(
 
 
 def forgettable(archive: Archive, partition: int, retention: int) -> int:
-    """Return up to when a journal may drop its records, in microseconds since 1970.
+    """Return the time before which a journal may drop its records, in microseconds since 1970.
 
-    Days that are still to be archived need the records of a retention before them: a reward may
-    come before its decision.
+    Archiving the next days needs the records of one retention before them, because a reward may
+    arrive before its decision.
     """
     return max(0, archive.until(partition) - retention)
 
@@ -88,14 +88,14 @@ def _check_trimmed(journal: Journal, archive: Archive, partition: int, retention
     if start != EMPTY and start.stamp >= forgettable(archive, partition, retention):
         message = (
             f"partition {partition} of {journal.bandit} was trimmed up to "
-            f"{as_datetime(start.stamp)}, before all of that was archived: the archive would have "
+            f"{as_datetime(start.stamp)}, but not all of it was archived: the archive would have "
             "a gap"
         )
         raise InvalidInput(f"{message}. Archive first, then `belated journal trim --archived`")
 
 
 class _Days:
-    """The days of one partition that are not written yet, with their records."""
+    """The unwritten days of one partition, with their records."""
 
     def __init__(
         self,
@@ -108,20 +108,20 @@ class _Days:
         self._journal, self._partition = journal, partition
         self._reader, self._ledger = reader, reader.ledger
         self._retention = retention
-        # A day is written once: what was held back then, as its decision could come, is later.
+        # A day is written only once: records held back from archived days are assigned to this one.
         self._since = archive.until(partition) // DAY
-        # What is in the archive already is neither folded nor written again.
+        # Archived records are neither folded nor written again.
         self._archived = archive.positions(partition, journal.start(partition).position)
-        self._rows: list[list[StoredRecord]] = []  # of decisions from number `_first` on
+        self._rows: list[list[StoredRecord]] = []  # records by decision, from number `_first`
         self._decisions: list[Decision] = []
         self._first = 0
-        self._days: list[int] = []  # that have records, in order
-        self._starts: list[int] = []  # the first decision of each
+        self._days: list[int] = []  # days with records, in order
+        self._starts: list[int] = []  # number of the first decision of each day
         self._others: dict[int, list[StoredRecord]] = {}
-        self._early: dict[bytes, list[StoredRecord]] = {}  # their decision may come
+        self._early: dict[bytes, list[StoredRecord]] = {}  # whose decision may still come
 
     def take(self, page: list[Record]) -> Iterator[ArchivedDay]:
-        """Fold some records; gives the days that have become final."""
+        """Fold a page of records; yield the days that have become final."""
         decided: list[Decision] = []
         for record in page:
             if record.position in self._archived:
@@ -136,9 +136,9 @@ class _Days:
         self._reader.enter(decided)
 
     def _place(self, record: Record, status: str) -> None:
-        """Put a record to its decision, or to the others of its day."""
+        """Assign a record to its decision, or to the other records of its day."""
         event, day = record.event, max(record.recorded // DAY, self._since)
-        if status == "erased" and not isinstance(event, Overwritten):  # is written nowhere again
+        if status == "erased" and not isinstance(event, Overwritten):  # never archive erased data
             assert self._ledger.undone is not None
             key = self._ledger.undone.erased_key_of(event)
             assert key is not None
@@ -171,18 +171,18 @@ class _Days:
                 yield day
 
     def _day(self, end: int) -> ArchivedDay:
-        """The oldest day, which then is held no longer."""
+        """Remove the oldest day and return it for archiving."""
         day, _ = self._days.pop(0), self._starts.pop(0)
         stop = self._starts[0] if self._starts else self._first + len(self._rows)
         count = stop - self._first
         others = self._others.pop(day, [])
-        for key, records in [*self._early.items()]:  # no decision of theirs can come any more
+        for key, records in [*self._early.items()]:  # their decision can no longer come
             if records[0].recorded < end:
                 others += records
                 del self._early[key]
         columns = self._reader.columns(self._partition, self._first, stop)
         table = self._reader.table(columns, self._ledger.watermark, self._retention)
-        found = ArchivedDay(
+        archived = ArchivedDay(
             partition=self._partition,
             partitions=self._journal.partitions,
             day=day,
@@ -192,14 +192,14 @@ class _Days:
         )
         del self._rows[:count], self._decisions[:count]
         self._first = stop
-        return found
+        return archived
 
     def _archived_of(self, table: JournalTable) -> list[ArchivedDecision]:
         positions = table.position.tolist()
         requests: dict[int, bytes] = {}
         for start in range(0, len(positions), PAGE):
             requests |= self._journal.requests(self._partition, positions[start : start + PAGE])
-        found = []
+        decisions = []
         for line, position in enumerate(positions):
             decision, data = self._decisions[line], requests.get(position)
             stored = read_context(decision)
@@ -207,9 +207,9 @@ class _Days:
             if stored is not None:
                 context = msgspec.json.encode(stored.context).decode()
             if data is not None:
-                kept = KeptRequest.read(data)
-                offered = None if kept.actions is None else list(map(str, kept.actions))
-                shares = kept.propensities
+                request = KeptRequest.read(data)
+                offered = None if request.actions is None else list(map(str, request.actions))
+                shares = request.propensities
             records = self._rows[line]
-            found.append(ArchivedDecision(decision.x, records, data, offered, shares, context))
-        return found
+            decisions.append(ArchivedDecision(decision.x, records, data, offered, shares, context))
+        return decisions

@@ -1,8 +1,9 @@
-"""What has arrived stands for what has not: weights by delay.
+"""Arrival weights, with which arrived rewards also represent those still pending.
 
-A reward of delay d is seen only of decisions that are at least d old. G(d), the share of these, is
-known exactly; so 1/G(d) makes what has arrived whole again, also where delays depend on rewards.
-Weights by age, 1/F(age), do not.
+A reward with delay d can be observed only for decisions at least d old. The share of these
+decisions, G(d), is known exactly, so the weight 1/G(d) corrects for pending rewards even if delays
+depend on rewards. These are inverse probability of censoring weights (IPCW). Weights by age,
+1/F(age), are biased if delays depend on rewards.
 """
 
 from __future__ import annotations
@@ -17,42 +18,42 @@ from belated.evaluation.table import DecisionTable
 
 
 def arrival_weights(delay: Vector, age: Vector, among: Vector | None = None) -> Vector:
-    """Return 1/G(delay) for what has arrived, and 0 for what has not.
+    """Return the weight 1/G(delay) of each arrived reward, and 0 for pending ones.
 
     Args:
-        delay: time to the reward, infinite if none has come.
+        delay: time to the reward, infinite if it has not arrived.
         age: time since the decision.
-        among: how much each decision counts; all the same if None.
+        among: sampling weight of each decision; None: all the same.
 
     >>> arrival_weights(np.array([1.0, 3.0, np.inf, np.inf]), np.array([4.0, 3.0, 2.0, 1.0]))
     array([1., 2., 0., 0.])
     """
-    here = delay <= age
+    arrived = delay <= age
     order = np.argsort(age, kind="stable")
     counts = np.ones(len(age)) if among is None else among
     total = counts.sum()
     younger = np.concatenate([[0.0], np.cumsum(counts[order])])
-    place = np.searchsorted(age[order], delay[here], side="left")
+    place = np.searchsorted(age[order], delay[arrived], side="left")
     weights = np.zeros(len(age))
-    weights[here] = total / (total - younger[place])
+    weights[arrived] = total / (total - younger[place])
     return weights
 
 
 def within(delay: Vector, limit: float) -> Vector:
-    """Delays, with those beyond a limit as if they never came."""
+    """Return the delays, infinite where they exceed a limit."""
     return np.where(delay <= limit, delay, np.inf)
 
 
-# --- how long a reward may take ------------------------------------------------------------------
+# --- the delays that count -----------------------------------------------------------------------
 
 
 def reach_of(table: DecisionTable, limit: Duration | None) -> float:
-    """Return the delay up to which rewards count: the limit, as far as it can be seen."""
+    """Return the delay up to which rewards count: the limit, or the longest observable delay."""
     return table.reach if limit is None else min(_microseconds(limit), table.reach)
 
 
 def final_age(table: DecisionTable, limit: Duration | None) -> float | None:
-    """Return the age at which an outcome is final: the limit or the window; None if neither is."""
+    """Return the age at which an outcome is final: the limit, or the window; None without both."""
     if limit is not None:
         return _microseconds(limit)
     window = table.rewards.window_us
@@ -60,7 +61,7 @@ def final_age(table: DecisionTable, limit: Duration | None) -> float | None:
 
 
 def estimand(what: str, table: DecisionTable, limit: Duration | None) -> str:
-    """Return what is estimated, in words: ``what``, and which rewards count."""
+    """Describe what is estimated, in words: ``what``, and which rewards count."""
     window, reach = table.rewards.window_us, reach_of(table, limit)
     if limit is None and window is not None and reach >= window:
         return what

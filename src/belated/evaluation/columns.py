@@ -1,4 +1,4 @@
-"""Columns of a frame (pandas, polars, Arrow), arrays and lists, as arrays without missing types."""
+"""Convert columns of frames (pandas, polars, Arrow), arrays and lists to plain NumPy arrays."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from belated.core.times import as_microseconds
 from belated.exceptions import InvalidInput
 from belated.features.records import as_list, is_missing
 
-#: In a column of times: it has not happened. The same bits are numpy's NaT.
+#: Marks a missing time in a column of times; the same bits as NumPy's NaT.
 NEVER: int = np.iinfo(np.int64).min
 
 
 def names_of(frame: Any) -> list[str]:
-    """Return the names of the columns of a frame, or of a mapping of columns."""
+    """Return the column names of a frame, or of a mapping of columns."""
     for attribute in ("column_names", "columns"):  # Arrow's; pandas' and polars'
         if hasattr(frame, attribute):
             return list(getattr(frame, attribute))
@@ -28,22 +28,22 @@ def column_of(frame: Any, name: str, argument: str) -> Any:
     """Return a column of a frame.
 
     Args:
-        frame: of pandas, polars or Arrow, or a mapping of columns.
-        name: of the column.
-        argument: that names it, for the error.
+        frame: a pandas, polars or Arrow frame, or a mapping of columns.
+        name: name of the column.
+        argument: the argument that names the column, for the error.
     """
     names = names_of(frame)
     if name not in names:
         known = ", ".join(map(repr, names))
-        message = f"{argument} is {name!r}, and the frame has no such column: it has {known}"
-        raise InvalidInput(f"{message}; pass {argument}= the name of yours", name)
+        message = f"{argument} is {name!r}, but the frame has no such column, only {known}"
+        raise InvalidInput(f"{message}; set {argument}= to the name of the column", name)
     return frame[name]
 
 
 def times(given: Any, name: str) -> NDArray[np.int64]:
-    """Return a column of times in microseconds since 1970, :data:`NEVER` where there is none.
+    """Return a column of times in microseconds since 1970, :data:`NEVER` if missing.
 
-    A column with one time zone is converted as a whole; anything else value by value.
+    A column with one time zone is converted at once; other columns value by value.
 
     >>> times(["2026-01-01T00:00:00Z", None], "made").tolist() == [1_767_225_600_000_000, NEVER]
     True
@@ -55,7 +55,7 @@ def times(given: Any, name: str) -> NDArray[np.int64]:
     column = np.asarray(given)
     if column.dtype.kind in "iu":
         return column.astype(np.int64)
-    if column.dtype.kind == "f":  # whole microseconds, NaN where there is none
+    if column.dtype.kind == "f":  # whole microseconds, NaN if missing
         return np.where(np.isnan(column), NEVER, np.nan_to_num(column)).astype(np.int64)
     if column.dtype.kind == "M":
         if np.isnat(column).all():
@@ -63,17 +63,17 @@ def times(given: Any, name: str) -> NDArray[np.int64]:
         message = f"the times of {name!r} have no time zone: if they are in UTC, pass"
         raise InvalidInput(f"{message} {_with_zone(given, name)}", given)
     try:
-        found = [
-            NEVER if is_missing(when) else as_microseconds(when, name) for when in column.tolist()
+        stamps = [
+            NEVER if is_missing(time) else as_microseconds(time, name) for time in column.tolist()
         ]
-        return np.array(found, dtype=np.int64)
+        return np.array(stamps, dtype=np.int64)
     except TypeError:
-        message = f"{name} is {given!r}: a column of datetimes was expected"
-        raise InvalidInput(f"{message}, or of whole microseconds", given) from None
+        message = f"{name} must be a column of datetimes or of whole microseconds"
+        raise InvalidInput(f"{message}; got {given!r}", given) from None
 
 
 def _with_zone(given: Any, name: str) -> str:
-    """How to say that a column of times is in UTC, in the words of its library."""
+    """Return code that marks a column of times as UTC, for the library of the column."""
     accessor = getattr(given, "dt", None)
     if hasattr(accessor, "tz_localize"):
         return f"frame[{name!r}].dt.tz_localize('UTC')"
@@ -85,7 +85,7 @@ def _with_zone(given: Any, name: str) -> str:
 
 
 def numbers(given: Any, name: str) -> Vector:
-    """Return a column of numbers, NaN where there is none.
+    """Return a column of numbers, NaN if missing.
 
     >>> numbers([1, None, True], "reward")
     array([ 1., nan,  1.])
@@ -98,11 +98,11 @@ def numbers(given: Any, name: str) -> Vector:
             raise ValueError(f"its shape is {column.shape}")
         return column.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{name!r} is no column of numbers ({error})", given) from None
+        raise InvalidInput(f"{name!r} must be a column of numbers ({error})", given) from None
 
 
 def values(given: Any) -> list[Any]:
-    """Return a column as plain values, None where there is none."""
+    """Return a column as a list of Python values, None if missing."""
     for name in ("to_pylist", "to_list"):  # Arrow's; polars' and pandas'
         if hasattr(given, name):
             return as_list(getattr(given, name)())

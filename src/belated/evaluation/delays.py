@@ -1,9 +1,10 @@
-"""The delay curve, which share of rewards has come by which age, and what delays depend on.
+"""The delay curve, the share of rewards that has arrived by each age, and what delays depend on.
 
-If every outcome is reported, a decision without a reward is one whose reward is still to come:
-Kaplan and Meier's estimate. If only conversions are reported, most decisions will never have one,
-and a conversion is seen only if it comes sooner than its decision is old: the estimate for
-right-truncated times, which compares conversions with conversions.
+If every outcome is reported, a decision without a reward is right-censored, and the curve is the
+Kaplan–Meier estimate. If only conversions are reported, most decisions will never have one, and a
+conversion is observed only if its delay is shorter than the age of its decision. Delays are then
+right-truncated, and the curve is the corresponding estimate, which compares conversions with each
+other.
 """
 
 from __future__ import annotations
@@ -21,24 +22,24 @@ from belated.evaluation.table import Codes, DecisionTable
 from belated.exceptions import InvalidInput
 from belated.model.statistics.log_rank import STRATA, log_rank, strata_of
 
-#: Points of a curve that are passed on as plain data.
+#: Maximum number of points of a curve in plain data.
 POINTS = 200
 
 
 @dataclass(frozen=True, eq=False)
 class DelayCurve(Result):
-    """Which share of the rewards has come by which age, with bands for each age on its own.
+    """The share of rewards that has arrived by each age, with pointwise confidence bands.
 
     Attributes:
-        delays: at which the curve rises, in microseconds.
-        share: of the rewards that have come by then.
+        delays: delays at which the curve rises, in microseconds.
+        share: share of the rewards that has arrived by each delay.
         low: lower end of the band.
-        high: upper end.
-        rewards: that have come.
-        missing: decisions without one.
-        level: of the bands.
-        conversions: whether it is of the rewards that come at all within the greatest age seen;
-            else every decision is expected to have one.
+        high: upper end of the band.
+        rewards: number of rewards that have arrived.
+        missing: number of decisions without a reward.
+        level: confidence level of the bands.
+        conversions: whether shares are of the rewards that arrive within the greatest observed age;
+            otherwise every decision is expected to have a reward.
     """
 
     delays: Vector
@@ -51,25 +52,25 @@ class DelayCurve(Result):
     conversions: bool
 
     def at(self, age: timedelta) -> tuple[float, float, float]:
-        """Return the share that has come by an age, and the ends of its band."""
+        """Return the share that has arrived by an age, and the ends of its band."""
         return self.at_us(age / timedelta(microseconds=1))
 
     def at_us(self, age: float) -> tuple[float, float, float]:
-        """The same by an age in microseconds."""
+        """Return the share that has arrived by an age in microseconds, and the ends of its band."""
         place = int(np.searchsorted(self.delays, age, side="right")) - 1
-        if place < 0:  # none has come so soon
+        if place < 0:  # no delay was this short
             total = self.rewards if self.conversions else self.rewards + self.missing
             return 0.0, 0.0, 1.0 - ((1.0 - self.level) / 2) ** (1 / max(total, 1))
         return float(self.share[place]), float(self.low[place]), float(self.high[place])
 
     def come_by(self, ages: Vector) -> Vector:
-        """The shares that have come by ages in microseconds."""
+        """Return the shares that have arrived by ages in microseconds."""
         padded = np.concatenate([[0.0], self.share])
-        found: Vector = padded[np.searchsorted(self.delays, ages, side="right")]
-        return found
+        shares: Vector = padded[np.searchsorted(self.delays, ages, side="right")]
+        return shares
 
     def quantile(self, share: float) -> timedelta | None:
-        """Return the age by which a share of the rewards has come; None if that is not known."""
+        """Return the age by which a share of the rewards has arrived; None if unknown."""
         place = int(np.searchsorted(self.share, share, side="left"))
         if place == len(self.share):
             return None
@@ -77,23 +78,23 @@ class DelayCurve(Result):
 
     @property
     def median(self) -> timedelta | None:
-        """The age by which half of the rewards have come; None if that is not known."""
+        """The age by which half of the rewards have arrived; None if unknown."""
         return self.quantile(0.5)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the curve as plain data, times in seconds, thinned to :data:`POINTS` points."""
-        some = np.unique(np.linspace(0, len(self.delays) - 1, POINTS).round().astype(int))
-        points = [self.delays[some] / 1e6, self.share[some], self.low[some], self.high[some]]
-        named = {f"p{100 * share:.0f}": self.quantile(share) for share in (0.5, 0.9, 0.99)}
+        """Return the curve as plain data, with times in seconds and up to :data:`POINTS` points."""
+        places = np.unique(np.linspace(0, len(self.delays) - 1, POINTS).round().astype(int))
+        columns = [self.delays / 1e6, self.share, self.low, self.high]
+        quantiles = {f"p{100 * share:.0f}": self.quantile(share) for share in (0.5, 0.9, 0.99)}
         return {
             "rewards": self.rewards,
             "missing": self.missing,
             "conversions": self.conversions,
             "level": self.level,
-            **{name: None if at is None else at.total_seconds() for name, at in named.items()},
+            **{name: None if at is None else at.total_seconds() for name, at in quantiles.items()},
             "curve": [
-                dict(zip(("delay", "share", "low", "high"), map(float, one), strict=True))
-                for one in zip(*points, strict=True)
+                dict(zip(("delay", "share", "low", "high"), map(float, point), strict=True))
+                for point in zip(*(column[places] for column in columns), strict=True)
             ],
         }
 
@@ -102,14 +103,14 @@ class DelayCurve(Result):
 
 
 def delay_curve(table: DecisionTable, *, level: float = 0.95) -> DelayCurve:
-    """Return which share of the rewards has come by which age.
+    """Estimate the share of rewards that has arrived by each age.
 
     Args:
-        table: of the decisions.
-        level: of the bands, which hold for each age on its own.
+        table: the decisions.
+        level: confidence level of the bands, which are pointwise.
 
     Raises:
-        InvalidInput: no reward has come.
+        InvalidInput: no reward has arrived.
 
     >>> from belated.evaluation.table import DecisionTable
     >>> made = np.arange(4) * 86_400_000_000
@@ -120,31 +121,32 @@ def delay_curve(table: DecisionTable, *, level: float = 0.95) -> DelayCurve:
     table = table.live()
     arrived = int(table.arrived.sum())
     if not arrived:
-        message = f"none of {len(table):,} decisions has a reward: a delay curve needs some"
-        raise InvalidInput(f"{message}; wait, or check that rewards are reported", arrived)
+        message = f"a delay curve needs rewards, but none of the {len(table):,} decisions has one"
+        raise InvalidInput(f"{message}: wait, or check that rewards are reported", arrived)
     times, rises, at_risk = curve_steps(table)
     with np.errstate(divide="ignore", invalid="ignore"):
         parts = np.log1p(-rises / at_risk)
         spread = rises / (at_risk * (at_risk - rises))
     z = float(ndtri(0.5 + level / 2))
     if table.conversions:
-        # Π over later delays; the last one is where all have come.
+        # The product over later delays; the share at the last delay is 1.
         logs = np.append(np.cumsum(parts[:0:-1])[::-1], 0.0)
         spreads = np.append(np.cumsum(spread[:0:-1])[::-1], 0.0)
         share, low, high = _band(logs, spreads, z)
     else:
-        missing, more, less = _band(np.cumsum(parts), np.cumsum(spread), z)
-        share, low, high = 1.0 - missing, 1.0 - less, 1.0 - more
+        missing, fewest, most = _band(np.cumsum(parts), np.cumsum(spread), z)
+        share, low, high = 1.0 - missing, 1.0 - most, 1.0 - fewest
     return DelayCurve(
         times, share, low, high, arrived, len(table) - arrived, level, table.conversions
     )
 
 
 def curve_steps(table: DecisionTable) -> tuple[Vector, Vector, Vector]:
-    """Delays that were seen, how many of each, and among how many they could have been seen.
+    """Return the observed delays, the number of rewards with each, and the number at risk.
 
-    Of conversions these are the conversions that are no later, of decisions old enough. A delay
-    beside which no other could have been seen tells nothing, and is left out but for the first.
+    With conversions, the conversions at risk at a delay are those with at most that delay whose
+    decision is at least that old. A delay at which no other conversion is at risk carries no
+    information and is left out, except for the first.
     """
     delay, age, arrived = table.delay, table.age, table.arrived
     times, counts = np.unique(delay[arrived], return_counts=True)
@@ -154,21 +156,21 @@ def curve_steps(table: DecisionTable) -> tuple[Vector, Vector, Vector]:
         return times, rises, (len(left) - np.searchsorted(left, times)).astype(np.float64)
     ages = np.sort(age[arrived])
     at_risk = np.cumsum(rises) - np.searchsorted(ages, times, side="left")
-    told = (at_risk > rises) | (np.arange(len(times)) == 0)
-    return times[told], rises[told], at_risk[told]
+    used = (at_risk > rises) | (np.arange(len(times)) == 0)
+    return times[used], rises[used], at_risk[used]
 
 
 def _band(logs: Vector, spread: Vector, z: float) -> tuple[Vector, Vector, Vector]:
-    """A share from its logarithm and that one's variance, with its log-log band."""
+    """Return a share and its log-log band, from the share's logarithm and its variance."""
     share = np.exp(logs)
     with np.errstate(divide="ignore", invalid="ignore"):
         width = z * np.sqrt(spread) / -logs
         low, high = np.exp(logs * np.exp(width)), np.exp(logs * np.exp(-width))
-    sure = ~np.isfinite(width)  # at 0 and at 1
+    sure = ~np.isfinite(width)  # shares of 0 and 1
     return share, np.where(sure, share, low), np.where(sure, share, high)
 
 
-#: The least expected number of rewards of a group that is compared.
+#: The smallest expected number of rewards for a group to be compared.
 LEAST = 5.0
 
 
@@ -177,13 +179,13 @@ class Dependence(Shortened, Result):
     """Whether delays differ between groups.
 
     Attributes:
-        on: what the groups are of: ``action`` or ``reward``.
-        p: probability of differences as large as those seen, if there are none.
-        statistic: of the log-rank test.
-        groups: how many were compared.
-        rewards: how many delays were compared.
-        sooner: by group, rewards that came beyond what equal delays would give, over what they
-            would give: above 0, they come sooner.
+        on: what defines the groups: ``action`` or ``reward``.
+        p: p-value of the test that delays do not differ.
+        statistic: statistic of the log-rank test.
+        groups: number of groups compared.
+        rewards: number of delays compared.
+        sooner: for each group, the number of rewards relative to the number expected with equal
+            delays, minus 1: above 0, they arrive sooner.
     """
 
     on: str
@@ -197,22 +199,23 @@ class Dependence(Shortened, Result):
 def delay_depends(table: DecisionTable, on: Literal["action", "reward"] = "action") -> Dependence:
     """Test whether delays depend on the action, or on the reward.
 
-    On rewards it is weak if much is pending: with half of them, it sees a twofold difference of
-    delays in one case of four. What this library estimates does not depend on the answer.
+    The test on rewards has little power if many are pending: with half of them pending, it detects
+    a twofold difference in delays in one case of four. The library's estimates are valid whatever
+    the answer.
 
     Args:
-        table: of the decisions.
-        on: ``action``, or ``reward``: above the median against the others.
+        table: the decisions.
+        on: ``action``, or ``reward``: rewards above the median against the others.
 
     Raises:
-        InvalidInput: there is nothing to compare; of conversions, the delays of those that never
-            come are unknown, so dependence on the reward cannot be tested.
+        InvalidInput: there are too few groups to compare, or ``on`` is ``reward`` and a missing
+            reward has a value, whose delay is never observed.
     """
     if on not in ("action", "reward"):
-        raise InvalidInput(f"on is {on!r}: 'action' or 'reward' was expected", on)
+        raise InvalidInput(f"on must be 'action' or 'reward'; got {on!r}", on)
     if on == "reward" and table.conversions:
-        message = "a missing reward counts as one here, so no delay of it is ever seen: whether"
-        raise InvalidInput(f"{message} delays depend on the reward cannot be tested", on)
+        message = "cannot test whether delays depend on the reward: a missing reward has a value"
+        raise InvalidInput(f"{message} here, and its delay is never observed; use on='action'", on)
     table = table.live()
     backwards = on == "reward" or table.conversions
     if backwards:
@@ -226,16 +229,18 @@ def delay_depends(table: DecisionTable, on: Literal["action", "reward"] = "actio
         start, end = -age, -delay
     count = len(names)
     score, variance, expected = np.zeros(count), np.zeros((count, count)), np.zeros(count)
-    for one in range(STRATA):
-        here = stratum == one
+    for number in range(STRATA):
+        here = stratum == number
         sums = log_rank(start[here], end[here], event[here], groups[here], count)
         score, variance = score + sums.score, variance + sums.variance
         expected = expected + sums.expected
     used = expected >= LEAST
     if used.sum() < 2:
-        message = f"delays of {int(event.sum()):,} rewards in {count} groups: at least two groups"
-        raise InvalidInput(f"{message} with {LEAST:.0f} rewards each are needed", on)
-    # Those that are too small to be compared stay in what the others are compared with.
+        message = f"too few rewards to compare delays: {int(event.sum()):,} in {count} groups; at"
+        raise InvalidInput(
+            f"{message} least two groups with {LEAST:.0f} rewards each are needed", on
+        )
+    # Groups too small to be compared remain part of the reference for the others.
     places = np.flatnonzero(used)
     free = places if not used.all() else places[:-1]
     statistic = float(score[free] @ np.linalg.pinv(variance[np.ix_(free, free)]) @ score[free])
@@ -251,6 +256,6 @@ def _groups(table: DecisionTable, on: str) -> tuple[Codes, tuple[Any, ...]]:
     value = table.value
     if not len(value):
         return table.action, ("low",)
-    middle = float(np.median(value))
-    high = value > middle if (value > middle).any() else value >= middle
+    median = float(np.median(value))
+    high = value > median if (value > median).any() else value >= median
     return high.astype(np.int32), ("low", "high")

@@ -1,7 +1,7 @@
-"""Decisions as data frames, and as files that other tools read: Parquet, CSV, JSON lines, DSJSON.
+"""Export decisions as data frames and as Parquet, CSV, JSON Lines and DSJSON files.
 
-One line a decision, in the order in which the journal took them, a batch at a time: requests, the
-large part, are read from the journal as they are written.
+Files have one line per decision, in the order in which the journal recorded them. They are written
+in batches: requests, the bulk of the data, are read from the journal as they are written.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from belated.fold.requests import KeptRequest
 from belated.fold.rules import State
 from belated.journals import Journal
 
-#: Lines of a batch.
+#: Number of lines in a batch.
 BATCH = 50_000
 
-#: Tables of decisions, one after the other.
+#: A sequence of decision tables.
 Batches = Iterable[JournalTable]
-#: Writes decisions to a file, with what they were chosen from if a journal is given.
+#: Writes decisions to a file, with their requests if a journal is given.
 Writer = Callable[[Batches, Journal | None, BinaryIO], None]
 
 _TIMES = ("at", "recorded", "effective", "rewarded")
@@ -40,12 +40,12 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", 
 _ENCODER = msgspec.json.Encoder()
 
 
-#: Names of the states, by their codes.
+#: Names of the states, in the order of their codes.
 STATES = tuple(state.name.lower() for state in State)
 
 
 def named_columns(table: JournalTable) -> dict[str, NDArray[Any]]:
-    """The columns of a table: times as datetimes in UTC, codes as the names they stand for."""
+    """Return the columns of a table, with times as datetimes in UTC and codes as names."""
     return {
         "id": table.ids,
         "at": as_times(table.at),
@@ -70,22 +70,22 @@ def named_columns(table: JournalTable) -> dict[str, NDArray[Any]]:
 
 
 def as_times(column: NDArray[np.int64]) -> NDArray[np.datetime64]:
-    """Microseconds since 1970 as datetimes."""
+    """Return microseconds since 1970 as datetimes."""
     return column.view("datetime64[us]")
 
 
 def _names(names: tuple[Any, ...]) -> NDArray[Any]:
-    found = np.empty(len(names), dtype=object)
-    found[:] = names
-    return found
+    column = np.empty(len(names), dtype=object)
+    column[:] = names
+    return column
 
 
 def frame_of_table(table: JournalTable, journal: Journal | None = None) -> Any:
-    """Return a DataFrame of pandas, one line a decision.
+    """Return a pandas DataFrame with one line per decision.
 
     Args:
-        table: of the decisions.
-        journal: from which what they chose from is read; None: without it.
+        table: the decisions.
+        journal: the journal from which requests are read; None: leave requests out.
 
     Raises:
         MissingExtra: pandas is not installed.
@@ -100,26 +100,29 @@ def frame_of_table(table: JournalTable, journal: Journal | None = None) -> Any:
     return frame.set_index("id")
 
 
-#: Of the columns; in the metadata of a Parquet file.
+#: Version of the columns, stored in the metadata of a Parquet file.
 SCHEMA = "belated-decisions/1"
 
 
 def arrow_columns(table: JournalTable) -> dict[str, Any]:
-    """Return the columns of a table as arrays of Arrow."""
+    """Return the columns of a table as Arrow arrays."""
     import pyarrow as pa
 
     columns = named_columns(table) | {"as_of": as_times(np.full(len(table), table.as_of))}
     kinds = {"M": pa.timestamp("us", tz="UTC"), "O": pa.string()}
-    found = {}
+    arrays = {}
     for name, column in columns.items():
         values: Any = list(map(str, column)) if column.dtype.kind == "O" else column
         kind = kinds.get(column.dtype.kind) or pa.from_numpy_dtype(column.dtype)
-        found[name] = pa.array(values, from_pandas=True).cast(kind)
-    return found
+        arrays[name] = pa.array(values, from_pandas=True).cast(kind)
+    return arrays
 
 
 def batches(table: JournalTable, step: Callable[[int], None]) -> Iterator[JournalTable]:
-    """Yield the lines of a table in batches, at least one; ``step`` gets the size of each."""
+    """Yield the lines of a table in batches; call ``step`` with the size of each.
+
+    An empty table yields one empty batch.
+    """
     for start in range(0, max(len(table), 1), BATCH):
         batch = table.select(slice(start, start + BATCH))
         yield batch
@@ -127,14 +130,14 @@ def batches(table: JournalTable, step: Callable[[int], None]) -> Iterator[Journa
 
 
 def _requests(table: JournalTable, journal: Journal) -> list[dict[str, Any] | None]:
-    found: list[dict[str, Any] | None] = [None] * len(table)
+    requests: list[dict[str, Any] | None] = [None] * len(table)
     for line, request in read_requests(journal, table):
-        found[line] = request.to_dict()
-    return found
+        requests[line] = request.to_dict()
+    return requests
 
 
 def write_parquet(batches: Batches, journal: Journal | None, file: BinaryIO) -> None:
-    """Write Parquet; requests as JSON in a column of their own, if a journal is given."""
+    """Write Parquet, with requests as JSON in their own column if a journal is given."""
     with extra("Parquet", "archive"):
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -154,16 +157,16 @@ def write_parquet(batches: Batches, journal: Journal | None, file: BinaryIO) -> 
 
 
 def _lines(table: JournalTable, journal: Journal | None) -> Iterator[dict[str, Any]]:
-    """Each decision as plain data."""
+    """Yield each decision as plain data."""
     columns: dict[str, list[Any]] = {
         name: column.tolist() for name, column in named_columns(table).items()
     }
     for name in _TIMES:
         columns[name] = [
-            None if one is None else f"{one.isoformat(timespec='microseconds')}Z"
-            for one in columns[name]
+            None if time is None else f"{time.isoformat(timespec='microseconds')}Z"
+            for time in columns[name]
         ]
-    columns["value"] = [None if one != one else one for one in columns["value"]]
+    columns["value"] = [None if value != value else value for value in columns["value"]]
     columns["as_of"] = [as_datetime(table.as_of).isoformat().replace("+00:00", "Z")] * len(table)
     if journal is not None:
         columns["request"] = _requests(table, journal)
@@ -173,7 +176,7 @@ def _lines(table: JournalTable, journal: Journal | None) -> Iterator[dict[str, A
 
 
 def write_csv(batches: Batches, journal: Journal | None, file: BinaryIO) -> None:
-    """Write CSV: what is not known is empty, a request is JSON, and no text is a formula."""
+    """Write CSV: unknown values are empty, requests are JSON, and formulas are escaped."""
     for number, batch in enumerate(batches):
         text = io.StringIO(newline="")
         writer = csv.writer(text)
@@ -187,19 +190,19 @@ def write_csv(batches: Batches, journal: Journal | None, file: BinaryIO) -> None
 
 
 def _plain_text(value: Any) -> Any:
-    """Put an apostrophe before text that a spreadsheet would run as a formula."""
+    """Prefix text that a spreadsheet would run as a formula with an apostrophe."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def write_jsonl(batches: Batches, journal: Journal | None, file: BinaryIO) -> None:
-    """Write JSON lines."""
+    """Write JSON Lines."""
     for batch in batches:
         file.write(_ENCODER.encode_lines(list(_lines(batch, journal))))
 
 
 def write_dsjson(batches: Batches, journal: Journal | None, file: BinaryIO) -> None:
-    """Write DSJSON, as Vowpal Wabbit reads it: decisions whose outcome and request are known."""
-    assert journal is not None  # there is nothing to write without requests
+    """Write the decisions with a known outcome and a stored request as DSJSON for Vowpal Wabbit."""
+    assert journal is not None  # DSJSON requires requests
     for batch in batches:
         lines = [
             _dsjson(batch, n, request)
@@ -210,7 +213,7 @@ def write_dsjson(batches: Batches, journal: Journal | None, file: BinaryIO) -> N
 
 
 def _dsjson(table: JournalTable, n: int, request: KeptRequest) -> dict[str, Any] | None:
-    """One line; None if the probabilities of the other actions are not known."""
+    """Return one line; None if the propensities of the other actions are unknown."""
     chosen = request.place(int(table.index[n]), table.actions[table.action[n]])
     propensity = float(table.propensity[n])
     shares = request.propensities
@@ -225,12 +228,12 @@ def _dsjson(table: JournalTable, n: int, request: KeptRequest) -> dict[str, Any]
     order = [chosen, *(place for place in range(count) if place != chosen)]
     multi: list[dict[str, Any]] = []
     for place in range(count):
-        one: dict[str, Any] = {} if names is None else {"action": str(names[place])}
+        action: dict[str, Any] = {} if names is None else {"action": str(names[place])}
         if request.rows is not None:
-            one["x"] = request.rows[place].tolist()
+            action["x"] = request.rows[place].tolist()
         elif request.records is not None:
-            one |= request.records[place] or {}
-        multi.append({"a": one})
+            action |= request.records[place] or {}
+        multi.append({"a": action})
     context: dict[str, Any] = {"_multi": multi}
     if isinstance(request.context, dict):
         context["shared"] = request.context
@@ -248,7 +251,7 @@ def _dsjson(table: JournalTable, n: int, request: KeptRequest) -> dict[str, Any]
     }
 
 
-#: By the name of the format.
+#: The writer of each format.
 WRITERS: dict[str, Writer] = {
     "parquet": write_parquet,
     "csv": write_csv,

@@ -1,8 +1,9 @@
-"""How many rewards are still to come, and by when.
+"""Forecast how many rewards are still to come, and by when.
 
-The curve is drawn many times, each hazard from Beta(events, at risk - events), and then how many of
-the pending rewards come: so the interval knows both the curve's uncertainty and plain luck. A half
-added to each cell, as a prior would, adds up over the cells and ruins it.
+The delay curve is sampled many times, with each hazard from Beta(events, at risk - events), and
+then the number of pending rewards that arrive. The interval therefore covers both the uncertainty
+of the curve and chance. Hazards have no prior: adding a half to each cell would accumulate over the
+cells and bias the forecast.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ from belated.evaluation.delays import curve_steps
 from belated.evaluation.table import DecisionTable
 from belated.exceptions import InvalidInput
 
-#: How often the curve is drawn; cells of a curve and of ages, at most.
+#: Number of sampled curves; maximum number of cells of the curve and of ages.
 DRAWS, CELLS = 400, 400
-#: Decisions at risk without which a hazard is not trusted, and the part of the curve before that
-#: which says what follows.
+#: Smallest number of decisions at risk for a reliable hazard; the last part of the reliable curve,
+#: as a fraction, from which it is extrapolated.
 FEW, LAST_PART = 20, 0.25
-#: No decision converts more surely than this.
+#: The largest probability with which a decision converts.
 SUREST = 0.999
-#: Groups of ages in which predictions are rescaled, at most, and conversions of each.
+#: Maximum number of groups of ages in which predictions are rescaled, and conversions per group.
 STRATA, ENOUGH = 10, 50
 
 
 @dataclass(frozen=True)
 class Expected(Result):
-    """How many rewards come within a time.
+    """The number of rewards expected within a time.
 
     Attributes:
-        ahead: from now; None: all that will come.
-        mean: expected number.
+        ahead: the time from now; None: no limit.
+        mean: expected number of rewards.
         low: lower end of the interval.
-        high: upper end.
+        high: upper end of the interval.
     """
 
     ahead: timedelta | None
@@ -51,12 +52,12 @@ class Expected(Result):
 
 @dataclass(frozen=True, repr=False)
 class Forecast(Shortened, Result):
-    """How many of the missing rewards are still to come.
+    """Forecast of the number of missing rewards that will still arrive.
 
     Attributes:
-        missing: decisions without a reward that may still have one.
-        level: of the intervals.
-        expected: for each time ahead.
+        missing: number of decisions without a reward that may still receive one.
+        level: confidence level of the intervals.
+        expected: the number of rewards expected within each time.
     """
 
     missing: int
@@ -70,31 +71,32 @@ def forecast(
     *,
     level: float = 0.95,
 ) -> Forecast:
-    """Return how many of the missing rewards are still to come.
+    """Forecast how many of the missing rewards will still arrive.
 
-    Beyond the ages that were seen, rewards go on as in the last quarter of the curve. Conversions
-    are expected up to the greatest age that was seen; their rate is the predicted mean of each
-    decision, rescaled to what has arrived in each of up to ten groups of ages: a model that learns
-    was further off at first.
+    Beyond the observed ages, rewards continue at the rate of the last quarter of the curve.
+    Conversions are expected only up to the greatest observed age. Their rate is the predicted mean
+    of each decision, rescaled to the rewards that have arrived in each of up to ten groups of ages,
+    because the early predictions of a learning model are less accurate.
 
     Args:
-        table: of the decisions.
-        ahead: how far to look; several give one number each; None: all that will come.
-        level: of the intervals.
+        table: the decisions.
+        ahead: how far to look ahead; pass several for one forecast each; None: no limit.
+        level: confidence level of the intervals.
 
     Raises:
-        InvalidInput: too few rewards have come to say.
+        InvalidInput: too few rewards have arrived for a forecast.
     """
     spans = [ahead] if ahead is None or isinstance(ahead, str | timedelta) else list(ahead)
     table = table.live()
     arrived = int(table.arrived.sum())
     if arrived < FEW:
-        message = f"{arrived} of {len(table):,} decisions have a reward: a forecast needs {FEW}"
+        message = f"a forecast needs {FEW} rewards, but {len(table):,} decisions have {arrived}"
         raise InvalidInput(f"{message}; wait for more", arrived)
     rng = np.random.default_rng(0)
     draw = _conversions if table.conversions else _outcomes
-    steps = [None if one is None else as_duration(one, "ahead") for one in spans]
-    missing, counts = draw(table, [None if s is None else duration_us(s) for s in steps], rng)
+    steps = [None if span is None else as_duration(span, "ahead") for span in spans]
+    limits = [None if step is None else duration_us(step) for step in steps]
+    missing, counts = draw(table, limits, rng)
     tail = (1.0 - level) / 2
     expected = []
     for step, drawn in zip(steps, counts, strict=True):
@@ -104,7 +106,7 @@ def forecast(
 
 
 def _cells(table: DecisionTable) -> tuple[Vector, Vector, Vector]:
-    """The steps of the curve, some of them together: their hazards add up to the same."""
+    """Return the steps of the curve, merged to at most :data:`CELLS` with the same total hazard."""
     times, rises, at_risk = curve_steps(table)
     if len(times) <= CELLS:
         return times, rises, at_risk
@@ -115,7 +117,7 @@ def _cells(table: DecisionTable) -> tuple[Vector, Vector, Vector]:
 
 
 def _drawn_logs(rises: Vector, at_risk: Vector, rng: np.random.Generator) -> Matrix:
-    """log(1 - hazard) of each cell, drawn; where all at risk are gone nothing is left."""
+    """Return samples of log(1 - hazard) of each cell; the hazard is about 1 if all had rewards."""
     others = np.maximum(at_risk - rises, 1e-9)
     hazards = rng.beta(rises, others, size=(DRAWS, len(rises)))
     logs: Matrix = np.log1p(-np.minimum(hazards, 1.0 - 1e-12))
@@ -123,7 +125,7 @@ def _drawn_logs(rises: Vector, at_risk: Vector, rng: np.random.Generator) -> Mat
 
 
 def _grouped(ages: Vector) -> tuple[Vector, NDArray[np.int64]]:
-    """Ages in cells: one age for each, and the number of the cell of each decision."""
+    """Group ages into cells; return the mean age of each cell, and the cell of each decision."""
     edges = np.unique(np.quantile(ages, np.linspace(0, 1, CELLS + 1)))
     cell = np.minimum(np.searchsorted(edges, ages, side="right") - 1, max(len(edges) - 2, 0))
     count = np.bincount(cell)
@@ -135,7 +137,7 @@ def _grouped(ages: Vector) -> tuple[Vector, NDArray[np.int64]]:
 def _outcomes(
     table: DecisionTable, ahead: list[int | None], rng: np.random.Generator
 ) -> tuple[int, list[Vector]]:
-    """Rewards to come where every decision has one."""
+    """Sample the number of rewards to come if every decision has one."""
     end = np.inf if table.retention is None else float(table.retention)
     ages = table.age[~table.arrived & (table.age < end)]
     if not len(ages):
@@ -149,9 +151,9 @@ def _outcomes(
     rate = _tail_rate(table, last, rng)
 
     def log_left(age: Vector) -> Matrix:
-        known = logs[:, np.searchsorted(times, age, side="right")]
-        found: Matrix = known - rate[:, None] * np.maximum(age - last, 0.0)
-        return found
+        within = logs[:, np.searchsorted(times, age, side="right")]
+        left: Matrix = within - rate[:, None] * np.maximum(age - last, 0.0)
+        return left
 
     typical, cell = _grouped(ages)
     waiting = np.bincount(cell)
@@ -164,7 +166,7 @@ def _outcomes(
 
 
 def _tail_rate(table: DecisionTable, last: float, rng: np.random.Generator) -> Vector:
-    """The hazard beyond the curve, per microsecond, as in its last part."""
+    """Sample the hazard beyond the curve, per microsecond, from the last part of the curve."""
     start = (1.0 - LAST_PART) * last
     delay = np.minimum(table.delay, table.age)
     exposure = np.clip(np.minimum(delay, last) - start, 0.0, None).sum()
@@ -176,15 +178,15 @@ def _tail_rate(table: DecisionTable, last: float, rng: np.random.Generator) -> V
 def _conversions(
     table: DecisionTable, ahead: list[int | None], rng: np.random.Generator
 ) -> tuple[int, list[Vector]]:
-    """Conversions to come, up to the greatest age that was seen."""
+    """Sample the number of conversions to come, up to the greatest observed age."""
     times, rises, at_risk = _cells(table)
     parts = _drawn_logs(rises, at_risk, rng)[:, :0:-1]
     shares = np.exp(np.concatenate([np.zeros((DRAWS, 1)), np.cumsum(parts, axis=1)], axis=1))
     shares = np.concatenate([np.zeros((DRAWS, 1)), shares[:, ::-1]], axis=1)
 
     def come_by(age: Vector) -> Matrix:
-        found: Matrix = shares[:, np.searchsorted(times, age, side="right")]
-        return found
+        arrived: Matrix = shares[:, np.searchsorted(times, age, side="right")]
+        return arrived
 
     means = table.mean if (table.mean > 0.0).all() else np.ones(len(table))
     typical, cell = _grouped(table.age)
@@ -207,11 +209,11 @@ def _conversions(
 
 
 def _strata(expected: Vector, conversions: float) -> NDArray[np.int64]:
-    """Cells of ages in groups, each with about as many conversions: the group of each cell.
+    """Return the group of each cell of ages; groups have about the same number of conversions.
 
-    Predictions are rescaled within each, for a model that learns is off by less and less.
+    Predictions are rescaled within each group, because a learning model becomes more accurate.
     """
     count = int(np.clip(conversions // ENOUGH, 1, STRATA))
     place = (np.cumsum(expected) - expected / 2) / expected.sum()
-    found: NDArray[np.int64] = np.minimum(count * place, count - 1).astype(np.int64)
-    return found
+    groups: NDArray[np.int64] = np.minimum(count * place, count - 1).astype(np.int64)
+    return groups

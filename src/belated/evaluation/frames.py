@@ -1,4 +1,4 @@
-"""The log in a frame: what any system decided, and what came of it, a line for each decision."""
+"""Logs in data frames: the decisions of any system with their outcomes, one line per decision."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ from belated.journals import Journal, MemoryJournal, open_store
 from belated.journals.addresses import split_address
 from belated.model.families import Family
 
-#: Lines by which features are fitted that the caller does not give.
+#: Maximum number of lines to which default features are fitted.
 SAMPLE = 20_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Log(DecisionLog):
-    """What any system decided, and what came of it; :meth:`from_frame` reads it.
+    """The decisions of any system with their outcomes; create one with :meth:`from_frame`.
 
-    A :class:`~belated.Bandit` answers the same questions about its own decisions.
+    A :class:`~belated.Bandit` has the same methods for its own decisions.
 
     Attributes:
-        name: of the bandit that a journal of it is for.
-        family: of the rewards.
+        name: name of the bandit when the log is written to a journal.
+        family: family of the rewards.
         rewards: what a missing reward means.
-        features: that make rows of contexts.
-        actions: what was on offer, in every decision.
-        decisions: one line each.
-        known: the context of each.
-        chances: probability of each action, NaN if it is not known.
-        places: the line of the frame that each is from.
+        features: the features that encode contexts as rows.
+        actions: the actions on offer, the same in every decision.
+        decisions: the decisions, one line each.
+        known: the context of each decision.
+        chances: probability of each action in each decision; NaN if unknown.
+        places: the line of the frame that each decision comes from.
     """
 
     name: str
@@ -90,29 +90,30 @@ class Log(DecisionLog):
     ) -> Log:
         """Return the log in a frame with a line for each decision.
 
-        Times are datetimes with their time zone, or microseconds since 1970.
+        Times are timezone-aware datetimes, or microseconds since 1970.
 
         Args:
-            frame: of pandas, polars or Arrow, or a mapping of columns.
+            frame: a pandas, polars or Arrow frame, or a mapping of columns.
             rewards: what a missing reward means.
             context: columns with what was known before choosing; or one column that holds a
                 mapping, or a list of numbers, in each line.
             action: column of the chosen actions.
-            propensity: column of the probability with which each was chosen; or of a list, with
-                that of every action in the order of ``actions``.
-            reward: column of rewards; null if none has come.
-            decided_at: column of when each decision was made.
-            rewarded_at: column of when its reward came; null if none has. It may be missing if no
-                reward is null: then rewards count as known at once.
+            propensity: column of the probability with which each action was chosen; or a column of
+                lists with the probability of every action, in the order of ``actions``.
+            reward: column of rewards; null if there is none yet.
+            decided_at: column of the times at which decisions were made.
+            rewarded_at: column of the times at which rewards arrived; null if there is none. It may
+                be absent if no reward is null: rewards then count as known at once.
             id: column of decision ids; None: lines are numbered.
-            predicted: column of the mean reward that was predicted at the choice.
-            actions: what was on offer; None: what the features name, or what was ever chosen.
-            features: from contexts to rows, for the model of rewards and for a bandit that starts
-                from the log; None: :class:`~belated.PerArm`, fitted to the contexts.
-            family: of the rewards; None: :class:`~belated.Bernoulli` if all are from 0 to 1, else
-                :class:`~belated.Gaussian`.
-            as_of: leave out what happened later; None: nothing.
-            name: of the bandit that a journal of it is for.
+            predicted: column of the mean rewards that were predicted when choosing.
+            actions: the actions on offer; None: those that the features name, or every action that
+                was chosen.
+            features: features that encode contexts as rows, for the reward model and for a bandit
+                that starts from the log; None: :class:`~belated.PerArm`, fitted to the contexts.
+            family: family of the rewards; None: :class:`~belated.Bernoulli` if all are from 0 to 1,
+                otherwise :class:`~belated.Gaussian`.
+            as_of: ignore what happened later; None: use everything.
+            name: name of the bandit when the log is written to a journal.
 
         >>> from belated import Explicit
         >>> frame = {
@@ -134,22 +135,22 @@ class Log(DecisionLog):
 
         made = times(read("decided_at", decided_at), decided_at)
         value = numbers(read("reward", reward), reward)
-        _refuse(made == NEVER, decided_at, "is null: leave the line out, or say when it was made")
+        _refuse(made == NEVER, decided_at, "is null: remove the line, or give its time")
         if not len(made):
-            raise InvalidInput("the frame has no lines: pass one for each decision", frame)
-        as_microseconds(int(made.min()), decided_at)  # not seconds, say
-        came = _times_of_rewards(frame, rewarded_at, made, value)
-        now = int(max(made.max(), came.max()))
+            raise InvalidInput("the frame is empty: pass one line for each decision", frame)
+        as_microseconds(int(made.min()), decided_at)  # rejects other units, such as seconds
+        arrived = _times_of_rewards(frame, rewarded_at, made, value)
+        now = int(max(made.max(), arrived.max()))
         now = now if as_of is None else as_microseconds(as_of, "as_of")
         if now < made.min():
-            raise InvalidInput("as_of is before the first decision: give a later time", as_of)
+            raise InvalidInput("as_of is before the first decision: pass a later time", as_of)
         chosen = values(read("action", action))
         if actions is None:
-            occurring = sorted({one for one in chosen if one is not None}, key=str)
+            occurring = sorted({name for name in chosen if name is not None}, key=str)
             actions = getattr(features, "actions", None) or occurring
-        place = {one: n for n, one in enumerate(actions)}
-        index = np.array([place.get(one, -1) for one in chosen], dtype=np.int32)
-        _refuse(index < 0, action, f"is none of the actions {list(actions)!r}")
+        place = {name: n for n, name in enumerate(actions)}
+        index = np.array([place.get(name, -1) for name in chosen], dtype=np.int32)
+        _refuse(index < 0, action, f"is not one of the actions {list(actions)!r}")
         chances = _chances(read("propensity", propensity), propensity, index, len(place))
         family = family or family_of(value)
         check_default(rewards, family.support)
@@ -160,17 +161,17 @@ class Log(DecisionLog):
         index, chances = index[lines], chances[lines]
         ids = [f"line-{n}" for n in range(len(made))]
         if id is not None:
-            ids = [check_id(one) for one in values(read("id", id))]
+            ids = [check_id(text) for text in values(read("id", id))]
             if len({*ids}) < len(ids):
-                again = next(one for one, count in Counter(ids).items() if count > 1)
-                message = f"{id!r} has {again!r} twice: one line for each decision was expected"
-                raise InvalidInput(message, again)
+                repeated = next(text for text, count in Counter(ids).items() if count > 1)
+                message = f"{id!r} contains {repeated!r} more than once: pass one line per decision"
+                raise InvalidInput(message, repeated)
         mean = None
         if predicted is not None:
             mean = numbers(read("predicted", predicted), predicted)[lines]
         table = DecisionTable.of(
             made=made[lines],
-            rewarded=np.where(came > now, NEVER, came)[lines],
+            rewarded=np.where(arrived > now, NEVER, arrived)[lines],
             value=value[lines],
             as_of=now,
             rewards=rewards,
@@ -186,15 +187,15 @@ class Log(DecisionLog):
         return cls(name, family, rewards, features, actions, decisions, known, chances, lines)
 
     def table(self, watch: object = None) -> JournalTable:
-        """Return one line a decision."""
+        """Return the table with one line per decision."""
         return self.decisions
 
     def lines(self, table: JournalTable) -> NDArray[np.int64]:
-        """Return the line of the frame that each decision is from."""
+        """Return the line of the frame that each decision comes from."""
         return self.places
 
     def offers(self, table: JournalTable) -> tuple[Mask, Offers]:
-        """Return what decisions were chosen from; all of them are known."""
+        """Return the actions on offer in the decisions; the mask is true for all of them."""
         lines, count = table.position - 1, len(self.actions)
         starts = np.arange(len(lines)) * count
         names = np.empty(count, dtype=object)
@@ -210,24 +211,24 @@ class Log(DecisionLog):
         )
 
     def contexts(self, table: JournalTable) -> Iterator[tuple[int, Any]]:
-        """Yield each decision with its context."""
+        """Yield the line and the context of each decision."""
         return enumerate(self.known[line] for line in (table.position - 1).tolist())
 
     def chosen_rows(self, table: JournalTable) -> Row:
-        """Return the row of the chosen action of each decision."""
+        """Return the row of the chosen action for each decision."""
         _, offers = self.offers(table)
         return offers.rows[offers.chosen]
 
     def to_journal(self, journal: Journal | str) -> None:
         """Write the log into a new journal, at the times of its decisions and rewards.
 
-        A bandit that opens the journal has learned from all of it.
+        A bandit that opens the journal learns from the whole log.
 
         Args:
-            journal: without a record, or the address of a bandit that is not there yet.
+            journal: an empty journal, or the address of a bandit that does not exist yet.
 
         Raises:
-            InvalidInput: there is such a bandit already, or for SQLite such a file.
+            InvalidInput: the bandit already exists or, with SQLite, the file does.
         """
         if isinstance(journal, str):
             place, bandit = split_address(journal)
@@ -245,13 +246,16 @@ class Log(DecisionLog):
 
     @cached_property
     def journal(self) -> Journal:  # type: ignore[override]
-        """A journal in memory."""
+        """The log as an in-memory journal."""
         journal = MemoryJournal(self.name, clock=lambda: self.decisions.as_of)
         self.to_journal(journal)
         return journal
 
     def predicted(self, table: JournalTable) -> JournalTable:
-        """Return decisions with predicted means: fitted, if the frame has none and they count."""
+        """Return the table with predicted means.
+
+        If a missing reward counts and the frame has no predictions, they are fitted.
+        """
         if table.mean.any() or not table.conversions:
             return table
         _, offers = self.offers(table)
@@ -263,7 +267,7 @@ class Log(DecisionLog):
     def _rows(self, lines: list[int]) -> Row:
         contexts, features = [self.known[line] for line in lines], self.features
         if isinstance(features, PerArm):
-            # Whatever fails is encoded again below, one by one, to name the line at fault.
+            # On failure, the contexts are encoded one at a time below, to name the invalid line.
             with suppress(InvalidInput):
                 return features.tables(contexts, self.actions)
         tables = []
@@ -275,30 +279,30 @@ class Log(DecisionLog):
     def _decisions(self) -> Iterator[LoggedDecision]:
         table = self.decisions
         means = table.mean
-        if not means.any():  # a decision that is pending counts by its mean, and 0 would be nothing
-            seen = np.where(table.arrived, table.value, 0.0)
+        if not means.any():  # a pending decision is weighted by its mean, so 0 would not count
+            observed = np.where(table.arrived, table.value, 0.0)
             count = len(table) if table.conversions else table.arrived.sum()
-            means = np.full(len(table), seen.sum() / max(count, 1))
+            means = np.full(len(table), observed.sum() / max(count, 1))
         columns = (
             table.ids, table.made, table.index, table.value, table.rewarded, means, self.chances,
         )  # fmt: skip
-        plain = zip(*(column.tolist() for column in columns), self.known, strict=True)
-        for id, made, index, value, came, mean, shares, context in plain:
+        lines = zip(*(column.tolist() for column in columns), self.known, strict=True)
+        for id, made, index, value, arrived, mean, shares, context in lines:
             yield LoggedDecision(
                 id=id,
                 at=made,
                 actions=self.actions,
                 index=index,
                 propensities=shares,
-                reward=None if came == NEVER else value,
-                rewarded=None if came == NEVER else came,
+                reward=None if arrived == NEVER else value,
+                rewarded=None if arrived == NEVER else arrived,
                 context=context,
                 mean=mean,
             )
 
 
 def _refuse(wrong: Mask, column: str, why: str) -> None:
-    """Refuse a column, naming its first line at fault."""
+    """Raise InvalidInput if any line is wrong, naming the first."""
     if wrong.any():
         line, count = int(wrong.argmax()), int(wrong.sum())
         message = f"line {line} of the frame: {column!r} {why}"
@@ -309,39 +313,39 @@ def _times_of_rewards(frame: Any, name: str, made: Times, value: Vector) -> Time
     missing = np.isnan(value)
     if name not in names_of(frame) and not missing.any():
         return made
-    came = times(column_of(frame, name, "rewarded_at"), name)
-    _refuse(missing & (came != NEVER), name, "is given for a reward that is null")
-    _refuse(~missing & (came == NEVER), name, "is null, and there is a reward: say when it came")
-    _refuse(~missing & (came < made), name, "is before its decision")
-    return came
+    arrived = times(column_of(frame, name, "rewarded_at"), name)
+    _refuse(missing & (arrived != NEVER), name, "is set, but the reward is null")
+    _refuse(~missing & (arrived == NEVER), name, "is null, but there is a reward: give its time")
+    _refuse(~missing & (arrived < made), name, "is before the decision")
+    return arrived
 
 
 def _chances(given: Any, name: str, index: NDArray[np.int32], count: int) -> Matrix:
-    """The probability of each action in each line, NaN where it is not known."""
+    """Return the probability of each action in each line; NaN if unknown."""
     lines = np.arange(len(index))
     first = values(given[:1])
     if first and isinstance(first[0], list | tuple | np.ndarray):
         listed = values(given)
         _refuse(
-            np.array([one is None or len(one) != count for one in listed]), name,
+            np.array([shares is None or len(shares) != count for shares in listed]), name,
             f"is not a list of {count} probabilities, one for each action",
         )  # fmt: skip
-        chances = np.array([list(one) for one in listed], dtype=np.float64)
+        chances = np.array([list(shares) for shares in listed], dtype=np.float64)
         wrong = (chances < 0.0).any(axis=1) | ~(np.abs(chances.sum(axis=1) - 1.0) <= NEAR)
-        _refuse(wrong, name, "does not add up to 1")
+        _refuse(wrong, name, "does not hold probabilities that add up to 1")
     else:
         chances = np.full((len(index), count), np.nan)
         chances[lines, index] = numbers(given, name)
     chosen = chances[lines, index]
-    _refuse(~((chosen > 0.0) & (chosen <= 1.0)), name, "is no probability above 0 and up to 1")
+    _refuse(~((chosen > 0.0) & (chosen <= 1.0)), name, "is not above 0 and at most 1")
     return chances
 
 
 def _contexts(frame: Any, context: str | Sequence[str], count: int) -> list[Any]:
-    """The context of each line."""
+    """Return the context of each line."""
     if isinstance(context, str):
         listed = values(column_of(frame, context, "context"))
-        first = next((one for one in listed if one is not None), None)
+        first = next((known for known in listed if known is not None), None)
         if isinstance(first, Mapping | list | tuple | np.ndarray):
             return listed
         context = [context]
@@ -352,9 +356,9 @@ def _contexts(frame: Any, context: str | Sequence[str], count: int) -> list[Any]
 
 
 def _features_for(known: list[Any], actions: Sequence[int | str]) -> Features:
-    """Each action its own coefficients, of fields that are scaled by a sample."""
+    """Return features with separate coefficients for each action, fitted to a sample."""
     sample = known[:: max(1, len(known) // SAMPLE)]
-    first = next((one for one in sample if one is not None), None)
+    first = next((context for context in sample if context is not None), None)
     if first is None:
         return PerArm(actions)
     if isinstance(first, Mapping):
@@ -365,7 +369,7 @@ def _features_for(known: list[Any], actions: Sequence[int | str]) -> Features:
 def _as_in_a_journal(
     table: DecisionTable, ids: NDArray[Any], index: NDArray[np.int32]
 ) -> JournalTable:
-    """The same decisions as a journal of one partition would have them."""
+    """Return the decisions as a journal with one partition would return them."""
     count, rewards, arrived = len(table), table.rewards, table.arrived
     window = math.inf if rewards.window_us is None else rewards.window_us
     silent = State.DEFAULTED if rewards.on_timeout == "defaulted" else State.CENSORED

@@ -1,4 +1,4 @@
-"""The log in a journal: what :class:`~belated.Bandit` and the commands ask."""
+"""The log in a journal, used by :class:`~belated.Bandit` and the commands."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from belated.model.families import Family
 
 @dataclass(frozen=True, eq=False, repr=False)
 class JournalLog(DecisionLog):
-    """The decisions of a journal; each call reads it anew.
+    """The decisions of a journal, which is read again on each call.
 
     Attributes:
-        journal: to read.
-        family: of the rewards.
+        journal: the journal to read.
+        family: family of the rewards.
         rewards: what a missing reward means.
-        retention: how long a reward counts, in microseconds.
-        features: that make rows, if any do.
-        until: records stamped later are not there.
-        step: is told how many records were read, for a progress bar.
+        retention: how long a decision accepts rewards, in microseconds.
+        features: the features that encode contexts as rows, if any.
+        until: ignore records with a later timestamp.
+        step: called with the number of records read, for a progress bar.
     """
 
     journal: Journal
@@ -44,44 +44,44 @@ class JournalLog(DecisionLog):
 
     @classmethod
     def of_journal(cls, journal: Journal, **settings: Any) -> JournalLog:
-        """As the journal says what its bandit is.
+        """Return the log of a journal, with the settings that are stored in it.
 
         Raises:
-            InvalidInput: it does not say it, or names a family or features of your own.
+            InvalidInput: the journal stores no settings, or names a custom family or features.
         """
         configured = journal.configured()
         if configured is None:
-            message = f"the journal of {journal.bandit!r} does not say what its bandit is"
+            message = f"the journal of {journal.bandit!r} does not store the bandit's settings"
             raise InvalidInput(f"{message}: open it with Bandit(...), and evaluate that", None)
-        said = configured.settings
-        rewards, retention = semantics_of(said)
-        features = as_features(said["features"]) if "features" in said else None
-        family = family_in(said["policy"])
+        stored = configured.settings
+        rewards, retention = semantics_of(stored)
+        features = as_features(stored["features"]) if "features" in stored else None
+        family = family_in(stored["policy"])
         return cls(journal, family, rewards, retention, features, **settings)
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """The name of the bandit."""
+        """Name of the bandit."""
         return self.journal.bandit
 
     @property
     def actions(self) -> Sequence[int | str] | None:  # type: ignore[override]
-        """The actions that the features name, if they do."""
+        """Names of the actions; None if the features do not name them."""
         return getattr(self.features, "actions", None)
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """What the bandit is, as the journal says it."""
+        """Settings of the bandit that are stored in the journal."""
         configured = self.journal.configured()
         return {} if configured is None else configured.settings
 
     @property
     def action_changes(self) -> dict[str, ActionChanged]:
-        """The last change of each action, also of records that were trimmed."""
+        """The last change of each action, including changes in trimmed records."""
         return self.journal.actions()
 
     def table(self, watch: Callable[[Record, str], None] | None = None) -> JournalTable:
-        """Return one line a decision; ``watch`` is told every record, and what it meant."""
+        """Return a table with one line per decision; call ``watch`` with each record and status."""
         return read_journal(
             self.journal,
             rewards=self.rewards,
@@ -93,9 +93,9 @@ class JournalLog(DecisionLog):
         )
 
     def offers(self, table: JournalTable) -> tuple[Mask, Offers]:
-        """Return which decisions have a request, and what they were chosen from."""
+        """Return a mask of the decisions with a usable request, and their actions on offer."""
         return read_offers(self.journal, table, self.features)
 
     def contexts(self, table: JournalTable) -> Iterator[tuple[int, Any]]:
-        """Yield the decisions whose context is stored, each with the context."""
+        """Yield the line and the context of each decision whose context is stored."""
         return read_contexts(self.journal, table)

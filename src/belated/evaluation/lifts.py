@@ -1,7 +1,8 @@
-"""What the bandit earns beyond its holdout, though rewards are late, and later in one group.
+"""Lift of the bandit over its holdout, corrected for pending rewards.
 
-Each group is made whole by weights of its own (:mod:`belated.evaluation.arrivals`): the plain
-difference of what has arrived rejects a true null in one case of five if one group is slower.
+Each group has its own arrival weights (:mod:`belated.evaluation.arrivals`). Without weights, the
+difference of the arrived rewards rejects a true null hypothesis in one case of five if the rewards
+of one group are slower.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ from belated.evaluation.sequences import sequence_width
 from belated.evaluation.table import DecisionTable
 from belated.exceptions import NotEvaluable
 
-#: Rewards of a group without which nothing is said.
+#: The fewest rewards in a group for a lift.
 FEW = 10
-#: Of an interval that holds at all times: outcomes above the mean, and others, of each group before
-#: which it says nothing; and the decisions of the smaller group at which it is the narrowest.
+#: For the anytime-valid interval: the fewest outcomes above the mean, and the fewest others, in
+#: each group; and the size of the smaller group for which the interval is optimised.
 FIRST, USUAL = 20, 2_000
 
-#: The decisions that are compared.
+#: The groups that are compared.
 GROUPS = ("bandit", "holdout")
 
 
 class GroupValue(NamedTuple):
-    """What one group earns per decision.
+    """Mean reward of a group of decisions.
 
     Attributes:
-        name: of the group.
-        decisions: in it.
-        rewards: that have come.
-        value: mean reward of a decision.
-        error: its standard error.
+        name: name of the group.
+        decisions: number of decisions in the group.
+        rewards: number of rewards that have arrived.
+        value: mean reward per decision.
+        error: standard error of the mean reward.
     """
 
     name: str
@@ -50,23 +51,23 @@ class GroupValue(NamedTuple):
 
 @dataclass(frozen=True)
 class Lift(Result):
-    """What one group earns beyond another.
+    """Difference in mean reward between the bandit and its holdout.
 
     Attributes:
-        bandit: the group that is compared.
-        holdout: the group it is compared with.
-        difference: of their mean rewards per decision.
-        low: lower end of the interval, at the time of the evaluation.
-        high: upper end.
-        p: probability of a difference as large as that seen, if there is none.
-        relative: difference over the mean of the holdout, and the ends of its interval; None if a
-            mean is not above 0.
-        always: difference and the interval that holds at all times, by decisions older than the
-            limit or the window; None if there is neither, or too few are so old.
-        level: of the intervals.
-        estimand: what this is the lift of, in words.
-        baseline: what the holdout shows: the name of an action, ``"first"`` or ``"uniform"``; None
-            if that is not known.
+        bandit: mean reward of the bandit's decisions.
+        holdout: mean reward of the holdout's decisions.
+        difference: difference of their mean rewards per decision.
+        low: lower end of the interval, for a single evaluation.
+        high: upper end of the interval, for a single evaluation.
+        p: p-value of the test that there is no difference.
+        relative: difference relative to the mean of the holdout, and the ends of its interval; None
+            if either mean is not above 0.
+        always: difference and anytime-valid interval, from decisions older than the limit or the
+            window; None without both, or if too few decisions are that old.
+        level: confidence level of the intervals.
+        estimand: description of the estimated quantity.
+        baseline: what the holdout is shown: the name of an action, ``"first"`` or ``"uniform"``;
+            None if unknown.
     """
 
     bandit: GroupValue
@@ -87,29 +88,30 @@ class Lift(Result):
 
 
 def lift(table: DecisionTable, *, limit: Duration | None = None, level: float = 0.95) -> Lift:
-    """Return what the bandit's decisions earn beyond those of its holdout.
+    """Estimate the lift of the bandit's decisions over those of its holdout.
 
     Args:
-        table: of the decisions, with their groups.
-        limit: count rewards that come within this time only; None: all that could be seen.
-        level: of the intervals.
+        table: the decisions, with their groups.
+        limit: count only rewards that arrive within this time; None: every observable reward.
+        level: confidence level of the intervals.
 
     Raises:
-        NotEvaluable: there is no such group, or hardly a reward in one.
+        NotEvaluable: a group is missing, or has too few rewards.
     """
     table = table.live()
     reach = reach_of(table, limit)
-    one, other = (earned(_group(table, name), name, limit=reach) for name in GROUPS)
-    difference, error = one.value - other.value, math.hypot(one.error, other.error)
+    bandit, holdout = (earned(_group(table, name), name, limit=reach) for name in GROUPS)
+    difference, error = bandit.value - holdout.value, math.hypot(bandit.error, holdout.error)
     z = float(ndtri(0.5 + level / 2))
     relative: tuple[float, float, float] | None = None
-    if one.value > 0.0 and other.value > 0.0:
-        factor = math.exp(z * math.hypot(one.error / one.value, other.error / other.value))
-        ratio = one.value / other.value
+    if bandit.value > 0.0 and holdout.value > 0.0:
+        spread = math.hypot(bandit.error / bandit.value, holdout.error / holdout.value)
+        factor = math.exp(z * spread)
+        ratio = bandit.value / holdout.value
         relative = ratio - 1.0, ratio / factor - 1.0, ratio * factor - 1.0
     return Lift(
-        one,
-        other,
+        bandit,
+        holdout,
         difference,
         difference - z * error,
         difference + z * error,
@@ -122,32 +124,32 @@ def lift(table: DecisionTable, *, limit: Duration | None = None, level: float = 
     )
 
 
-def earned(here: DecisionTable, name: str, *, limit: float | None = None) -> GroupValue:
-    """Return what decisions earn each, made whole by weights of their own.
+def earned(group: DecisionTable, name: str, *, limit: float | None = None) -> GroupValue:
+    """Estimate the mean reward of a group's decisions, with its own arrival weights.
 
     Args:
-        here: the decisions, all of which took effect.
-        name: what to call them.
-        limit: count rewards that come within so many microseconds only; None: all that could be
-            seen.
+        group: the decisions, all of which took effect.
+        name: name of the group.
+        limit: count only rewards that arrive within this time, in microseconds; None: every
+            observable reward.
 
     Raises:
-        NotEvaluable: hardly one has a reward.
+        NotEvaluable: too few decisions have a reward.
     """
-    reach = here.reach if limit is None else limit
-    omega = arrival_weights(within(here.delay, reach), here.age)
-    came = omega > 0.0
-    rewards, count = int(came.sum()), len(here)
+    reach = group.reach if limit is None else limit
+    omega = arrival_weights(within(group.delay, reach), group.age)
+    arrived = omega > 0.0
+    rewards, count = int(arrived.sum()), len(group)
     if rewards < FEW:
         message = f"{rewards} of {count:,} decisions of the group {name!r} have a reward: at least"
         raise NotEvaluable(f"{message} {FEW} are needed; wait for more, or hold out a larger share")
-    if here.conversions:
-        base = here.rewards.default
-        terms = np.where(came, omega * (np.where(came, here.value, base) - base), 0.0)
+    if group.conversions:
+        base = group.rewards.default
+        terms = np.where(arrived, omega * (np.where(arrived, group.value, base) - base), 0.0)
         value = base + float(terms.mean())
         error = float(terms.std(ddof=1)) / math.sqrt(count)
     else:
-        outcome = np.where(came, here.value, 0.0)
+        outcome = np.where(arrived, group.value, 0.0)
         total = float(omega.sum())
         value = float((omega * outcome).sum()) / total
         error = math.sqrt(float(np.square(omega * (outcome - value)).sum())) / total
@@ -156,10 +158,11 @@ def earned(here: DecisionTable, name: str, *, limit: float | None = None) -> Gro
 
 def _group(table: DecisionTable, name: str) -> DecisionTable:
     if name not in table.groups:
-        known = ", ".join(repr(one) for one in table.groups if one) or "none"
+        known = ", ".join(repr(group) for group in table.groups if group) or "none"
         message = f"there is no group {name!r} (groups: {known})"
         raise NotEvaluable(
-            f"{message}: make the bandit with holdout=Holdout(0.05, 'first'), and wait"
+            f"{message}: create the bandit with holdout=Holdout(0.05, 'first'), and wait for"
+            " rewards"
         )
     return table.select(table.in_group(name))
 
@@ -167,23 +170,27 @@ def _group(table: DecisionTable, name: str) -> DecisionTable:
 def final_difference(
     table: DecisionTable, *, limit: Duration | None = None, level: float = 0.95
 ) -> tuple[float, float, float] | None:
-    """Return the difference by decisions whose outcome is final, and an interval for all times.
+    """Return the difference from decisions with a final outcome, and its anytime-valid interval.
 
-    It is None before each group has :data:`FIRST` outcomes above its mean, and as many others.
+    The result is None until each group has :data:`FIRST` outcomes above its mean, and as many
+    others.
 
     Args:
-        table: of the decisions, all of which took effect.
+        table: the decisions, all of which took effect.
         limit: outcomes are final after this time; None: after the window.
-        level: of the interval.
+        level: confidence level of the interval.
     """
     horizon = final_age(table, limit)
     if horizon is None:
         return None
     means, variances, counts = [], [], []
     for name in GROUPS:
-        here = table.in_group(name) & (table.age >= horizon)
-        came, value = table.delay[here] <= horizon, table.value[here]
-        value = np.where(came, value, table.rewards.default) if table.conversions else value[came]
+        final = table.in_group(name) & (table.age >= horizon)
+        arrived, value = table.delay[final] <= horizon, table.value[final]
+        if table.conversions:
+            value = np.where(arrived, value, table.rewards.default)
+        else:
+            value = value[arrived]
         above = int((value > value.mean()).sum()) if len(value) else 0
         if min(above, len(value) - above) < FIRST:
             return None

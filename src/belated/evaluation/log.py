@@ -1,4 +1,4 @@
-"""Decisions with what has become of them: what every question about earnings is asked of."""
+"""Base class of logs: decisions with their outcomes, and the estimates computed from them."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
 
 
 class DecisionLog:
-    """Decisions with what has become of each: in a frame, or in the journal of a bandit.
+    """Decisions with their outcomes, from a frame or from the journal of a bandit.
 
     Attributes:
-        name: of the bandit.
-        family: of the rewards.
+        name: name of the bandit.
+        family: family of the rewards.
         rewards: what a missing reward means.
-        retention: how long a reward counts, in microseconds; None: for ever.
-        features: that make rows of contexts, if any do.
-        until: records stamped later are not there; None: all are.
+        retention: how long a decision accepts rewards, in microseconds; None: forever.
+        features: the features that encode contexts as rows, if any.
+        until: records with a later timestamp are ignored; None: use all records.
         actions: names of the actions; None if the features do not name them.
-        journal: its records.
+        journal: the journal with the records.
     """
 
     name: str
@@ -61,31 +61,31 @@ class DecisionLog:
     actions: Sequence[int | str] | None
     journal: Journal
 
-    # --- where decisions are --------------------------------------------------------------------
+    # --- access to the decisions ----------------------------------------------------------------
 
     def table(self, watch: Callable[[Record, str], None] | None = None) -> JournalTable:
-        """Return one line a decision.
+        """Return a table with one line per decision.
 
         Args:
-            watch: is told every record, and what it meant, if the log has records.
+            watch: called with each record and its status, if the log has records.
         """
         raise NotImplementedError
 
     def offers(self, table: JournalTable) -> tuple[Mask, Offers]:
-        """Return which decisions of a table have their request, and what they were chosen from."""
+        """Return a mask of the decisions with a usable request, and their actions on offer."""
         raise NotImplementedError
 
     def contexts(self, table: JournalTable) -> Iterator[tuple[int, Any]]:
-        """Yield the lines of a table whose context is known, each with the context."""
+        """Yield the line and the context of each decision whose context is known."""
         raise NotImplementedError
 
     def predicted(self, table: JournalTable) -> JournalTable:
-        """Return decisions with the means that were predicted at the choice."""
+        """Return the table with the mean rewards that were predicted when choosing."""
         return table
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """What decided, as readable text by name; empty if that is not known."""
+        """Settings of the deciding bandit, as readable text by name; empty if unknown."""
         return {}
 
     @property
@@ -94,10 +94,10 @@ class DecisionLog:
         return {}
 
     def lines(self, table: JournalTable) -> NDArray[np.int64]:
-        """Return where each decision of the whole table is in a matrix of probabilities."""
+        """Return the line of each decision of the whole table in a matrix of probabilities."""
         return np.arange(len(table))
 
-    # --- what they say --------------------------------------------------------------------------
+    # --- estimates ------------------------------------------------------------------------------
 
     def evaluate(
         self,
@@ -107,7 +107,7 @@ class DecisionLog:
         limit: Duration | None = None,
         level: float = 0.95,
     ) -> Value:
-        """Return what another policy would have earned per decision, had it decided.
+        """Estimate the mean reward per decision if another policy had decided.
 
         Args:
             target: ``"uniform"``, ``"first"`` or the name of an action; a function of the context
@@ -115,19 +115,20 @@ class DecisionLog:
                 name; a matrix of probabilities, with a line for each decision and a column for
                 each action, or a frame of them; or a policy, which learns from what was known at
                 ``since``.
-            since: leave out decisions that were made before; needed for a policy.
-            limit: count rewards that come within this time only.
-            level: of the intervals.
+            since: ignore decisions made earlier; required for a policy.
+            limit: count only rewards that arrive within this time of the decision.
+            level: confidence level of the intervals.
 
         Raises:
-            NotEvaluable: the log says too little of that policy; the error says what to do.
+            NotEvaluable: the log has too little information about that policy; the error says what
+                to do.
         """
         start = None if since is None else as_microseconds(since, "since")
         if isinstance(target, Policy) and start is None:
-            message = "a policy that learns from the decisions it is evaluated on looks too good"
+            message = "a policy evaluated on the decisions it learned from looks better than it is"
             raise InvalidInput(
                 f"{message}: pass since=, so that it learns from what was known then and is"
-                " evaluated on what was decided afterwards",
+                " evaluated on later decisions",
                 target,
             )
         whole = self.table()
@@ -138,7 +139,8 @@ class DecisionLog:
         table = whole.select(chosen)
         if not len(table):
             raise NotEvaluable(
-                "no decision was made by the policy or a holdout, or none since then: wait for some"
+                "neither the policy nor a holdout has made decisions, or none after since=: wait for"
+                " some"
             )
         kept, offers = self.offers(table)
         table = table.select(kept)
@@ -156,21 +158,21 @@ class DecisionLog:
         value = off_policy_value(table, offers, shares, self.family, limit=limit, level=level)
         if not offers.outdated:
             return value
-        note = f"{offers.outdated:,} decisions are left out: their catalogue has changed since"
+        note = f"{offers.outdated:,} decisions are left out, because the catalogue has changed"
         return replace(value, notes=(*value.notes, note))
 
     def lift(self, *, limit: Duration | None = None, level: float = 0.95) -> Lift:
-        """Return what the policy earns beyond the holdout; see :meth:`belated.Bandit.lift`."""
+        """Estimate the lift of the policy over the holdout; see :meth:`belated.Bandit.lift`."""
         return lift(self.table(), limit=limit, level=level)
 
     def delay_curve(self, *, level: float = 0.95) -> DelayCurve:
-        """Return which share of the rewards has come by which age."""
+        """Estimate the share of rewards that has arrived by each age of a decision."""
         return delay_curve(self.table(), level=level)
 
     def forecast(
         self, ahead: Duration | Sequence[Duration] | None = None, *, level: float = 0.95
     ) -> Forecast:
-        """Return how many rewards are still to come; see :meth:`belated.Bandit.forecast`."""
+        """Forecast how many rewards are still to come; see :meth:`belated.Bandit.forecast`."""
         return forecast(self.predicted(self.table()), ahead, level=level)
 
     def delay_depends(self, on: Literal["action", "reward"] = "action") -> Dependence:
@@ -178,13 +180,13 @@ class DecisionLog:
         return delay_depends(self.table(), on)
 
     def report(self) -> Report:
-        """Return all of it on one page: shown by a notebook, saved as HTML or JSON."""
+        """Return a one-page report, which notebooks display and which saves as HTML or JSON."""
         from belated.report import Report
 
         return Report.of(self)
 
     def fold(self, policy: Policy, until: int | None) -> Fold:
-        """Return an empty fold that learns what a policy would know at a moment."""
+        """Return an empty fold in which a policy learns from the records up to ``until``."""
         return Fold(
             policy.bound_to(self.features),
             self.rewards,
@@ -195,7 +197,7 @@ class DecisionLog:
         )
 
     def _learned(self, policy: Policy, until: int) -> tuple[Policy, Any]:
-        """A policy, and the model that it would have had at a moment."""
+        """Return a policy and the model it would have learned from the records up to ``until``."""
         fold = self.fold(policy, until)
         fold.begin(self.journal)
         fold.catch_up(self.journal)
@@ -203,5 +205,5 @@ class DecisionLog:
 
     def __repr__(self) -> str:
         table = self.table()
-        came = int(table.arrived.sum())
-        return f"<Log {self.name!r}: {len(table):,} decisions, {came:,} rewarded>"
+        arrived = int(table.arrived.sum())
+        return f"<Log {self.name!r}: {len(table):,} decisions, {arrived:,} rewarded>"

@@ -1,4 +1,4 @@
-"""What decisions of a journal were chosen from, as far as it was kept."""
+"""The actions on offer in a journal's decisions, read from the stored requests."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from belated.fold.requests import KeptRequest
 from belated.journals import Journal
 from belated.model.blocks import unblocked
 
-#: Requests read at a time; and positions so near to each other are read at once.
+#: Number of requests read at a time; positions at most ``NEAR`` apart are read in one call.
 PAGE, NEAR = 1_000, 100
-#: Propensities over both groups are known if they are so near to those that were recorded.
+#: Tolerance between the computed propensity over both groups and the recorded one.
 NEAR_SHARE = 1e-9
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Offers(Shortened):
-    """The rows on offer of all decisions, one decision after the other.
+    """The rows on offer in all decisions, concatenated in the order of the decisions.
 
     Attributes:
-        rows: of all actions, float32.
-        starts: where the rows of each decision begin.
-        chosen: which of all rows each decision chose.
-        propensity: probability of each row at the choice; NaN if it is not known.
+        rows: the rows of all actions, float32.
+        starts: index of the first row of each decision.
+        chosen: index of the chosen row of each decision, into ``rows``.
+        propensity: probability with which each row was chosen; NaN if unknown.
         actions: name of the action of each row.
-        kept: probability with which the request of each decision was kept.
-        blocks: of coefficients, if a row is of one of them.
-        outdated: requests that were left out, because the catalogue of their actions has changed.
+        kept: probability with which the request of each decision was stored.
+        blocks: number of blocks of coefficients, if each row belongs to one block; otherwise None.
+        outdated: number of requests left out because their actions' catalogue has changed since.
     """
 
     rows: Row
@@ -60,31 +60,34 @@ class Offers(Shortened):
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """Number of actions of each decision."""
-        found: NDArray[np.int64] = np.diff(self.starts, append=len(self.rows))
-        return found
+        """Number of actions on offer in each decision."""
+        counts: NDArray[np.int64] = np.diff(self.starts, append=len(self.rows))
+        return counts
 
     @property
     def design(self) -> Matrix:
-        """The rows over all coefficients."""
+        """The rows with a column for each coefficient."""
         return unblocked(self.rows, self.blocks)
 
     def spans(self) -> Iterator[tuple[int, int]]:
-        """The first row of each decision, and the one behind its last."""
+        """Yield the start and the end of each decision's rows; the end is exclusive."""
         return zip(self.starts.tolist(), (self.starts + self.counts).tolist(), strict=True)
 
     def by_block(self) -> Iterator[tuple[Times, Matrix]]:
-        """Each block of coefficients: the places of its rows, in order, and their numbers."""
+        """Yield the rows of each block of coefficients: their indices, in order, and their values.
+
+        Without blocks, all rows are yielded at once.
+        """
         if self.blocks is None:
             yield np.arange(len(self.rows)), self.rows.astype(np.float64)
             return
-        block = self.rows[:, 0]
-        for one in np.unique(block):
-            places = np.flatnonzero(block == one)
+        blocks = self.rows[:, 0]
+        for block in np.unique(blocks):
+            places = np.flatnonzero(blocks == block)
             yield places, self.rows[places, 1:].astype(np.float64)
 
     def sums(self, values: Vector) -> Vector:
-        """The sum of a number of each row, over the rows of each decision."""
+        """Return the sum of ``values``, one per row, over the rows of each decision."""
         if not len(self.starts):
             return np.zeros(0)
         return np.add.reduceat(values, self.starts)
@@ -92,8 +95,9 @@ class Offers(Shortened):
     def over_groups(self, table: DecisionTable) -> Self:
         """Return the offers with the propensity of each row over both groups of a holdout.
 
-        Decisions of both groups then count alike: the balance heuristic. Rows whose propensity
-        over both groups is unknown have NaN: those that a decision of the holdout did not choose.
+        Decisions of both groups then have the same weights (the balance heuristic). If the
+        propensity over both groups is unknown, as for the rows that a holdout decision did not
+        choose, it is NaN.
 
         Args:
             table: the decisions.
@@ -111,7 +115,7 @@ class Offers(Shortened):
         return replace(self, propensity=propensity)
 
     def _shares_of(self, baseline: str | None) -> Vector:
-        """Return the probability of each row under a baseline; NaN if that is not known."""
+        """Return the probability of each row under a baseline; NaN if unknown."""
         if baseline is None:
             return np.full(len(self.rows), np.nan)
         if baseline == UNIFORM:
@@ -122,7 +126,7 @@ class Offers(Shortened):
         return np.where(np.repeat(self.sums(named) > 0.0, self.counts), named, first)
 
     def select(self, which: Mask) -> Self:
-        """The offers of some decisions."""
+        """Return the offers of the decisions for which ``which`` is true."""
         rows = np.repeat(which, self.counts)
         counts = self.counts[which]
         starts = np.cumsum(counts) - counts
@@ -139,17 +143,18 @@ class Offers(Shortened):
 
 
 def read_requests(journal: Journal, table: JournalTable) -> Iterator[tuple[int, KeptRequest]]:
-    """Yield the lines of a table whose request was kept, each with the request; by partition."""
+    """Yield the line and the request of each decision whose request is stored, by partition."""
     for partition, lines, positions in _pages(table):
-        kept = journal.requests(partition, positions)
-        decisions = _decisions_at(journal, partition, [at for at in positions if at in kept])
+        requests = journal.requests(partition, positions)
+        stored = [position for position in positions if position in requests]
+        decisions = _decisions_at(journal, partition, stored)
         for line, position in zip(lines, positions, strict=True):
-            if position in kept:
-                yield line, KeptRequest.read(kept[position], decisions.get(position))
+            if position in requests:
+                yield line, KeptRequest.read(requests[position], decisions.get(position))
 
 
 def read_contexts(journal: Journal, table: JournalTable) -> Iterator[tuple[int, Any]]:
-    """Yield the lines of a table whose context is stored, each with the context; by partition."""
+    """Yield the line and the context of each decision whose context is stored, by partition."""
     for partition, lines, positions in _pages(table):
         decisions = _decisions_at(journal, partition, positions)
         for line, position in zip(lines, positions, strict=True):
@@ -160,20 +165,20 @@ def read_contexts(journal: Journal, table: JournalTable) -> Iterator[tuple[int, 
 
 
 def _pages(table: JournalTable) -> Iterator[tuple[int, list[int], list[int]]]:
-    """Yield partitions, with some lines and their positions."""
+    """Yield up to :data:`PAGE` lines at a time: their partition, the lines and their positions."""
     for partition in np.unique(table.partition).tolist():
         lines = np.flatnonzero(table.partition == partition)
         for start in range(0, len(lines), PAGE):
-            some = lines[start : start + PAGE]
-            yield partition, some.tolist(), table.position[some].tolist()
+            page = lines[start : start + PAGE]
+            yield partition, page.tolist(), table.position[page].tolist()
 
 
 def _decisions_at(journal: Journal, partition: int, positions: list[int]) -> dict[int, Decision]:
-    """Return the decisions at some positions, which are in order."""
+    """Return the decisions at ``positions``, which must be in ascending order."""
     decisions: dict[int, Decision] = {}
     start = 0
     for n, position in enumerate(positions):
-        # Records between two positions that are near are sooner read than searched.
+        # Reading the records between two nearby positions is faster than a second lookup.
         if n + 1 < len(positions) and positions[n + 1] - position <= NEAR:
             continue
         first = positions[start]
@@ -187,21 +192,21 @@ def _decisions_at(journal: Journal, partition: int, positions: list[int]) -> dic
 def read_offers(
     journal: Journal, table: JournalTable, features: Features | None
 ) -> tuple[Mask, Offers]:
-    """Return which decisions have a request, and what they were chosen from.
+    """Return a mask of the decisions whose request is usable, and the actions on offer in them.
 
     Args:
-        journal: of the decisions.
-        table: of the decisions.
-        features: that make rows of contexts, if there are any.
+        journal: the journal of the decisions.
+        table: the decisions.
+        features: the features that encode contexts as rows, if any.
 
     Raises:
-        NotEvaluable: nothing was kept, or not with what probability actions were chosen.
+        NotEvaluable: no usable request is stored, or the propensities of the actions are unknown.
     """
     kept = np.zeros(len(table), dtype=np.bool_)
-    found: dict[int, tuple[Row, list[float], list[int | str], float]] = {}
+    by_line: dict[int, tuple[Row, list[float], list[int | str], float]] = {}
     places = np.zeros(len(table), dtype=np.int64)
     encoder = RowEncoder(features)
-    outdated, silent = 0, set[int]()  # silent: the policy did not say all probabilities
+    outdated, silent = 0, set[int]()  # silent: not all propensities are known
     for line, stored in read_requests(journal, table):
         request = _with_records(stored, features)
         if request is None:
@@ -216,30 +221,31 @@ def read_offers(
         if request.propensities is None and propensity < 1.0:
             silent.add(line)
         shares = _shares(request, place, propensity, len(rows))
-        found[line] = rows, shares, names, request.share
+        by_line[line] = rows, shares, names, request.share
         places[line] = place
         kept[line] = True
-    if not found and outdated:
-        message = f"of {len(table):,} decisions none has kept the records of its actions"
+    if not by_line and outdated:
+        message = f"none of the {len(table):,} decisions stores the records of its actions"
         raise NotEvaluable(
-            f"{message}, and the catalogue of {outdated:,} is not that of the features: pass"
-            " features with the catalogue of that time, or --catalogue"
+            f"{message}, and {outdated:,} of them used a different catalogue than these features:"
+            " pass features with the catalogue of that time, or --catalogue"
         )
-    if not found:
-        message = f"of {len(table):,} decisions none has kept its request"
+    if not by_line:
+        message = f"none of the {len(table):,} decisions has a stored request"
         if unreadable := encoder.counts.total() - encoder.counts["encoded"]:
-            message = f"these features cannot encode what {unreadable:,} decisions were chosen from"
+            message = f"these features cannot encode the requests of {unreadable:,} decisions"
         raise NotEvaluable(
-            f"{message}: make the bandit with keep_requests='auto', and evaluate what it decides"
-            " from then on"
+            f"{message}: create the bandit with keep_requests='auto', and evaluate the decisions it"
+            " makes from then on"
         )
     by_policy = kept & (table.source == SOURCES.index("policy"))
     if by_policy.any() and silent.issuperset(np.flatnonzero(by_policy).tolist()):
-        message = "the policy that decided did not say the probability of every action"
+        message = "the deciding policy did not record the probability of every action"
         raise NotEvaluable(
-            f"{message}: give it a floor, such as 0.02, and evaluate what it decides from then on"
+            f"{message}: give it a floor, such as 0.02, and evaluate the decisions it makes"
+            " from then on"
         )
-    lines = [found[line] for line in np.flatnonzero(kept).tolist()]
+    lines = [by_line[line] for line in np.flatnonzero(kept).tolist()]
     counts = np.array([len(rows) for rows, _, _, _ in lines], dtype=np.int64)
     starts = np.cumsum(counts) - counts
     return kept, Offers(
@@ -255,7 +261,7 @@ def read_offers(
 
 
 def _with_records(request: KeptRequest, features: Features | None) -> KeptRequest | None:
-    """Return a request with the records of the catalogue; None if they have changed since."""
+    """Fill in a request's records from the catalogue; None if the catalogue has changed since."""
     if request.digests is None:
         return request
     catalogue = features.encoded if isinstance(features, Shared) else None
@@ -268,11 +274,11 @@ def _with_records(request: KeptRequest, features: Features | None) -> KeptReques
 
 
 def _rows(request: KeptRequest, encoder: RowEncoder) -> Row | None:
-    """Return the rows of a request; None if the features cannot make them."""
+    """Return the rows of a request; None if the features cannot encode it."""
     if request.rows is not None:
         return request.rows
     if encoder.features is None:
-        message = "the journal has contexts, and nothing to make rows of them"
+        message = "the journal stores contexts, but there are no features to encode them"
         raise NotEvaluable(f"{message}: pass the features of the bandit")
     actions = request.actions or []
     return encoder.rows(

@@ -1,7 +1,7 @@
 """Confidence sequences: intervals that hold at all times, however often you look.
 
-For a mean of at least ν, no bet that it is greater can be expected to win: the capital of a gambler
-reaches 1/α with probability α at most, ever. So each ν at which it is that high is rejected.
+A gambler bets that the mean is greater than ν. If it is not, the probability that the gambler's
+capital ever grows by a factor of 1/α is at most α, so every ν for which it does is rejected.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from scipy.special import logsumexp
 
 from belated.core.inputs import Vector
 
-#: Shares of the capital that bets may lose; the capital is divided equally among them.
+#: Fractions of the capital that bets can lose; the capital is divided equally among the bets.
 BETS = 0.75 * 0.5 ** np.arange(14)
 
 
 def betting_interval(
     weighted: Vector, mirrored: Vector, level: float, step: float
 ) -> tuple[float, float]:
-    """Return bounds of a mean within [0, 1] that hold at all times.
+    """Return anytime-valid bounds of a mean within [0, 1].
 
     Args:
         weighted: importance weight times outcome of each decision.
         mirrored: importance weight times 1 minus the outcome.
         level: confidence level of the interval.
-        step: the bounds are computed to this precision, on the safe side.
+        step: precision of the bounds, which are rounded outwards.
     """
     alpha = 1.0 - level
     return (
@@ -36,7 +36,7 @@ def betting_interval(
 
 
 def _lower_bound(terms: Vector, alpha: float, step: float) -> float:
-    """Return a bound below the mean of terms of at least 0, which holds at all times."""
+    """Return an anytime-valid lower bound of the mean of non-negative terms."""
     low, high = 0.0, 1.0
     while high - low > step:
         middle = (low + high) / 2.0

@@ -1,7 +1,8 @@
-"""Have rewards stopped, or become fewer? Both are held against what the delay curve foretells.
+"""Detect that rewards have stopped or slowed down, compared with the delay curve's forecast.
 
-The curve is that of a moment before, so that a silence does not make itself likely. Where rewards
-come in batches, what counts is whether a batch is missing, or smaller than it should be.
+The curve is from before the period that is checked, so that a silence does not lower its own
+expectation. If rewards arrive in batches, the checks are whether a batch is missing, or smaller
+than expected.
 """
 
 from __future__ import annotations
@@ -21,30 +22,33 @@ from belated.evaluation.table import DecisionTable, Times
 from belated.exceptions import InvalidInput
 from belated.fold.weighting.conversions import Deliveries, deliveries
 
-#: Rewards without which nothing is said.
+#: The fewest rewards for a check.
 FEW = 20
-#: Microseconds of a month, in which chance may give alarm half a time.
+#: A month in microseconds, and the number of false alarms per month.
 MONTH, OFTEN = 30 * 86_400_000_000, 0.5
-#: Pauses between two batches after which one is missing.
+#: Number of the longest pauses between batches after which a batch counts as missing.
 MISSED = 2.0
-#: Median delays that a window is taken to have where there is none.
+#: Window to assume if there is none, in median delays.
 USUAL_WINDOW = 10.0
-#: Median delays over which rewards are counted, and the share of the expected ones that is few.
+#: The span over which rewards are counted, in median delays, and the share of the expected number
+#: below which rewards have slowed.
 SPAN, SLOW = 3.0, 0.5
-#: Whoever looks often looks at spans that overlap: so many in the time of one are new.
+#: Number of independent checks per span if spans overlap, because checks run often.
 OVERLAP = 5.0
 
 
 @dataclass(frozen=True)
 class Silence(Result):
-    """How long no reward has come, and how many should have.
+    """Time since the last reward, and the number of rewards expected in it.
 
     Attributes:
-        since: when the last one came.
-        seconds: how long ago that is.
-        expected: rewards that should have come since.
-        limit: of these, beyond which chance would be silent less than once in two months.
-        stopped: whether that is exceeded.
+        since: when the last reward arrived.
+        seconds: how long ago that was, in seconds.
+        expected: number of rewards expected since.
+        limit: number of expected rewards beyond which a silence by chance is rarer than once in two
+            months.
+        stopped: whether rewards have stopped: ``expected`` exceeds ``limit`` and, with batches, a
+            batch is missing.
     """
 
     since: datetime
@@ -55,16 +59,17 @@ class Silence(Result):
 
 
 def silence(table: DecisionTable) -> Silence:
-    """Return how long no reward has come, and whether that is too long for chance.
+    """Return the time since the last reward, and whether it is too long to be chance.
 
-    A reward comes in each gap with a chance of exp(-expected) to be silent for so long; with N
-    rewards a month, an alarm beyond ln(2 N) expected ones is false once in two months.
+    A gap between rewards lasts until ``expected`` rewards are due with probability exp(-expected).
+    With N rewards per month, an alarm beyond ln(2 N) expected rewards is therefore false once in
+    two months.
 
     Args:
-        table: of the decisions.
+        table: the decisions.
 
     Raises:
-        InvalidInput: too few rewards have come to say.
+        InvalidInput: too few rewards have arrived for the check.
 
     >>> days = 86_400_000_000 * np.arange(40)
     >>> quiet = DecisionTable.of(
@@ -75,29 +80,30 @@ def silence(table: DecisionTable) -> Silence:
     True
     """
     table = table.live()
-    came = _came(table)
-    last = int(came[-1])
+    arrivals = _arrivals(table)
+    last = int(arrivals[-1])
     before = _known(table, last)
     curve = delay_curve(before)
     quiet = float(table.as_of - last)
     expected = _expected(table, before, curve, last)
     watched = max(float(last - int(table.made.min())), 1.0)
-    limit = math.log(max(len(came) * MONTH / watched, 2.0) / OFTEN)
-    batches = _batches(table, came)
-    usual = 0.0 if batches is None else MISSED * float(np.diff(batches.ends).max())
-    stopped = expected > limit and quiet > usual
+    limit = math.log(max(len(arrivals) * MONTH / watched, 2.0) / OFTEN)
+    batches = _batches(table, arrivals)
+    pause = 0.0 if batches is None else MISSED * float(np.diff(batches.ends).max())
+    stopped = expected > limit and quiet > pause
     return Silence(as_datetime(last), quiet / 1e6, expected, limit, stopped)
 
 
 @dataclass(frozen=True)
 class Slowing(Result):
-    """How many rewards have come of late, and how many should have.
+    """The number of recent rewards, and the number expected.
 
     Attributes:
-        since: the moment from which they are counted.
-        came: how many have come.
-        expected: how many should have.
-        slowed: whether that is less than half, and too little for chance.
+        since: the time from which rewards are counted.
+        came: number of rewards that have arrived since.
+        expected: number of rewards expected since.
+        slowed: whether fewer than half of the expected rewards have arrived, and too few for
+            chance.
     """
 
     since: datetime
@@ -107,17 +113,17 @@ class Slowing(Result):
 
 
 def slowing(table: DecisionTable) -> Slowing:
-    """Return whether less than half of the rewards come that should.
+    """Return whether fewer than half of the expected rewards arrive.
 
-    The last three median delays are held against what was known before them. The number that is
-    expected is uncertain as the one it was learned from: a negative binomial law holds for both. An
-    alarm is false once in two months.
+    The rewards of the last three median delays are compared with the forecast from before. Because
+    the expected number is itself estimated from a number of rewards, the test uses a negative
+    binomial distribution. An alarm is false once in two months.
 
     Args:
-        table: of the decisions.
+        table: the decisions.
 
     Raises:
-        InvalidInput: too few rewards had come before to say.
+        InvalidInput: too few rewards had arrived earlier for the check.
 
     >>> hour, made = 3_600_000_000, 1_700_000_000_000_000 + 3_600_000_000 * np.arange(400)
     >>> comes = (np.arange(400) < 300) | (np.arange(400) % 4 == 0)
@@ -129,46 +135,47 @@ def slowing(table: DecisionTable) -> Slowing:
     True
     """
     table = table.live()
-    came = _came(table)
-    batches = _batches(table, came)
-    if batches is not None:  # what has happened since the last one is not known
+    arrivals = _arrivals(table)
+    batches = _batches(table, arrivals)
+    if batches is not None:  # nothing is known since the last batch
         table = _known(table, int(batches.ends[-1]))
     since = table.as_of - int(SPAN * _median(table)) - 1
     if batches is not None:
         since = int(batches.ends[batches.ends <= since].max(initial=batches.ends[0]))
     before = _known(table, since)
-    learned = len(_came(before))
+    learned = len(_arrivals(before))
     expected = _expected(table, before, delay_curve(before), since)
-    found = int((came > since).sum())
-    looks = OVERLAP * max(MONTH / max(table.as_of - since, 1), 1.0)
-    chance = float(nbdtr(found, learned, learned / (learned + expected)))
-    slowed = found < SLOW * expected and chance < OFTEN / looks
-    return Slowing(as_datetime(since), found, expected, slowed)
+    recent = int((arrivals > since).sum())
+    checks = OVERLAP * max(MONTH / max(table.as_of - since, 1), 1.0)
+    chance = float(nbdtr(recent, learned, learned / (learned + expected)))
+    slowed = recent < SLOW * expected and chance < OFTEN / checks
+    return Slowing(as_datetime(since), recent, expected, slowed)
 
 
-def _came(table: DecisionTable) -> Times:
-    """When rewards came, in order."""
-    came: Times = np.sort(table.rewarded[table.arrived])
-    if len(came) < FEW:
-        message = f"{len(came)} of {len(table):,} decisions have a reward: an alarm needs {FEW}"
-        raise InvalidInput(f"{message}; wait for more", len(came))
-    return came
+def _arrivals(table: DecisionTable) -> Times:
+    """Return the times at which rewards arrived, in order."""
+    arrivals: Times = np.sort(table.rewarded[table.arrived])
+    count = len(arrivals)
+    if count < FEW:
+        message = f"an alarm needs {FEW} rewards, but {len(table):,} decisions have {count}"
+        raise InvalidInput(f"{message}; wait for more", count)
+    return arrivals
 
 
 def _known(table: DecisionTable, now: int) -> DecisionTable:
-    """What was known at an earlier moment."""
-    here = table.select(table.made <= now)
-    told = here.arrived & (here.rewarded <= now)
+    """Return the table as of an earlier time."""
+    earlier = table.select(table.made <= now)
+    arrived = earlier.arrived & (earlier.rewarded <= now)
     return replace(
-        here,
-        rewarded=np.where(told, here.rewarded, NEVER),
-        value=np.where(told, here.value, np.nan),
+        earlier,
+        rewarded=np.where(arrived, earlier.rewarded, NEVER),
+        value=np.where(arrived, earlier.value, np.nan),
         as_of=now,
     )
 
 
 def _expected(table: DecisionTable, before: DecisionTable, curve: DelayCurve, since: int) -> float:
-    """Rewards that should have come since a moment, by what was known then."""
+    """Return the number of rewards expected since a time, from what was known then."""
     rate = 1.0
     if table.conversions:
         exposure = float(curve.come_by(before.age).sum())
@@ -182,11 +189,12 @@ def _expected(table: DecisionTable, before: DecisionTable, curve: DelayCurve, si
 
 
 def _median(table: DecisionTable) -> float:
-    """The median of the delays that were seen."""
+    """Return the median of the observed delays."""
     return float(np.median((table.rewarded - table.made)[table.arrived]))
 
 
-def _batches(table: DecisionTable, came: Times) -> Deliveries | None:
-    """The batches in which rewards come; None where they come one by one."""
-    found = deliveries(came, table.rewards.window_us or int(USUAL_WINDOW * _median(table)))
-    return found if found.are_batches else None
+def _batches(table: DecisionTable, arrivals: Times) -> Deliveries | None:
+    """Return the batches in which rewards arrive; None if they arrive one by one."""
+    window = table.rewards.window_us or int(USUAL_WINDOW * _median(table))
+    batches = deliveries(arrivals, window)
+    return batches if batches.are_batches else None

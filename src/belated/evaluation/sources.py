@@ -1,4 +1,4 @@
-"""The decisions of a journal as a table, from one fold of its records."""
+"""Read the decisions of a journal into a table, with one fold of its records."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from belated.journals.identity import semantics_of
 from belated.journals.pages import pages
 from belated.model.kernels.pages import CONFLICT, LATE
 
-#: Is told of a record, and what it meant.
+#: Called with each record and the status that the ledger gave it.
 Watch = Callable[[Record, str], None]
-#: Nothing leaves the ledger: what was forgotten is evaluated too.
+#: The ledger keeps forgotten decisions, because they are evaluated too.
 _ALL = Tuning(dropped=1 << 62)
 _SOURCE_CODES = {name: code for code, name in enumerate(SOURCES)}
 
@@ -36,7 +36,7 @@ _SOURCE_CODES = {name: code for code, name in enumerate(SOURCES)}
 def ledger_of(
     rewards: Rewards, retention: int | None, support: Interval, undone: Undone | None
 ) -> Ledger:
-    """Return an empty ledger that learns nothing, and whose numbers are those of the lines."""
+    """Return an empty ledger without a learner, whose decision numbers are line numbers."""
     low, high = rewards.range(support)
     ledger = Ledger(
         rewards,
@@ -51,12 +51,12 @@ def ledger_of(
 
 
 class PartitionReader:
-    """What a partition's records say of each decision; its number in the ledger is its line.
+    """Collects the decisions of one partition; a decision's number in the ledger is its line.
 
     Args:
-        ledger: from :func:`ledger_of`.
-        actions: codes of actions, shared by all partitions.
-        groups: codes of groups, likewise.
+        ledger: an empty ledger from :func:`ledger_of`.
+        actions: codes of the actions, shared by all partitions.
+        groups: codes of the groups, shared by all partitions.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class PartitionReader:
         self.ids: list[str] = []
         self._table = ledger.changes.table
         self.actions, self.groups = actions, groups
-        # A page at a time: codes, numbers and models of its decisions.
+        # The codes, numbers and models of the decisions, one tuple per page.
         self._pages: list[tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int64]]] = []
         self._activated: dict[int, int] = {}
         self._rewarded: dict[int, int] = {}
-        self.enter([])  # so that there are columns of an empty partition
+        self.enter([])  # an empty partition has columns too
 
     def take(self, page: list[Record], watch: Watch | None = None) -> None:
-        """Fold some records; ``watch`` is told what each of them meant."""
+        """Fold a page of records; ``watch`` is called with each record and its status."""
         decided: list[Decision] = []
         for record in page:
             status = self.take_one(record, decided)
@@ -82,13 +82,13 @@ class PartitionReader:
         self.enter(decided)
 
     def take_one(self, record: Record, decided: list[Decision]) -> str:
-        """Fold one record; a new decision is added to a list, for :meth:`enter`."""
+        """Fold one record; a new decision is appended to ``decided``, for :meth:`enter`."""
         ledger = self.ledger
         status = ledger.fold(record)
         if status == "decided":
             decided.append(record.event)  # type: ignore[arg-type]
             number = self._table.next - 1
-            if self._table.state[number] == State.REWARDED:  # its reward came before it
+            if self._table.state[number] == State.REWARDED:  # the reward arrived first
                 self._rewarded[number] = record.recorded
         elif status == "rewarded" or status == "late":
             self._rewarded[ledger.find(record.event.id)] = record.recorded  # type: ignore[union-attr]
@@ -97,25 +97,25 @@ class PartitionReader:
         return status
 
     def enter(self, decided: list[Decision]) -> None:
-        """Note what new decisions were, all of a page at once."""
+        """Add the columns of new decisions, a page at a time."""
         actions, groups = self.actions, self.groups
-        self.ids += [one.id for one in decided]
+        self.ids += [made.id for made in decided]
         codes = [
-            [actions.setdefault(one.action, len(actions)) for one in decided],
-            [groups.setdefault(one.group, len(groups)) for one in decided],
-            [_SOURCE_CODES[one.source] for one in decided],
-            [one.index for one in decided],
+            [actions.setdefault(made.action, len(actions)) for made in decided],
+            [groups.setdefault(made.group, len(groups)) for made in decided],
+            [_SOURCE_CODES[made.source] for made in decided],
+            [made.index for made in decided],
         ]
         numbers = [
-            [one.propensity for one in decided],
-            [_overall(one) for one in decided],
-            [one.mean for one in decided],
+            [made.propensity for made in decided],
+            [_overall(made) for made in decided],
+            [made.mean for made in decided],
         ]
-        models = np.array([one.model for one in decided], np.int64)
+        models = np.array([made.model for made in decided], np.int64)
         self._pages.append((np.array(codes, np.int32), np.array(numbers, np.float64), models))
 
     def table(self, columns: dict[str, Any], as_of: int, retention: int | None) -> JournalTable:
-        """Return columns as a table, with the names of actions and groups so far."""
+        """Return columns as a table, with the actions and groups known so far."""
         return JournalTable(
             **columns,
             actions=tuple(self.actions) or ("",),
@@ -126,7 +126,7 @@ class PartitionReader:
         )
 
     def columns(self, partition: int, start: int = 0, stop: int | None = None) -> dict[str, Any]:
-        """Lines by the names of :class:`JournalTable`; all by default."""
+        """Return the columns of :class:`JournalTable` for a range of lines; all by default."""
         lines = slice(start, len(self.ids) if stop is None else stop)
         table = self._table
         codes, numbers, models = (
@@ -136,12 +136,12 @@ class PartitionReader:
         state, flags = table.column("state")[lines].copy(), table.column("flags")[lines]
         made = _changed(recorded.copy(), self._activated, lines)
         rewarded = _changed(np.full(len(made), NEVER, dtype=np.int64), self._rewarded, lines)
-        told = table.column("reward_recorded")[lines]  # also if it is of a subject
-        earlier = (told != NONE) & ((rewarded == NEVER) | (told < rewarded))
-        rewarded[earlier] = told[earlier]
+        reported = table.column("reward_recorded")[lines]  # includes rewards of a subject
+        earlier = (reported != NONE) & ((rewarded == NEVER) | (reported < rewarded))
+        rewarded[earlier] = reported[earlier]
         rewarded[state != State.REWARDED] = NEVER
-        came = rewarded != NEVER
-        rewarded[came] = np.maximum(rewarded[came], made[came])
+        arrived = rewarded != NEVER
+        rewarded[arrived] = np.maximum(rewarded[arrived], made[arrived])
         known = (state == State.REWARDED) | (state == State.DEFAULTED)
         ids = np.empty(len(made), dtype=object)
         ids[:] = self.ids[lines]
@@ -169,14 +169,14 @@ class PartitionReader:
 
 
 def _overall(decision: Decision) -> float:
-    """Return the probability of an action over all groups; NaN if it is not known."""
+    """Return the probability of an action over all groups; NaN if unknown."""
     if decision.overall is not None:
         return decision.overall
     return math.nan if decision.source == "holdout" else decision.propensity
 
 
 def _changed(column: NDArray[np.int64], by: dict[int, int], lines: slice) -> NDArray[np.int64]:
-    """A column with the values of some lines replaced."""
+    """Replace the values of the lines in ``by``; return the column."""
     if by:
         numbers = np.fromiter(by.keys(), np.int64, len(by))
         values = np.fromiter(by.values(), np.int64, len(by))
@@ -185,24 +185,24 @@ def _changed(column: NDArray[np.int64], by: dict[int, int], lines: slice) -> NDA
     return column
 
 
-#: Every reward there can be.
+#: The range of all valid rewards.
 EVERY = Interval(-MAX_REWARD, MAX_REWARD)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class JournalTable(DecisionTable):
-    """Decisions of a journal, in the order in which it took them.
+    """Decisions of a journal, in the order in which they were recorded.
 
     Attributes:
         ids: decision ids.
-        recorded: when the journal took each decision.
-        at: when it was made, by the clock of whoever decided.
-        late: whether its reward came after the window.
-        conflict: whether something contradicts it.
-        index: place of the action among those on offer.
+        recorded: when the journal recorded each decision.
+        at: when it was made, by the clock of the deciding process.
+        late: whether its reward arrived after the window.
+        conflict: whether another record contradicts it.
+        index: index of the chosen action among the actions on offer.
         model: version of the model that chose.
-        partition: of the journal.
-        position: within the partition.
+        partition: its partition in the journal.
+        position: its position within the partition.
     """
 
     ids: NDArray[Any]
@@ -216,8 +216,8 @@ class JournalTable(DecisionTable):
     position: Times
 
     def sorted(self) -> Self:
-        """The same lines by the time at which the journal took them."""
-        if (np.diff(self.recorded) >= 0).all():  # as in a journal of one partition
+        """Return the lines ordered by the time at which they were recorded."""
+        if (np.diff(self.recorded) >= 0).all():  # always so with one partition
             return self
         return self.select(np.lexsort((self.position, self.partition, self.recorded)))
 
@@ -232,28 +232,28 @@ def read_journal(
     step: Callable[[int], None] = lambda count: None,
     watch: Watch | None = None,
 ) -> JournalTable:
-    """Return the decisions of a journal with what has become of them; trimmed ones are not there.
+    """Return the decisions of a journal with their outcomes, without trimmed decisions.
 
-    All is known as of the last record. Memory is bounded by the number of decisions, some 400 bytes
-    each; rows and contexts stay in the journal.
+    The table is as of the last record. It takes about 400 bytes of memory per decision; rows and
+    contexts stay in the journal.
 
     Args:
-        journal: to read.
-        rewards: what a missing reward means; None: as the journal says.
-        retention: how long a reward counts, in microseconds; goes with ``rewards``.
-        support: rewards outside do not count.
-        until: records stamped later are not there.
-        step: is told how many records were read.
-        watch: is told every record, and what it meant.
+        journal: the journal to read.
+        rewards: what a missing reward means; None: as recorded in the journal.
+        retention: how long a decision accepts rewards, in microseconds; used with ``rewards``.
+        support: the range of valid rewards; others do not count.
+        until: ignore records with a later timestamp.
+        step: called with the number of records read.
+        watch: called with each record and its status.
 
     Raises:
-        InvalidInput: the journal does not say what a missing reward means.
+        InvalidInput: ``rewards`` is None and the journal does not record its meaning of rewards.
     """
     configured = journal.configured()
     if rewards is None:
         if configured is None:
-            message = f"the journal of {journal.bandit!r} does not say what a missing reward means"
-            raise InvalidInput(f"{message}: pass rewards=", None)
+            message = f"the journal of {journal.bandit!r} does not record what a missing reward"
+            raise InvalidInput(f"{message} means: pass rewards=", None)
         rewards, retention = semantics_of(configured.settings)
     actions: dict[int | str, int] = {}
     groups: dict[str, int] = {}
@@ -276,7 +276,9 @@ def read_journal(
 
 
 def _undoing(journal: Journal, partition: int, until: int | None) -> list[Record]:
-    found = journal.undone(partition)
+    records = journal.undone(partition)
     if until is None:
-        return found
-    return [one for one in found if one.recorded <= until or isinstance(one.event, Erased)]
+        return records
+    return [
+        record for record in records if record.recorded <= until or isinstance(record.event, Erased)
+    ]

@@ -1,7 +1,7 @@
-"""One line a decision: what all evaluations are made of.
+"""The table of decisions, one line each, from which every estimate is computed.
 
-Times are whole microseconds since 1970, by the journal's clock; a delay is the time from the moment
-a decision took effect to the first report of its reward.
+Times are whole microseconds since 1970, by the journal's clock. A delay is the time from when a
+decision took effect to the first report of its reward.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ Times = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Codes = NDArray[np.int32]
 
-#: Who made a decision, in the order of their codes.
+#: Possible sources of a decision, in the order of their codes.
 SOURCES = ("policy", "holdout", "baseline", "fallback")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DecisionTable(Shortened):
-    """Decisions with what has become of them, as columns.
+    """Decisions with their outcomes, as columns.
 
     Attributes:
-        made: when each took effect: when the journal took its activation, or the decision itself
-            if it has none.
-        rewarded: when the journal took its first reward; :data:`NEVER` if it has none.
+        made: when each decision took effect: when the journal recorded its activation, or the
+            decision itself if it has none.
+        rewarded: when the journal recorded its first reward; :data:`NEVER` if it has none.
         value: its reward as it counts now, or the default of its semantics; NaN if it has neither.
         state: code of its :class:`~belated.fold.rules.State`.
-        action: code of its action, into ``actions``.
+        action: index of its action in ``actions``.
         actions: names of the actions.
-        group: code of its group in a holdout, into ``groups``.
+        group: index of its holdout group in ``groups``.
         groups: names of the groups.
-        source: code of who made it, into :data:`SOURCES`.
-        propensity: probability with which it was chosen by its group.
-        overall: the same over all groups.
-        mean: predicted mean reward at the choice.
-        as_of: the time at which all this is known.
+        source: index of its source in :data:`SOURCES`.
+        propensity: probability with which its group chose the action.
+        overall: probability of the action over all groups.
+        mean: mean reward that was predicted when choosing.
+        as_of: the time at which the outcomes are known.
         rewards: what a missing reward means.
-        retention: how long a reward counts, in microseconds; None: for ever.
-        baseline: what its holdout shows: the name of an action, ``"first"`` or ``"uniform"``; None
-            if that is not known.
+        retention: how long a decision accepts rewards, in microseconds; None: forever.
+        baseline: what the holdout is shown: the name of an action, ``"first"`` or ``"uniform"``;
+            None if unknown.
     """
 
     made: Times
@@ -84,19 +84,19 @@ class DecisionTable(Shortened):
         propensity: Any = None,
         mean: Any = None,
     ) -> Self:
-        """A table of columns you have: lists, arrays, or those of a frame.
+        """Return a table of your own columns: lists, arrays, or columns of a frame.
 
         Args:
-            made: when each decision took effect: datetimes with their time zone, or microseconds
-                since 1970.
-            rewarded: when its reward came; NaT, None or :data:`NEVER` if none has.
-            value: the reward; NaN if none has come.
-            as_of: when this was known; the last of these times if None.
-            rewards: what a missing reward means; :class:`~belated.Explicit` if None.
+            made: when each decision took effect: timezone-aware datetimes, or microseconds since
+                1970.
+            rewarded: when its reward arrived; NaT, None or :data:`NEVER` if it has none.
+            value: the reward; NaN if it has none.
+            as_of: the time at which the outcomes are known; None: the latest of these times.
+            rewards: what a missing reward means; None: :class:`~belated.Explicit`.
             action: names of the chosen actions.
-            group: names of groups, to be compared by :func:`~belated.evaluation.lifts.lift`.
-            propensity: probability with which each was chosen; 1 if None.
-            mean: predicted mean rewards; 0 if None.
+            group: names of the groups that :func:`~belated.evaluation.lifts.lift` compares.
+            propensity: probability with which each action was chosen; None: 1.
+            mean: predicted mean rewards; None: 0.
 
         >>> table = DecisionTable.of(
         ...     made=["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"],
@@ -111,7 +111,7 @@ class DecisionTable(Shortened):
         count = len(starts)
         for name, column in (("rewarded", ends), ("value", values)):
             _check_length(name, len(column), count)
-        came = ends != NEVER
+        arrived = ends != NEVER
         semantics: Rewards = Explicit() if rewards is None else rewards
         last = int(max(starts.max(initial=0), ends.max(initial=0)))
         now = last if as_of is None else as_microseconds(as_of, "as_of")
@@ -120,8 +120,8 @@ class DecisionTable(Shortened):
         table = cls(
             made=starts,
             rewarded=ends,
-            value=np.where(came, values, np.nan),
-            state=np.where(came, State.REWARDED, State.PENDING).astype(np.uint8),
+            value=np.where(arrived, values, np.nan),
+            state=np.where(arrived, State.REWARDED, State.PENDING).astype(np.uint8),
             action=codes,
             actions=names,
             group=group_codes,
@@ -137,92 +137,93 @@ class DecisionTable(Shortened):
         return table
 
     def check(self) -> None:
-        """Refuse columns that do not fit each other."""
-        for one in fields(self):
-            column = getattr(self, one.name)
+        """Raise InvalidInput if the columns contradict each other."""
+        for field in fields(self):
+            column = getattr(self, field.name)
             if isinstance(column, np.ndarray):
-                _check_length(one.name, len(column), len(self))
-        came = self.arrived
-        if (self.made == NEVER).any() or (self.rewarded[came] < self.made[came]).any():
-            message = "a decision has no time, or its reward came before it: set `made` and"
-            raise InvalidInput(f"{message} `rewarded` to when each happened", self.rewarded)
-        if np.isnan(self.value[came]).any():
-            raise InvalidInput("a reward has come, but its value is missing: give it", self.value)
+                _check_length(field.name, len(column), len(self))
+        arrived = self.arrived
+        if (self.made == NEVER).any() or (self.rewarded[arrived] < self.made[arrived]).any():
+            message = "a decision has no time, or its reward is earlier: set `made` and `rewarded`"
+            raise InvalidInput(f"{message} to the times of decisions and rewards", self.rewarded)
+        if np.isnan(self.value[arrived]).any():
+            message = "a reward has a time in `rewarded`, but no value: set it in `value`"
+            raise InvalidInput(message, self.value)
         if len(self) and max(self.made.max(), self.rewarded.max()) > self.as_of:
             message = "some decisions or rewards are later than as_of"
-            raise InvalidInput(f"{message}: leave them out, or give a later one", self.as_of)
+            raise InvalidInput(f"{message}: leave them out, or pass a later as_of", self.as_of)
 
     def __len__(self) -> int:
         return len(self.made)
 
     def __repr__(self) -> str:
-        came = int(self.arrived.sum())
-        return f"<{type(self).__name__}: {len(self):,} decisions, {came:,} rewarded>"
+        arrived = int(self.arrived.sum())
+        return f"<{type(self).__name__}: {len(self):,} decisions, {arrived:,} rewarded>"
 
     def select(self, which: Mask | Times | slice) -> Self:
-        """The lines for which a mask is true, or those at some places."""
+        """Return the lines for which a mask is true, or those at given indices."""
         columns = {
-            one.name: getattr(self, one.name)[which]
-            for one in fields(self)
-            if isinstance(getattr(self, one.name), np.ndarray)
+            field.name: getattr(self, field.name)[which]
+            for field in fields(self)
+            if isinstance(getattr(self, field.name), np.ndarray)
         }
         return replace(self, **columns)
 
     def live(self) -> Self:
-        """Without the decisions that were voided, or have not taken effect."""
+        """Return the decisions that took effect and were not voided."""
         return self.select(self.took_effect)
 
     @property
     def took_effect(self) -> Mask:
-        """Which decisions took effect, and were not voided."""
-        found: Mask = (self.state != State.VOIDED) & (self.state != State.DORMANT)
-        return found
+        """Mask of the decisions that took effect and were not voided."""
+        mask: Mask = (self.state != State.VOIDED) & (self.state != State.DORMANT)
+        return mask
 
     def in_group(self, name: str) -> Mask:
-        """Which decisions are of a group; none, if there is no such group."""
-        found: Mask = self.group == (self.groups.index(name) if name in self.groups else -1)
-        return found
+        """Return a mask of the decisions in a group; all false if there is no such group."""
+        mask: Mask = self.group == (self.groups.index(name) if name in self.groups else -1)
+        return mask
 
     @property
     def arrived(self) -> Mask:
-        """Whether a reward was reported."""
-        found: Mask = self.rewarded != NEVER
-        return found
+        """Mask of the decisions whose reward has been reported."""
+        mask: Mask = self.rewarded != NEVER
+        return mask
 
     @property
     def age(self) -> Vector:
-        """How long ago each decision took effect, in microseconds."""
+        """Time since each decision took effect, in microseconds."""
         return (self.as_of - self.made).astype(np.float64)
 
     @property
     def delay(self) -> Vector:
-        """Time to the first reward in microseconds; infinite if none has come."""
-        waited = (self.rewarded - self.made).astype(np.float64)
-        return np.where(self.arrived, waited, np.inf)
+        """Time to the first reward, in microseconds; infinite if there is none."""
+        delay = (self.rewarded - self.made).astype(np.float64)
+        return np.where(self.arrived, delay, np.inf)
 
     @property
     def conversions(self) -> bool:
-        """Whether a missing reward counts for something, so that only others are reported."""
+        """Whether a missing reward has a value, so that only other rewards are reported."""
         return not isinstance(self.rewards, Explicit)
 
     @property
     def reach(self) -> float:
-        """The longest delay that could have been seen, in microseconds."""
+        """The longest delay that could have been observed, in microseconds."""
         oldest = float(self.age.max(initial=0.0))
         return oldest if self.retention is None else min(oldest, float(self.retention))
 
 
 def _check_length(name: str, length: int, count: int) -> None:
     if length != count:
-        message = f"{name} has {length:,} lines, and made has {count:,}"
-        raise InvalidInput(f"{message}: one line a decision was expected", length)
+        message = f"{name} has {length:,} lines, but made has {count:,}"
+        raise InvalidInput(f"{message}: pass one line per decision", length)
 
 
 def _labels(given: Any, count: int) -> tuple[Codes, tuple[Any, ...]]:
     if given is None:
         return np.zeros(count, dtype=np.int32), ("",)
     known: dict[Any, int] = {}
-    codes = [known.setdefault(one, len(known)) for one in np.asarray(given).tolist()]
+    codes = [known.setdefault(name, len(known)) for name in np.asarray(given).tolist()]
     return np.array(codes, dtype=np.int32), tuple(known)
 
 

@@ -1,4 +1,4 @@
-"""Policies that are evaluated, as the probability that they give each action of each decision."""
+"""Targets of an evaluation, as the probabilities they give each action of each decision."""
 
 from __future__ import annotations
 
@@ -17,50 +17,51 @@ from belated.exceptions import InvalidInput, NotEvaluable
 from belated.model.model import Model
 from belated.policies import Policy
 
-#: Takes the context (or the rows, where there is none) and the names of the actions on offer;
-#: returns the probability of each, or the name of one.
+#: Takes the context (or the rows, if there is none) and the names of the actions on offer; returns
+#: the probability of each action, or the name of one.
 Rule = Callable[[Any, Sequence[int | str]], Any]
-#: What can be evaluated: a name, a policy, a rule, or a matrix of probabilities.
+#: Anything that can be evaluated: a name, a policy, a rule, or a matrix of probabilities.
 Target = Policy | Rule | NDArray[Any] | Mapping[Any, Any] | int | str
 
-#: A floor that changes no probability; with it a policy says those of all actions.
+#: A floor too small to change any probability. With a floor, a policy reports the probabilities of
+#: all actions.
 _NONE = 1e-300
-#: How far the probabilities of a decision may be from 1 together.
+#: Tolerance for the sum of a decision's probabilities.
 NEAR = 1e-6
 
 
 def shares_of_name(name: int | str, offers: Offers) -> Vector:
-    """Return the shares of ``uniform``, of ``first``, or of always the action of a name."""
+    """Return the shares of ``uniform``, of ``first``, or of always choosing one named action."""
     if name == "uniform":
         return np.repeat(1.0 / offers.counts, offers.counts)
     if name == "first":
         shares = np.zeros(len(offers.rows))
         shares[offers.starts] = 1.0
         return shares
-    shares = np.array([str(one) == str(name) for one in offers.actions.tolist()], np.float64)
+    shares = np.array([str(action) == str(name) for action in offers.actions.tolist()], np.float64)
     absent = np.flatnonzero(offers.sums(shares) == 0.0)
     if len(absent):
         start, count = offers.starts[absent[0]], offers.counts[absent[0]]
         known = offers.actions[start : start + count].tolist()
-        message = f"a request does not offer the action {name!r}, but {known!r}"
-        raise InvalidInput(f"{message}: evaluate one that is always offered", name)
+        message = f"a request does not offer the action {name!r}, only {known!r}"
+        raise InvalidInput(f"{message}: evaluate an action that every request offers", name)
     return shares
 
 
 def shares_of_policy(policy: Policy, model: Model, offers: Offers) -> Vector:
-    """Return the shares of a policy with a model that does not change."""
-    telling = replace(policy, floor=policy.floor or _NONE)
+    """Return the shares of a policy with a fixed model."""
+    floored = replace(policy, floor=policy.floor or _NONE)
     rng = np.random.default_rng(0)
-    still = copy(model)
-    still.derived = dict(model.derived)
+    frozen = copy(model)
+    frozen.derived = dict(model.derived)
     shares = np.zeros(len(offers.rows))
     for start, end in offers.spans():
-        choice = telling.choose(still, offers.rows[start:end].astype(np.float64), rng)
+        choice = floored.choose(frozen, offers.rows[start:end].astype(np.float64), rng)
         if choice.shares is not None:
             shares[start:end] = choice.shares
         elif choice.propensity < 1.0:
             name = type(policy).__name__
-            raise NotEvaluable(f"{name} does not say the probability of every action")
+            raise NotEvaluable(f"{name} does not report the probability of every action")
         else:
             shares[start + choice.index] = 1.0
     return shares
@@ -71,22 +72,22 @@ def shares_of_rule(rule: Rule, contexts: Mapping[int, Any], offers: Offers) -> V
 
     Args:
         rule: the function.
-        contexts: by the number of the decision; a decision without one is given its rows.
-        offers: what decisions were chosen from.
+        contexts: contexts by decision number; a decision without one passes its rows instead.
+        offers: the actions on offer in the decisions.
     """
     shares = np.zeros(len(offers.rows))
     actions = offers.actions.tolist()
     for n, (start, end) in enumerate(offers.spans()):
         names = actions[start:end]
         context = contexts[n] if n in contexts else offers.rows[start:end].astype(np.float64)
-        given = rule(context, names)
-        if isinstance(given, int | str) and not isinstance(given, bool):
-            if given not in names:
-                message = f"the policy returned {given!r}, which is not on offer: {names!r}"
+        answer = rule(context, names)
+        if isinstance(answer, int | str) and not isinstance(answer, bool):
+            if answer not in names:
+                message = f"the policy returned {answer!r}, but the actions on offer are {names!r}"
                 raise InvalidInput(f"{message}; return one of these, or a probability for each")
-            shares[start + names.index(given)] = 1.0
+            shares[start + names.index(answer)] = 1.0
         else:
-            shares[start:end] = _checked(given, end - start)
+            shares[start:end] = _checked(answer, end - start)
     return shares
 
 
@@ -94,8 +95,8 @@ def _checked(given: Any, count: int) -> Vector:
     shares = np.asarray(given, np.float64)
     fits = shares.shape == (count,) and (shares >= 0.0).all()
     if not fits or abs(shares.sum() - 1.0) > NEAR:
-        message = f"the policy returned {given!r} for {count} actions"
-        raise InvalidInput(f"{message}: one probability for each was expected", given)
+        message = f"the policy returned {given!r} for {count} actions: return one probability for"
+        raise InvalidInput(f"{message} each, which add up to 1", given)
     return shares
 
 
@@ -106,32 +107,34 @@ def shares_of_matrix(
 
     Args:
         given: an array, or a frame with a column for each action.
-        offers: what decisions were chosen from.
-        lines: of the matrix, for these decisions.
-        total: lines that it should have.
-        names: of the columns of an array.
+        offers: the actions on offer in the decisions.
+        lines: the line of each decision in the matrix.
+        total: the number of lines that the matrix must have.
+        names: names of the columns of an array.
     """
     if not isinstance(given, np.ndarray | list):
         names = names_of(given)
-        given = np.column_stack([numbers(column_of(given, one, one), one) for one in names])
+        given = np.column_stack([numbers(column_of(given, name, name), name) for name in names])
     matrix = np.asarray(given, np.float64)
     if names is None or matrix.shape != (total, len(names)):
         columns = "each action" if names is None else ", ".join(map(repr, names))
-        message = f"the probabilities have the shape {matrix.shape}: {total:,} lines were expected"
+        message = f"the probabilities have the shape {matrix.shape}: pass {total:,} lines"
         raise InvalidInput(
             f"{message}, one for each decision of the log, with a column for {columns}; or pass a"
-            " frame whose columns are named for the actions",
+            " frame whose columns are named after the actions",
             given,
         )
     places = {str(name): place for place, name in enumerate(names)}
     if unknown := {*map(str, offers.actions.tolist())} - set(places):
         message = f"the probabilities have no column for the actions {sorted(unknown)!r}"
         raise InvalidInput(f"{message}: add one for each, 0 where it is never chosen", given)
-    chosen = np.array([places[str(one)] for one in offers.actions.tolist()])
+    chosen = np.array([places[str(name)] for name in offers.actions.tolist()])
     shares: Vector = matrix[np.repeat(lines, offers.counts), chosen]
     wrong = np.flatnonzero(~(np.abs(offers.sums(shares) - 1.0) <= NEAR))
     if len(wrong) or (shares < 0.0).any():
         line = int(lines[wrong[0]]) if len(wrong) else 0
         message = f"line {line} of the probabilities is {matrix[line].tolist()!r}"
-        raise InvalidInput(f"{message}: they add up to 1 over the actions on offer", given)
+        raise InvalidInput(
+            f"{message}: they must be at least 0 and add up to 1 over the actions on offer", given
+        )
     return shares

@@ -41,26 +41,26 @@ class Value(Result):
 
     Attributes:
         value: mean reward of a decision: self-normalized doubly robust (SNDR).
-        low: lower end of the interval, for one look.
-        high: upper end.
-        always: the confidence sequence, an interval that holds at all times, from decisions older
-            than the limit or the window. None without either, without such decisions, or if rewards
-            have no bounds: neither the family's nor the declared ``bounds``.
+        low: lower end of the interval, for a single evaluation.
+        high: upper end of the interval.
+        always: confidence sequence, an interval that holds at all times, from decisions older than
+            the limit or the window. None without either, without such decisions, or if rewards are
+            unbounded, both by the family and by the declared ``bounds``.
         level: confidence level of the intervals.
-        estimand: the estimated quantity, in words.
+        estimand: description of the estimated quantity.
         decisions: number of evaluated decisions.
         arrived: number of decisions whose outcome is known.
         effective: effective sample size (Kish) of the importance weights as drawn.
-        design: effective sample size expected from the propensities and from what has arrived. A
-            value is refused by this one. If only the propensity of the chosen action is known, it
-            is computed from the weights as drawn.
+        design: expected effective sample size, from the propensities and the arrived rewards. If it
+            is too small, the value is refused. If only the propensity of the chosen action is
+            known, it is computed from the weights as drawn.
         unsupported: share of the policy's choices whose propensity was 0; 0 if only the propensity
             of the chosen action is known and the weights average 1.
-        model_only: the direct method: what the reward model alone predicts.
+        model_only: direct method, by the reward model alone.
         ips: inverse propensity scoring.
         snips: self-normalized inverse propensity scoring.
         dr: doubly robust, not self-normalized.
-        notes: what weakens the estimate.
+        notes: limitations of the estimate.
     """
 
     value: float
@@ -94,19 +94,19 @@ def off_policy_value(
     level: float = 0.95,
     predicted: Vector | None = None,
 ) -> Value:
-    """Return what a frozen policy would have earned, from the decisions of others.
+    """Estimate the value of a fixed policy from the decisions of other policies.
 
     Args:
         table: the decisions; all of them took effect.
-        offers: the rows they were chosen from.
+        offers: the actions on offer in them.
         target: the policy's probability of each row, fixed before these decisions.
-        family: of the rewards, for the reward model.
-        limit: count only rewards that arrive within this time; None: all that could be seen.
+        family: family of the rewards, for the reward model.
+        limit: count only rewards that arrive within this time; None: every observable reward.
         level: confidence level of the intervals.
-        predicted: mean reward of each row by a model of your own, instead of the fitted one.
+        predicted: mean reward of each row by your own model, instead of the fitted one.
 
     Raises:
-        NotEvaluable: the log never or hardly tried what the policy would do.
+        NotEvaluable: the log contains too few of the policy's choices, or none.
     """
     reach = reach_of(table, limit)
     delay, age = within(table.delay, reach), table.age
@@ -168,16 +168,17 @@ def off_policy_value(
 def support(
     offers: Offers, target: Vector, omega: Vector, among: Vector, ratio: Vector
 ) -> tuple[float, float]:
-    """Return the share of a policy the log could not show, and the effective sample size.
+    """Return the unsupported share of a policy's choices, and the effective sample size.
 
-    Both are expectations over the choices, so that luck does not hide what was never tried. If only
-    propensities of chosen actions are known, the importance weights as drawn estimate both.
+    Both are expectations over the choices, so that chance cannot hide actions that were never
+    tried. If only the propensities of chosen actions are known, both are estimated from the
+    importance weights as drawn.
 
     Args:
-        offers: the rows on offer.
+        offers: the actions on offer.
         target: the policy's probability of each row.
-        omega: inverse probability of censoring weights; 0 where no reward has arrived.
-        among: how much each decision counts.
+        omega: inverse probability of censoring weights; 0 if no reward has arrived.
+        among: sampling weight of each decision.
         ratio: importance weights.
 
     Raises:
@@ -202,23 +203,23 @@ def support(
 
 
 def _check_weights(ratio: Vector, among: Vector) -> None:
-    """Raise if the mean of the importance weights is not 1."""
+    """Raise NotEvaluable if the importance weights do not average 1."""
     total = among.sum()
     mean = float((among * ratio).sum() / total)
     error = math.sqrt(float(np.square(among * (ratio - mean)).sum())) / total
     if abs(mean - 1.0) <= UNSUPPORTED + SURE * error:
         return
-    message = f"the importance weights average {mean:.2f}, and 1 was expected"
+    message = f"the importance weights average {mean:.2f} instead of 1"
     why = "the propensities are not those with which these actions were chosen"
     if mean < 1.0:
-        why = f"either the log hardly tried what this policy would choose, or {why}"
+        why = f"either the log rarely tried what this policy would choose, or {why}"
     raise NotEvaluable(
-        f"{message}: {why}; check the column, or evaluate a policy nearer to the one that chose"
+        f"{message}: {why}; check the column, or evaluate a policy closer to the deciding one"
     )
 
 
 def declared_range(table: DecisionTable, family: Family) -> tuple[float, float]:
-    """Return the range of a reward by its family and the declared ``bounds``, else infinite."""
+    """Return the range of a reward, from its family and the declared ``bounds``, or infinity."""
     least, most = table.rewards.range(family.support)
     return (
         least if least > -MAX_REWARD else -math.inf,
@@ -247,15 +248,15 @@ def interval(
 
     Args:
         direct: predicted mean of each decision under the policy.
-        among: how much each decision counts.
-        weight: of the outcomes.
-        outcome: of each decision.
-        prediction: of the outcome.
+        among: sampling weight of each decision.
+        weight: weight of each outcome.
+        outcome: outcome of each decision.
+        prediction: predicted outcome of each decision.
         effective: effective sample size, which determines the quantile of Student's t.
-        level: confidence level.
-        least: smallest outcome.
-        most: largest outcome.
-        dispersion: of the outcomes, if there is a smallest one: see :func:`dispersion`.
+        level: confidence level of the interval.
+        least: smallest possible outcome.
+        most: largest possible outcome.
+        dispersion: dispersion of outcomes that have a smallest value; see :func:`dispersion`.
     """
     total, b = among.sum(), float(weight.sum())
     mean = float((among * direct).sum() / total)
@@ -311,9 +312,9 @@ def variance_by_mean(
 ) -> Callable[[float], float]:
     """Return the variance of the weighted sum of outcomes as a function of their weighted mean.
 
-    Of an outcome with two bounds it is that of a Bernoulli variable, of one with a smallest value
-    that of a Poisson variable. A mean below that of the predictions scales their distances from the
-    lower bound, a larger one those from the upper bound.
+    Outcomes with two bounds have the variance of a Bernoulli variable, outcomes with only a smallest
+    value that of a Poisson variable. A mean below that of the predictions scales their distances
+    from the lower bound, a larger mean their distances from the upper bound.
     """
     squares, total = np.square(weight), float(weight.sum())
 
@@ -349,7 +350,7 @@ def _farthest(
             inside, outside, step = outside, outside + 2.0 * step, 2.0 * step
         else:
             message = "a few decisions carry all the weight"
-            raise NotEvaluable(f"{message}: evaluate a policy nearer to the one that chose")
+            raise NotEvaluable(f"{message}: evaluate a policy closer to the deciding one")
     elif not is_rejected(end):
         return end
     for _ in range(STEPS):
@@ -374,7 +375,7 @@ def _check(unsupported: float, design: float, known: int, rewards: int) -> None:
         message = f"{known:,} known outcomes have an effective sample size of {design:.1f} for this"
         raise NotEvaluable(
             f"{message} policy, and at least {REFUSED:.0f} is needed: wait for more, give the"
-            " deciding policy a larger floor, or evaluate a policy nearer to it"
+            " deciding policy a larger floor, or evaluate a policy closer to it"
         )
 
 
@@ -387,10 +388,10 @@ def _always(
     level: float,
     step: float,
 ) -> tuple[float, float] | None:
-    """Return the confidence sequence by decisions whose outcome is final.
+    """Return the confidence sequence from decisions with a final outcome.
 
     An outcome is final at an age fixed in advance: the limit, or the window. If every outcome is
-    reported, one that has not arrived by then may be anything, and counts as the worst.
+    reported, one that has not arrived by then is unknown and counts as the worst case.
     """
     least, most = bounds
     horizon = final_age(table, limit)
@@ -400,9 +401,9 @@ def _always(
     width = most - least
     if not math.isfinite(width) or not final.any() or (among != among[0]).any():
         return None
-    came = table.delay[final] <= horizon
+    arrived = table.delay[final] <= horizon
     missing = (table.rewards.default,) * 2 if table.conversions else bounds
-    worst, best = (np.where(came, table.value[final], value) for value in missing)
+    worst, best = (np.where(arrived, table.value[final], value) for value in missing)
     low, high = betting_interval(
         ratio[final] * (worst - least) / width,
         ratio[final] * (most - best) / width,
@@ -415,7 +416,9 @@ def _always(
 def _notes(design: float, table: DecisionTable, reach: float, offers: Offers) -> tuple[str, ...]:
     notes = []
     if np.isnan(offers.sums(offers.propensity)).all():
-        notes.append("only propensities of chosen actions are known: support is judged as drawn")
+        notes.append(
+            "only propensities of chosen actions are known: support is estimated from the choices"
+        )
     if design < WEAK:
         notes.append(f"the effective sample size is {design:.0f}: the interval is wide")
     window = table.rewards.window_us
@@ -431,15 +434,15 @@ FOLDS = 5
 
 
 def cross_fitted(offers: Offers, outcome: Vector, weight: Vector, family: Family) -> Vector:
-    """Return the predicted mean of every row, each by a model that did not see its decision.
+    """Return the predicted mean of every row, each from a model fitted without its decision.
 
     Coefficients are shrunk towards those of the overall mean, not towards a mean of one half.
 
     Args:
-        offers: of the decisions.
-        outcome: what the chosen row of each came to; may be anything where its weight is 0.
-        weight: how much each counts.
-        family: of the rewards.
+        offers: the actions on offer in the decisions.
+        outcome: outcome of each decision; ignored where its weight is 0.
+        weight: weight of each decision.
+        family: family of the rewards.
     """
     fold = np.random.default_rng(0).integers(FOLDS, size=len(offers))
     outcome = np.where(weight > 0.0, outcome, 0.0)
@@ -449,10 +452,10 @@ def cross_fitted(offers: Offers, outcome: Vector, weight: Vector, family: Family
     for block, numbers in offers.by_block():
         chosen = np.flatnonzero(np.isin(offers.chosen, block))  # decisions
         rows = numbers[np.searchsorted(block, offers.chosen[chosen])]
-        for one in range(FOLDS):
-            others = (fold[chosen] != one) & (weight[chosen] > 0.0)
+        for number in range(FOLDS):
+            others = (fold[chosen] != number) & (weight[chosen] > 0.0)
             used = chosen[others]
             theta = fit_rows(rows[others], outcome[used], weight[used], family, offset=offset)
-            here = row_fold[block] == one
-            means[block[here]] = family.mean(offset + numbers[here] @ theta)
+            held_out = row_fold[block] == number
+            means[block[held_out]] = family.mean(offset + numbers[held_out] @ theta)
     return means
