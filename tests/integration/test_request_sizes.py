@@ -119,7 +119,12 @@ TEXT = "x" * 400_000
         ("hashed", crossed(40_000), 422, "at most 20,000 together"),
         ("hashed", {"context": {f"n{n}": 1 for n in range(19_999)}, "actions": ["a"]}, 201, ""),
         ("hashed", {"context": {"x": "x" * 1_000_000}, "actions": ["a"]}, 422, "1,000,000 charac"),
-        ("hashed", {"context": {"x" * 900_000: 1}, "actions": ["a"]}, 422, "a name of the context"),
+        (
+            "hashed",
+            {"context": {"x" * 900_000: 1}, "actions": ["a"]},
+            422,
+            "both the context and action",
+        ),
         ("shared", priced(TEXT), 422, "'price' of action 'a5'"),
         ("listed", {"actions": {"a": [1] * 999 + [TEXT]}}, 422, "number 999 of action 'a'"),
         ("listed", {"actions": {"a": TEXT, **{f"a{n}": 1 for n in range(999)}}}, 422, "action 'a'"),

@@ -82,7 +82,7 @@ def test_a_policy_without_a_width_says_so() -> None:
     """Where there are no features, and when it is to choose."""
     with pytest.raises(InvalidInput, match=r"pass dim=, or give the bandit features"):
         Bandit(policy=DelayedUCB(), rewards=Explicit())
-    with pytest.raises(InvalidInput, match=r"DelayedUCB does not know how many numbers a row has"):
+    with pytest.raises(InvalidInput, match=r"DelayedUCB does not know how many features a row has"):
         _ = DelayedUCB().start
 
 

@@ -158,7 +158,7 @@ def test_fields_that_are_described_stay() -> None:
 @pytest.mark.parametrize(
     ("features", "sample", "match"),
     [
-        (PerArm(ACTIONS, context=2), [], r"names of the fields are needed, as in context=\["),
+        (PerArm(ACTIONS, context=2), [], r"fit needs the names of the fields, as in context=\["),
         (PerArm(ACTIONS, context=["age"]), [], r"no value for 'age'.*Number\(low, high\)"),
         (PerArm(ACTIONS, context=["age"]), [{"agee": 3}], "no value for 'age'"),
         (PerArm(ACTIONS, context=["age"]), {"age": [3]}, "a list of mappings, or a frame"),
@@ -258,16 +258,16 @@ def test_a_category_for_numbers_says_what_to_do() -> None:
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (lambda: Number(3, 3), "the lower first"),
-        (lambda: Number("a", 3), "the lower first"),  # type: ignore[arg-type]
-        (lambda: Number(-math.inf, 3), "the lower first"),
+        (lambda: Number(3, 3), "the lower one first"),
+        (lambda: Number("a", 3), "the lower one first"),  # type: ignore[arg-type]
+        (lambda: Number(-math.inf, 3), "the lower one first"),
         (lambda: Category("AT"), r"as in Category\(\['AT', 'DE'\]\)"),
         (lambda: Category(["AT", "AT"]), "twice"),
         (lambda: Category([1.5]), "text or a whole number"),  # type: ignore[list-item]
         (lambda: Category(["AT"], others=0), "others is 0"),
         (lambda: PerArm(ACTIONS, context={"age": float}), r"Number\(low, high\), Category"),  # type: ignore[dict-item]
         (lambda: PerArm(ACTIONS, context={3: Flag()}), "text was expected"),  # type: ignore[dict-item]
-        (lambda: PerArm(ACTIONS, context={}, intercept=False), "a block needs numbers"),
+        (lambda: PerArm(ACTIONS, context={}, intercept=False), "a block needs fields"),
     ],
 )
 def test_encoders_that_are_refused(make: Any, match: str) -> None:

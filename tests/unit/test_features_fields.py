@@ -211,12 +211,12 @@ def test_unusual_values_are_counted_by_field() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Datetime("Vienna"), "zone is 'Vienna', which is no known time zone"),
+        (lambda: Datetime("Vienna"), "zone is 'Vienna', which is not a known time zone"),
         (lambda: Number(0, 9, log=True), "low must be above 0"),
         (lambda: Vector(0), "size is 0"),
         (lambda: Vector(2, norm=0), "norm is 0"),
         (lambda: Text(hash=1.5), "hash is 1.5"),  # type: ignore[arg-type]
-        (lambda: RandomFeatures({}, size=4), "the encoder of each field was expected"),
+        (lambda: RandomFeatures({}, size=4), "a mapping of fields to encoders was expected"),
         (lambda: RandomFeatures({"x": Flag()}, size=3), "an even number was expected"),
         (lambda: RandomFeatures({"x": Flag()}, seed="a"), "seed is 'a'"),  # type: ignore[arg-type]
         (lambda: RandomFeatures({"x": Flag()}, scale=0), "scale is 0"),

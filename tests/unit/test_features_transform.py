@@ -111,7 +111,7 @@ def test_names_that_would_overwrite_each_other_are_refused() -> None:
     """Context and action are merged, and the id has a name too."""
     features = FromTransform(Fake(), name="fake", dim=2)
     for context, actions, named in [
-        ({"age": 1}, {"blue": {"age": 2}}, "'age' is a name of the context and of action 'blue'"),
+        ({"age": 1}, {"blue": {"age": 2}}, "both the context and action 'blue' have a field 'age'"),
         ({"action": 1}, ["blue"], "the context has the name 'action'"),
         ({}, {"blue": {"action": 1}}, "action 'blue' has the name 'action'"),
     ]:

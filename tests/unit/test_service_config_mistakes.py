@@ -72,7 +72,7 @@ class TestMistakes:
         [
             (
                 "policy = 'DelayedUCB(family=Bernoulli())'",
-                "does not know how many numbers a row has",
+                "does not know how many features a row has",
             ),
             ("policy = 'paper_ducb(dim=20)'", "missing a required argument: 'family'; it takes"),
             ("policy = 'DelayedUCB(dim=20, family=5)'", "family is 5: pass Bernoulli()"),
@@ -176,7 +176,7 @@ class TestMistakes:
 @pytest.mark.parametrize(
     ("line", "written", "message"),
     [
-        ("features = \"Shared(action=['price'])\"", None, "offers.json' cannot be read ("),
+        ("features = \"Shared(action=['price'])\"", None, "offers.json' ("),
         ("features = \"Shared(action=['price'])\"", "[1]", "a JSON object with a record for each"),
         ("features = \"Shared(action=['price'])\"", '{"a": {}}', "'price' of action 'a' is miss"),
         (

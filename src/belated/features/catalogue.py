@@ -1,4 +1,4 @@
-"""Actions whose records are encoded once, and offered by name."""
+"""A catalogue of actions: their records are encoded once, and requests offer them by id."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from belated.features.records import Actions, Context, Ids, as_actions, plain, s
 
 
 class Catalogue:
-    """The records of actions, with their numbers.
+    """Records of actions, with their encoded values.
 
     Args:
-        records: of the actions, by their ids.
-        columns: read a record.
+        records: records of the actions, by id.
+        columns: the columns that encode a record.
     """
 
     def __init__(self, records: Mapping[Any, Context], columns: Columns | EncodedColumns) -> None:
@@ -38,19 +38,19 @@ class Catalogue:
             columns.check(line, f"action {id!r}")
         self._numbers = numbers.astype(np.float32)
         digests = map(_digest, self.ids, self._records)
-        # The last is that of actions which are not in the catalogue: their place is -1.
+        # The last digest is for actions that are not in the catalogue, whose place is -1.
         self._digests = np.frombuffer(b"".join([*digests, bytes(4)]), dtype="<u4")
 
     def numbers(self, ids: Ids, actions: Actions) -> Row:
-        """Return the numbers of actions, one below the other.
+        """Return the encoded values of actions, one line per action.
 
         Args:
-            ids: of the actions.
-            actions: the same as they were offered, some with a record: its fields replace those of
-                the catalogue.
+            ids: the ids of the actions.
+            actions: the actions as in the request, some with a record, whose fields override those
+                of the catalogue.
 
         Raises:
-            InvalidInput: an action is not in the catalogue, and has no record.
+            InvalidInput: an action is neither in the catalogue nor has a record.
         """
         if ids is self.ids:
             return self._numbers
@@ -64,23 +64,23 @@ class Catalogue:
         numbers = self._numbers.take(places, axis=0)
         if given:
             merged = [self.record(ids[at], records[at]) for at in given]
-            with np.errstate(over="ignore"):  # refused where the rows are checked
+            with np.errstate(over="ignore"):  # overflow is detected when rows are checked
                 numbers[given] = self._columns.table([ids[at] for at in given], merged)
         return numbers
 
     def digests(self, actions: Actions) -> bytes:
-        """Return four bytes for each action, which change with its record in the catalogue."""
+        """Return a four-byte digest of each action's record in the catalogue."""
         return self._digests.take(self._places_of(as_actions(actions))).tobytes()
 
     def matches(self, actions: Actions, digests: bytes) -> bool:
-        """Return whether the actions had the same records when digests were taken of them."""
+        """Return whether the actions' records are those from which ``digests`` were computed."""
         then = np.frombuffer(digests, dtype="<u4")
         now = np.frombuffer(self.digests(actions), dtype="<u4")
-        # Zero: the action had a record of its own, and was not in the catalogue.
+        # Zero: the action was not in the catalogue, and the request had its record.
         return bool(((then == now) | (then == 0)).all())
 
     def _places_of(self, ids: Ids) -> NDArray[np.intp]:
-        # A request needs them twice: for its rows, and for the digests that are kept.
+        # A request needs the places twice: for its rows, and for the digests to store.
         last, places = self._last
         if ids is not last:
             places = np.fromiter(map(self._places.get, ids, repeat(-1)), np.intp, len(ids))
@@ -88,7 +88,7 @@ class Catalogue:
         return places
 
     def record(self, id: int | str, given: Any) -> Any:
-        """Return the record of an action, with the fields that came with a request, if any."""
+        """Return the catalogue's record of an action, overridden by the fields of a request."""
         place = self._places.get(id)
         base = None if place is None else self._records[place]
         if isinstance(base, Mapping) and isinstance(given, Mapping):
@@ -99,7 +99,7 @@ class Catalogue:
 def _digest(id: int | str, record: Any) -> bytes:
     try:
         data = _encode(record)
-    except Exception as error:  # whatever a value's own methods raise
+    except Exception as error:  # custom values may raise anything
         message = f"action {id!r} of the catalogue is {shown(record)}, which cannot be stored"
         raise InvalidInput(f"{message} ({error})", record) from None
     return blake2b(data, digest_size=4, person=b"belated.offers").digest()

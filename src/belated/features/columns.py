@@ -1,4 +1,4 @@
-"""Numbers in a known order, by name or by place."""
+"""Columns of unencoded numbers, read by name or by position."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from belated.exceptions import InvalidInput
 from belated.features.records import is_missing, is_number, shown
 
 _REAL = "fiub"
-#: Values that are unknown or clipped: by kind and field how many, when last in microseconds since
-#: 1970, and the last one.
+#: Unknown and clipped values by kind and field: their number, the time of the last one in
+#: microseconds since 1970, and its value.
 Noticed = Mapping[tuple[str, str], tuple[int, int, str]]
 
 
 class Columns:
-    """The numbers that are read from a record, or taken from a plain sequence in their order.
+    """Numbers that are read from a record by name, or from a plain sequence in order.
 
     Args:
-        spec: their names, or how many there are.
-        what: whose they are, "context" or "action".
+        spec: the names of the columns, or their number.
+        what: "context" or "action".
     """
 
-    #: What an intercept beside the numbers is.
+    #: Value of the intercept next to these numbers.
     unit = 1.0
-    #: Numbers that are read as they are have nothing to count.
+    #: Empty, because unencoded numbers are not counted.
     counts: Mapping[str, dict[str, int]] = MappingProxyType({})
     noticed: Noticed = MappingProxyType({})
 
@@ -52,7 +52,7 @@ class Columns:
             self.width = len(self.spec)
             self.names = list(self.spec)
             self.labels = [f"{what} {name}" for name in self.spec]
-            # itemgetter of one name gives a bare value, and of none does not exist.
+            # itemgetter returns a bare value for one name, and requires at least one.
             self._pick = itemgetter(*self.spec) if self.width > 1 else self._pick_few
 
     def _pick_few(self, record: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -60,11 +60,11 @@ class Columns:
 
     @property
     def description(self) -> tuple[str, ...] | int:
-        """All that the numbers depend on, for comparisons and fingerprints."""
+        """Everything the numbers depend on, for comparisons and fingerprints."""
         return self.spec
 
     def numbers(self, record: Any, who: str) -> NDArray[Any]:
-        """The numbers of one record: real, as many as there are columns, not yet bounded."""
+        """Return the numbers of one record, one per column; their size is not checked yet."""
         given = record
         if record is None or (not isinstance(record, np.ndarray) and isinstance(record, Mapping)):
             given = self._named({} if record is None else record, who)
@@ -74,13 +74,13 @@ class Columns:
         return array
 
     def table(self, ids: Sequence[int | str], records: Sequence[Any]) -> NDArray[Any]:
-        """The numbers of several actions' records, one below the other."""
+        """Return the numbers of several actions' records, one line per record."""
         given: Any = records
         if isinstance(records[0], Mapping) and not isinstance(self.spec, int):
             try:
                 given = [*map(self._pick, records)]
             except (KeyError, IndexError, TypeError, ValueError):
-                given = None  # one by one below, to name the one at fault
+                given = None  # read one at a time below, to name the invalid record
         if given is None or _any_is(given, (str, bytes, Mapping)) or any(map(_nested, given)):
             table = None
         else:
@@ -91,7 +91,7 @@ class Columns:
         return table
 
     def check(self, numbers: NDArray[Any], who: str) -> None:
-        """Refuse numbers that are not finite or too large, naming the first."""
+        """Raise InvalidInput if numbers are not finite or too large, naming the first."""
         bad = ~(np.abs(numbers.astype(np.float64)) <= MAX_ENTRY)
         if bad.any():
             at = int(bad.argmax())
@@ -119,7 +119,7 @@ class Columns:
                 if not is_number(value):
                     self._refuse_number(at, value, who)
         if not self.width:
-            message = f"{who} is {shown(given)}, and the features read none: leave it out"
+            message = f"{who} is {shown(given)}, but the features do not read it: leave it out"
             raise InvalidInput(
                 f"{message}, or name its fields, PerArm(..., {self.what}=...)", given
             )
@@ -129,13 +129,13 @@ class Columns:
     def _refuse_number(self, at: int, value: Any, who: str) -> NoReturn:
         which = f"number {at}" if isinstance(self.spec, int) else repr(self.names[at])
         expected = f"a finite number of at most {MAX_ENTRY:g} was expected"
-        better = "" if isinstance(self.spec, int) else hint(self.what, self.names[at], value)
-        raise InvalidInput(f"{which} of {who} is {shown(value)}: {expected}{better}", value)
+        advice = "" if isinstance(self.spec, int) else hint(self.what, self.names[at], value)
+        raise InvalidInput(f"{which} of {who} is {shown(value)}: {expected}{advice}", value)
 
 
 def missing(name: str, who: str, record: Mapping[Any, Any], fields: Collection[str]) -> str:
-    """Return what to say of a field that a record lacks: another field may be misspelled."""
-    others = [str(one) for one in record if one not in fields]
+    """Return the message for a missing field, which may be a misspelled one."""
+    others = [str(key) for key in record if key not in fields]
     message = f"{name!r} of {who} is missing"
     if close := difflib.get_close_matches(name, others, n=1):
         return f"{message}, and {close[0]!r} was sent: rename it to {name!r}"
@@ -143,13 +143,13 @@ def missing(name: str, who: str, record: Mapping[Any, Any], fields: Collection[s
 
 
 def as_plain(given: Any, who: str) -> str:
-    """Return how to pass a Series of pandas; nothing for other values."""
+    """Return a hint on how to pass a pandas Series; empty for other values."""
     name = who.removeprefix("the ").partition(" ")[0]
     return f"; pass {name}.to_dict()" if hasattr(given, "to_dict") else ""
 
 
 def hint(what: str, name: str, value: Any, kind: str = "") -> str:
-    """Return how to encode a value that was refused; nothing if its field is of that kind."""
+    """Return a hint on how to encode an invalid value; empty if its field has such an encoder."""
     encoder = ""
     if is_missing(value):
         encoder = "Number(low, high)"
@@ -161,7 +161,7 @@ def hint(what: str, name: str, value: Any, kind: str = "") -> str:
         encoder = f"Vector({len(value)})"
     if not encoder or (kind and encoder.startswith(kind)):
         return ""
-    return f"; to have it encoded, write {what}={{{name!r}: {encoder}, ...}}"
+    return f"; to encode it, write {what}={{{name!r}: {encoder}, ...}}"
 
 
 def _is_iso(value: Any) -> bool:
@@ -183,9 +183,9 @@ def _as_names(spec: Any, what: str) -> tuple[str, ...]:
 
 
 def _nested(values: Any) -> bool:
-    """Whether a list of values holds text or further lists, and so no row of numbers.
+    """Return whether a list contains text or nested lists, and so is not a row of numbers.
 
-    NumPy would make room for the longest text in every entry.
+    An array of them would reserve memory for the longest text in every entry.
     """
     return isinstance(values, list | tuple) and _any_is(values, (str, bytes, list, tuple, Mapping))
 
@@ -195,7 +195,7 @@ def _any_is(values: Iterable[Any], kinds: tuple[type, ...]) -> bool:
 
 
 def flat_array(given: Any) -> NDArray[Any] | None:
-    """Return a row of real numbers as an array; None if it is anything else."""
+    """Return a sequence of real numbers as an array; None for anything else."""
     array = None if _nested(given) else _as_array(given)
     return array if array is not None and array.ndim == 1 and array.dtype.kind in _REAL else None
 
@@ -203,5 +203,5 @@ def flat_array(given: Any) -> NDArray[Any] | None:
 def _as_array(given: Any) -> NDArray[Any] | None:
     try:
         return np.asarray(given)
-    except (TypeError, ValueError):  # ragged nesting, or an object that is no array
+    except (TypeError, ValueError):  # ragged nesting, or an object that is not an array
         return None

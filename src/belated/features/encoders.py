@@ -1,4 +1,4 @@
-"""How one field of a record becomes numbers of about the same size."""
+"""Encoders, which turn one field of a record into numbers of about the same size."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from belated.exceptions import InvalidInput
 from belated.features.columns import Columns, Noticed, as_plain, flat_array, hint, missing
 from belated.features.records import MAPPINGS, MAX_TEXT, is_missing, shown
 
-#: What is counted when a value is encoded, besides the values that are as expected.
+#: Outcomes that are counted when values are encoded, besides valid ones.
 MISSING, UNKNOWN, CLIPPED, REFUSED = "missing", "unknown", "clipped", "refused"
 #: Types whose values become float64 in one call.
 _PLAIN = frozenset({int, float, bool, type(None)})
@@ -32,10 +32,10 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 class Seen(Counter[str]):
-    """The values of one field, counted by what became of them.
+    """Counts of the encoded values of one field, by outcome.
 
     Attributes:
-        last: when a value was unknown or clipped last, in microseconds since 1970, and that value.
+        last: time of the last unknown or clipped value, in microseconds since 1970, and the value.
     """
 
     def __init__(self, counts: Mapping[str, int] | None = None) -> None:
@@ -43,60 +43,60 @@ class Seen(Counter[str]):
         self.last: dict[str, tuple[int, str]] = {}
 
     def note(self, what: str, value: Any, count: int = 1) -> None:
-        """Count values that are not as expected."""
+        """Count unknown or clipped values, with one as an example."""
         self[what] += count
         example = value[:80] if isinstance(value, str) else shown(value)
         self.last[what] = time.time_ns() // 1000, example
 
     def add(self, other: Seen) -> None:
-        """Add other values of the same field."""
+        """Add the counts of other values of the same field."""
         self.update(other)
         self.last.update(other.last)
 
 
-#: Where values are counted that no features encode.
+#: Receives the counts of values that are encoded without features.
 _UNCOUNTED = Seen()
 
 
 class Encoder:
-    """How one field becomes numbers, typically of length 1."""
+    """Turns the value of one field into numbers, with a typical length of 1."""
 
     @property
     def labels(self) -> list[str]:
-        """The suffix of each column: the name of the field precedes it."""
+        """Suffix of each column's name, after the name of the field."""
         return [""]
 
     @property
     def description(self) -> tuple[Any, ...]:
-        """All that the numbers depend on."""
+        """Everything the numbers depend on."""
         raise NotImplementedError
 
     def encode(self, value: Any, seen: Seen = _UNCOUNTED) -> list[float]:
         """Return the numbers of a value; zeros if it is missing.
 
         Args:
-            value: of the field.
-            seen: where a missing, unknown or clipped value is counted.
+            value: the value of the field.
+            seen: counts missing, unknown and clipped values.
         """
         raise NotImplementedError
 
     def encode_all(self, values: Sequence[Any], seen: Seen) -> NDArray[np.float64]:
-        """Return the numbers of several values, one below the other, as :meth:`encode` does."""
+        """Return the numbers of several values, one line per value; see :meth:`encode`."""
         return np.array([self.encode(value, seen) for value in values], dtype=np.float64)
 
 
 @dataclass(frozen=True)
 class Number(Encoder):
-    """A number, scaled from its range to -2 … 2; beyond the range it counts as the nearer end.
+    """A number, scaled from its range to [-2, 2]; values outside the range are clipped.
 
-    So a typical number has the size 1, if its range is about four standard deviations wide. A
-    missing value (None or NaN) counts as the middle, 0.
+    With a range of about four standard deviations, a typical number has a size of 1. A missing
+    value (None or NaN) becomes 0, the middle.
 
     Args:
-        low: a value below which few are.
-        high: a value above which few are.
-        log: scale the logarithm: for prices and counts, where 10 and 20 differ as much as 100 and
-            200 do. ``low`` must be above 0.
+        low: a value that few values are below.
+        high: a value that few values are above.
+        log: scale the logarithm, for prices and counts, where 10 and 20 differ as much as 100 and
+            200. ``low`` must then be above 0.
 
     >>> Number(18, 90).encode(54), Number(18, 90).encode(120), Number(18, 90).encode(None)
     ([0.0], [2.0], [0.0])
@@ -109,14 +109,14 @@ class Number(Encoder):
     _: KW_ONLY
     log: bool = False
 
-    #: Both ends, or their logarithms.
+    #: Both ends of the range, or their logarithms.
     _ends: tuple[float, float] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         low, high = as_float(self.low), as_float(self.high)
         if not (low < high and math.isfinite(high - low)):
-            message = f"Number({self.low!r}, {self.high!r}): two numbers, the lower first"
-            raise InvalidInput(f"{message}, were expected", (self.low, self.high))
+            message = f"Number({self.low!r}, {self.high!r}): two numbers were expected, the lower"
+            raise InvalidInput(f"{message} one first", (self.low, self.high))
         if self.log and low <= 0.0:
             message = f"Number({self.low!r}, {self.high!r}, log=True): low must be above 0"
             raise InvalidInput(message, self.low)
@@ -130,7 +130,7 @@ class Number(Encoder):
 
     @property
     def description(self) -> tuple[Any, ...]:
-        """The range, and whether it is one of logarithms."""
+        """The range, and whether it is logarithmic."""
         return ("Number", self.low, self.high, *(["log"] if self.log else []))
 
     def encode(self, value: Any, seen: Seen = _UNCOUNTED) -> list[float]:
@@ -169,14 +169,14 @@ class Number(Encoder):
 
 @dataclass(frozen=True)
 class Datetime(Encoder):
-    """A time as the hour of the day, the day of the week, and whether it is a weekend.
+    """A time, as the hour of the day, the day of the week, and whether it is a weekend.
 
-    Hour and day are points on a circle, so 23:59 is near 00:01 and Sunday near Monday. A time is a
-    datetime with a time zone (a pandas Timestamp too), ISO 8601 text, or microseconds since 1970. A
-    missing value (None or NaT) is zeros.
+    Hour and day are points on a circle, so 23:59 is near 00:01 and Sunday is near Monday. A time is
+    a timezone-aware datetime (or pandas Timestamp), ISO 8601 text, or microseconds since 1970. A
+    missing value (None or NaT) becomes zeros.
 
     Args:
-        zone: time zone in which hours and days count, such as "Europe/Vienna".
+        zone: time zone of hours and days, such as "Europe/Vienna".
 
     >>> Datetime("Europe/Vienna").labels
     [' hour cos', ' hour sin', ' day cos', ' day sin', ' weekend']
@@ -192,29 +192,29 @@ class Datetime(Encoder):
         try:
             _set(self, "_zone", ZoneInfo(self.zone))
         except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
-            message = f"zone is {self.zone!r}, which is no known time zone: pass a name such as"
+            message = f"zone is {self.zone!r}, which is not a known time zone: pass a name such as"
             raise InvalidInput(
                 f"{message} 'Europe/Vienna' (pip install tzdata if the system has none)", self.zone
             ) from None
 
     @property
     def labels(self) -> list[str]:
-        """The suffix of each column."""
+        """Suffix of each column's name."""
         return [" hour cos", " hour sin", " day cos", " day sin", " weekend"]
 
     @property
     def description(self) -> tuple[Any, ...]:
-        """The zone."""
+        """The time zone."""
         return "Datetime", self.zone
 
     def encode(self, value: Any, seen: Seen = _UNCOUNTED) -> list[float]:
-        """Return five numbers, of length 1."""
+        """Return five numbers, together of length 1."""
         if is_missing(value):
             seen[MISSING] += 1
             return [0.0] * 5
         try:
             when = as_datetime(as_microseconds(value, "")).astimezone(self._zone)
-        except OverflowError:  # the first or the last day that a datetime can hold
+        except OverflowError:  # on the first or last day that a datetime can represent
             message = f"{shown(value)}: a time between the years 2 and 9998 was expected"
             raise InvalidInput(message, value) from None
         except InvalidInput as error:
@@ -228,12 +228,13 @@ class Datetime(Encoder):
 
 @dataclass(frozen=True)
 class Vector(Encoder):
-    """A list or an array of numbers, such as an embedding, read as float32; zeros for None.
+    """A list or array of numbers, such as an embedding, read as float32; zeros for None.
 
     Args:
-        size: how many numbers it has.
-        norm: typical Euclidean norm, by which vectors are divided; one of more than twice that is
-            shortened. None: each vector is divided by its own, if only the direction matters.
+        size: number of values in the vector.
+        norm: typical Euclidean norm, by which vectors are divided; vectors longer than twice the
+            norm are shortened to that. None: each vector is divided by its own norm, if only the
+            direction matters.
 
     >>> Vector(2).encode([3.0, 4.0]), Vector(2, norm=10.0).encode([3.0, 4.0])
     ([0.6, 0.8], [0.3, 0.4])
@@ -250,7 +251,7 @@ class Vector(Encoder):
 
     @property
     def labels(self) -> list[str]:
-        """The suffix of each column."""
+        """Suffix of each column's name."""
         return [f"[{n}]" for n in range(self.size)]
 
     @property
@@ -270,7 +271,7 @@ class Vector(Encoder):
         if len(array) != self.size:
             message = f"a list of {len(array)} numbers: {self.size} were expected"
             raise InvalidInput(f"{message}, or Vector({len(array)}) in the features", value)
-        # As the journal stores them, so that rows encoded from there are the same.
+        # Journals store float32, so rows that are encoded again from a journal are identical.
         with np.errstate(over="ignore"):
             numbers = array.astype(np.float32).astype(np.float64)
         bad = ~(np.abs(numbers) <= MAX_ENTRY)
@@ -290,13 +291,13 @@ class Vector(Encoder):
 
 @dataclass(frozen=True)
 class Text(Encoder):
-    """A text as its words, in any order, hashed into a fixed number of columns.
+    """A text as a bag of words, hashed into a fixed number of columns.
 
-    A word is a run of letters and digits; case does not count. The numbers of a text have length 1.
-    They are zeros if it has no word, or is missing (None).
+    A word is a run of letters and digits; case is ignored. The numbers of a text have length 1.
+    They are zeros if the text has no words, or is missing (None).
 
     Args:
-        hash: number of columns. Words that share a column cannot be told apart.
+        hash: number of columns. Words that share a column cannot be distinguished.
 
     >>> Text(hash=8).encode("red shoes") == Text(hash=8).encode("Shoes, RED!")
     True
@@ -310,7 +311,7 @@ class Text(Encoder):
 
     @property
     def labels(self) -> list[str]:
-        """The suffix of each column."""
+        """Suffix of each column's name."""
         return [f" word {n}" for n in range(self.hash)]
 
     @property
@@ -319,28 +320,28 @@ class Text(Encoder):
         return "Text", self.hash
 
     def encode(self, value: Any, seen: Seen = _UNCOUNTED) -> list[float]:
-        """Return the counts of words, each with the sign of its hash, scaled to length 1."""
+        """Return the word counts, with the signs of the words' hashes, scaled to length 1."""
         counts = [0.0] * self.hash
         if is_missing(value):
             seen[MISSING] += 1
             return counts
         for word in _WORD.findall(_bounded_text(value).casefold()):
-            drawn = _drawn(word, b"belated.text")
-            counts[(drawn >> 1) % self.hash] += -1.0 if drawn & 1 else 1.0
+            hashed = _hashed(word, b"belated.text")
+            counts[(hashed >> 1) % self.hash] += -1.0 if hashed & 1 else 1.0
         length = math.hypot(*counts) or 1.0
         return [count / length for count in counts]
 
 
 @dataclass(frozen=True)
 class Category(Encoder):
-    """One of several values, one-hot: a column for each that is listed, and one for all others.
+    """One of several values, one-hot: a column for each listed value, and one for all others.
 
-    Values are compared as text, so 17 and "17" are the same. A missing value (None or NaN) has a 1
-    in no column.
+    Values are compared as text, so 17 and "17" are the same. A missing value (None or NaN) is zero
+    in all columns.
 
     Args:
-        values: those with a column of their own.
-        others: columns that all other values share; which of them is drawn by a hash of the value.
+        values: the values with their own column.
+        others: number of columns that all other values share; a hash of the value selects one.
 
     >>> Category(["AT", "DE"]).encode("DE"), Category(["AT", "DE"]).encode("FR")
     ([0.0, 1.0, 0.0], [0.0, 0.0, 1.0])
@@ -361,23 +362,24 @@ class Category(Encoder):
             raise InvalidInput(message, self.others)
         values = tuple(map(as_text, self.values))
         if len(set(values)) != len(values):
-            raise InvalidInput(f"Category({self.values!r}) names a value twice", self.values)
+            message = f"Category({self.values!r}) contains a value more than once"
+            raise InvalidInput(f"{message}: remove duplicates", self.values)
         _set(self, "values", values)
         _set(self, "_places", {value: at for at, value in enumerate(values)})
 
     @property
     def labels(self) -> list[str]:
-        """The suffix of each column."""
+        """Suffix of each column's name."""
         others = ["=other"] if self.others == 1 else [f"=other {n}" for n in range(self.others)]
         return [f"={value}" for value in self.values] + others
 
     @property
     def description(self) -> tuple[Any, ...]:
-        """The values, in their order, and the columns of the others."""
+        """The values in their order, and the number of columns for other values."""
         return "Category", self.values, self.others
 
     def encode(self, value: Any, seen: Seen = _UNCOUNTED) -> list[float]:
-        """Return zeros, and at most one 1."""
+        """Return zeros with at most one 1."""
         numbers = [0.0] * (len(self.values) + self.others)
         place = self._place(value, seen)
         if place >= 0:
@@ -385,7 +387,7 @@ class Category(Encoder):
         return numbers
 
     def encode_all(self, values: Sequence[Any], seen: Seen) -> NDArray[np.float64]:
-        """Return a row of zeros, and at most one 1, for each of several values."""
+        """Return a row of zeros with at most one 1 for each of several values."""
         places = np.array([self._place(value, seen) for value in values], dtype=np.intp)
         numbers = np.zeros((len(values), len(self.values) + self.others))
         known = np.flatnonzero(places >= 0)
@@ -401,16 +403,16 @@ class Category(Encoder):
         at = self._places.get(text)
         if at is None:
             seen.note(UNKNOWN, text)
-            drawn = 0 if self.others == 1 else _drawn(text, b"belated.category")
-            at = len(self.values) + drawn % self.others
+            hashed = 0 if self.others == 1 else _hashed(text, b"belated.category")
+            at = len(self.values) + hashed % self.others
         return at
 
 
 @dataclass(frozen=True)
 class Flag(Encoder):
-    """True or False, as ½ or -½. A missing value (None or NaN) counts as 0.
+    """True or False, as ½ or -½. A missing value (None or NaN) becomes 0.
 
-    The two are 1 apart, as a category's values are.
+    The difference between True and False is 1, the size of a category's value.
 
     >>> Flag().encode(True), Flag().encode(False), Flag().encode(None)
     ([0.5], [-0.5], [0.0])
@@ -418,7 +420,7 @@ class Flag(Encoder):
 
     @property
     def description(self) -> tuple[Any, ...]:
-        """Nothing but the kind."""
+        """The kind of encoder, which has no settings."""
         return ("Flag",)
 
     def encode(self, value: Any, seen: Seen = _UNCOUNTED) -> list[float]:
@@ -432,13 +434,13 @@ class Flag(Encoder):
 
 
 def as_text(value: Any) -> str:
-    """Return a value of a category: what is not text is written as Python writes it."""
+    """Return a value of a category as text; numbers and booleans as Python formats them."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, bool | np.bool_ | int | np.integer):
         return str(value)
     if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))  # a column of whole numbers with gaps has become one of floats
+        return str(int(value))  # pandas converts integer columns with missing values to float
     raise InvalidInput(f"{shown(value)}: text or a whole number was expected, or None", value)
 
 
@@ -450,7 +452,7 @@ def _bounded_text(value: Any) -> str:
     return text
 
 
-def _drawn(text: str, person: bytes) -> int:
+def _hashed(text: str, person: bytes) -> int:
     """Return a 64-bit hash of a text, the same in every process."""
     data = text.encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8, person=person).digest(), "little")
@@ -461,19 +463,19 @@ _set = object.__setattr__
 
 @dataclass(frozen=True)
 class RandomFeatures:
-    """Fields, and random waves of them: a model that is linear in both can learn curves.
+    """Fields with random Fourier features, from which a linear model can learn curves.
 
-    For the numbers z of the fields, cos(wᵀz) and sin(wᵀz) are added for random vectors w (random
-    Fourier features, Rahimi and Recht 2007). They are drawn from a digest of the seed and the names
-    of the columns, so they are the same in every process. Use it if the reward is far from linear
-    in the fields; otherwise the additional coefficients only have to be learned.
+    For the numbers z of the fields, cos(wᵀz) and sin(wᵀz) are added for random vectors w (Rahimi
+    and Recht 2007). The vectors are drawn from a digest of the seed and the names of the columns,
+    so they are the same in every process. Use them if the reward is far from linear in the fields;
+    otherwise the additional coefficients only slow down learning.
 
     Args:
-        fields: how each is encoded.
-        size: how many numbers are added; even.
-        scale: distance below which two contexts are alike, where 1 is the length of a typical one.
-            A smaller scale fits finer shapes, and needs more rewards.
-        seed: another one draws other waves.
+        fields: an encoder for each field.
+        size: number of columns that are added; even.
+        scale: distance below which two contexts are similar, where 1 is the length of a typical
+            context. A smaller scale fits finer shapes, and needs more rewards.
+        seed: seed of the random vectors.
 
     >>> from belated import PerArm
     >>> fields = RandomFeatures({"age": Number(18, 90), "member": Flag()}, size=4)
@@ -489,7 +491,7 @@ class RandomFeatures:
 
     def __post_init__(self) -> None:
         if not isinstance(self.fields, Mapping) or not self.fields:
-            message = f"RandomFeatures({shown(self.fields)}): the encoder of each field"
+            message = f"RandomFeatures({shown(self.fields)}): a mapping of fields to encoders"
             raise InvalidInput(
                 f"{message} was expected, as in RandomFeatures({{'age': Number(18, 90)}})",
                 self.fields,
@@ -502,38 +504,41 @@ class RandomFeatures:
         _set(self, "scale", as_positive(self.scale, "scale"))
 
 
-#: What a caller says of the fields that are read: how each is encoded, their names, or how many.
+#: A caller's specification of fields: an encoder for each, their names, or their number.
 Fields = Mapping[str, Encoder] | RandomFeatures | Sequence[str] | int
 
 
 class EncodedColumns:
-    """The numbers of the fields of a record, which together with ``unit`` have a length of about 1.
+    """Columns of encoded fields, which have a length of about 1 including the intercept ``unit``.
 
-    Each of m fields has a typical length of 1, and so has an intercept; all are divided by
-    √(m + 1). So rows have the length for which the policies' prior is made, however many fields
-    there are.
+    Each of m fields has a typical length of 1, and so has the intercept; all are divided by
+    √(m + 1). Rows then have the length that the policies' prior assumes, with any number of fields.
 
     Args:
-        spec: how each field is encoded, by its name.
-        what: whose fields they are, "context" or "action".
+        spec: encoders, by the name of the field.
+        what: "context" or "action".
     """
 
     def __init__(self, spec: Mapping[Any, Any], what: str) -> None:
         for name, encoder in spec.items():
             if not isinstance(name, str) or not name:
-                raise InvalidInput(f"{what} has the name {name!r}: text was expected", name)
+                raise InvalidInput(f"{what} has a field named {name!r}: text was expected", name)
             if not isinstance(encoder, Encoder):
                 kinds = "Number(low, high), Category([...]), Flag(), Datetime(zone), Vector(size)"
                 message = f"{name!r} of {what} is {shown(encoder)}: {kinds} or Text()"
                 raise InvalidInput(f"{message} was expected", encoder)
         self._what = what
-        self._fields: dict[str, Encoder] = {str.__str__(name): one for name, one in spec.items()}
+        self._fields: dict[str, Encoder] = {
+            str.__str__(name): encoder for name, encoder in spec.items()
+        }
         self.spec: Mapping[str, Encoder] | RandomFeatures = self._fields
-        self.names = [name + label for name, one in self._fields.items() for label in one.labels]
+        self.names = [
+            name + label for name, encoder in self._fields.items() for label in encoder.labels
+        ]
         self.labels = [f"{what} {name}" for name in self.names]
         self.width = len(self.names)
         self.unit = 1.0 / math.sqrt(1 + len(self._fields))
-        # All keys from the start: threads that report the counts read them meanwhile.
+        # Create all keys now, because other threads read the counts concurrently.
         zeros = dict.fromkeys((MISSING, UNKNOWN, CLIPPED, REFUSED), 0)
         self._seen = {name: Seen(zeros) for name in self._fields}
         self._encoded = 0
@@ -543,18 +548,18 @@ class EncodedColumns:
 
     @property
     def description(self) -> tuple[Any, ...]:
-        """All that the numbers depend on, in their order: for comparisons and fingerprints."""
+        """Everything the numbers depend on, in order, for comparisons and fingerprints."""
         return tuple((name, *encoder.description) for name, encoder in self._fields.items())
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        """How many values of each field there were, by what became of them."""
+        """Number of encoded values of each field, by outcome."""
         encoded, seen = self._encoded, self._seen
         return {name: {"ok": encoded - seen[name].total(), **seen[name]} for name in seen}
 
     @property
     def noticed(self) -> Noticed:
-        """Values that are unknown or clipped, by kind and field."""
+        """Unknown and clipped values, by kind and field."""
         return {
             (what, name): (seen[what], *last)
             for name, seen in self._seen.items()
@@ -568,31 +573,31 @@ class EncodedColumns:
             expected = f"a mapping with the names {', '.join(self._fields)} was expected"
             raise InvalidInput(f"{who} is {shown(given)}: {expected}{as_plain(given, who)}", given)
         self._encoded += 1
-        found: list[float] = []
+        numbers: list[float] = []
         for name, encode, seen in self._encoders:
             if name not in given:
                 seen[REFUSED] += 1
                 message = missing(name, who, given, self._fields)
-                raise InvalidInput(f"{message}; null (None in Python) says: not known", name)
+                raise InvalidInput(f"{message}; send null (None in Python) if unknown", name)
             try:
-                found += encode(given[name], seen)
+                numbers += encode(given[name], seen)
             except InvalidInput as error:
                 seen[REFUSED] += 1
-                better = hint(self._what, name, given[name], type(self._fields[name]).__name__)
-                raise InvalidInput(f"{name!r} of {who} is {error}{better}", error.value) from None
-        return np.array(found) * self.unit
+                advice = hint(self._what, name, given[name], type(self._fields[name]).__name__)
+                raise InvalidInput(f"{name!r} of {who} is {error}{advice}", error.value) from None
+        return np.array(numbers) * self.unit
 
     def table(self, ids: Sequence[int | str], records: Sequence[Any]) -> NDArray[Any]:
-        """Return the numbers of several actions' records, one below the other."""
+        """Return the numbers of several actions' records, one line per record."""
         if set(map(type, records)) == {dict}:
-            # Whatever fails is encoded again below, one by one, to name the action at fault.
+            # On failure, the records are encoded one at a time below, to name the invalid one.
             with suppress(KeyError, InvalidInput, OverflowError):
                 return self._by_field(records)
         pairs = zip(ids, records, strict=True)
         return np.array([self.numbers(record, f"action {id!r}") for id, record in pairs])
 
     def _by_field(self, records: Sequence[dict[str, Any]]) -> NDArray[Any]:
-        """Return the same with one pass over each field; nothing is counted if a value fails."""
+        """Encode records one field at a time; nothing is counted if a value is invalid."""
         counts = [Seen() for _ in self._fields]
         tables = [
             encoder.encode_all([record[name] for record in records], seen)
@@ -604,11 +609,11 @@ class EncodedColumns:
         return np.concatenate(tables, axis=1) * self.unit
 
     def check(self, numbers: NDArray[Any], who: str) -> None:
-        """Encoded numbers are never too large."""
+        """Do nothing, because encoded numbers are never too large."""
 
 
 class RandomColumns(EncodedColumns):
-    """The same with random waves after them: see :class:`RandomFeatures`."""
+    """Encoded columns followed by random Fourier features; see :class:`RandomFeatures`."""
 
     def __init__(self, spec: RandomFeatures, what: str) -> None:
         super().__init__(spec.fields, what)
@@ -616,7 +621,7 @@ class RandomColumns(EncodedColumns):
         self.spec = spec
         self._vectors = np.array([_normals(f"{spec.seed} {name}", half) for name in self.names])
         self._vectors /= spec.scale
-        # Fields and waves have a length of 1 each.
+        # Fields and waves each have a length of 1.
         self.unit /= math.sqrt(2.0)
         waves = [f"{wave} {n}" for wave in ("cos", "sin") for n in range(half)]
         self.names = self.names + waves
@@ -626,7 +631,7 @@ class RandomColumns(EncodedColumns):
 
     @property
     def description(self) -> tuple[Any, ...]:
-        """Those of the fields, and what the waves depend on."""
+        """Everything that the fields and the waves depend on."""
         return (*super().description, self._drawn_by)
 
     def numbers(self, record: Any, who: str) -> NDArray[Any]:
@@ -643,14 +648,14 @@ class RandomColumns(EncodedColumns):
 
 
 def _normals(key: str, count: int) -> list[float]:
-    """Return normal numbers drawn by a key: the same in every process and version of NumPy."""
+    """Return normal deviates drawn from a key, the same in every process and version of NumPy."""
     stream = hashlib.shake_256(f"belated.waves {key}".encode("utf-8", "surrogatepass"))
     bits = np.frombuffer(stream.digest(8 * count), dtype="<u8") >> np.uint64(12)
     return [NormalDist().inv_cdf((n + 0.5) * 2.0**-52) for n in bits.tolist()]
 
 
 def columns_of(spec: Fields, what: str) -> Columns | EncodedColumns:
-    """Return what reads the numbers of a record, by what a caller says of its fields."""
+    """Return the columns for a caller's specification of fields."""
     if isinstance(spec, RandomFeatures):
         return RandomColumns(spec, what)
     if isinstance(spec, Mapping):

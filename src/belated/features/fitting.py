@@ -1,4 +1,4 @@
-"""How the fields of a record are encoded, by a sample of records."""
+"""Choose encoders for the fields of a record from a sample of records."""
 
 from __future__ import annotations
 
@@ -24,35 +24,36 @@ from belated.features.encoders import (
 )
 from belated.features.records import frame_records, is_frame, is_missing, shown
 
-#: Values of a category that have a column of their own, and columns that further ones share.
+#: Maximum number of values of a category with their own column; number of columns that the other
+#: values share.
 LIMIT, SHARED = 20, 8
-#: The quantiles of a sample between which a number is scaled: a few outliers change nothing.
+#: The quantiles of a sample that define the range of a number, robust to a few outliers.
 QUANTILES = 0.01, 0.99
 
 
 def fitted(fields: Fields, sample: Any, what: str, limit: int = LIMIT) -> Fields:
-    """Return how each field is encoded; fields of which that is known stay as they are.
+    """Return an encoder for each field; fields that already have encoders are unchanged.
 
     Args:
-        fields: their names.
-        sample: a list of mappings, or a frame of pandas or polars.
-        what: whose fields they are, "context" or "action".
-        limit: values of a category that have a column of their own.
+        fields: the names of the fields.
+        sample: a list of mappings, or a pandas or polars frame.
+        what: "context" or "action".
+        limit: maximum number of values of a category with their own column.
     """
     if isinstance(fields, Mapping | RandomFeatures) or fields in ((), 0):
         return fields
     if isinstance(fields, int):
-        message = f"{what} is {fields}: to fit, the names of the fields are needed"
+        message = f"{what} is {fields}: fit needs the names of the fields"
         raise InvalidInput(f"{message}, as in {what}=['age', 'country']", fields)
     records: Any = frame_records(sample) if is_frame(sample) else sample
-    if not isinstance(records, list) or not all(isinstance(one, Mapping) for one in records):
+    if not isinstance(records, list) or not all(isinstance(item, Mapping) for item in records):
         expected = "a list of mappings, or a frame of pandas or polars, was expected"
         raise InvalidInput(f"the sample for {what} is {shown(sample)}: {expected}", sample)
     return {name: _fit_one(name, records, what, limit) for name in fields}
 
 
 def _fit_one(name: str, records: list[Mapping[str, Any]], what: str, limit: int) -> Encoder:
-    values: list[Any] = [value for one in records if not is_missing(value := one.get(name))]
+    values: list[Any] = [value for record in records if not is_missing(value := record.get(name))]
     if not values:
         message = f"the sample has no value for {name!r} of the {what}"
         raise InvalidInput(f"{message}: write {what}={{{name!r}: Number(low, high), ...}}", name)
@@ -79,13 +80,13 @@ def _checked(encoder: Encoder, values: list[Any]) -> Encoder:
 
 
 def number_between(values: np.typing.NDArray[np.float64]) -> Number:
-    """Return the range of a number, by values that occur: rounded to a hundredth of it.
+    """Return a Number with the range of a sample, rounded to a hundredth of the range.
 
     >>> number_between(np.arange(1001.0))
     Number(low=10.0, high=990.0)
     """
     low, high = np.quantile(values, QUANTILES).tolist()
-    if low == high:  # nearly all are the same
+    if low == high:  # nearly all values are the same
         low, high = float(values.min()), float(values.max())
     if low == high:
         low, high = low - 1.0, high + 1.0

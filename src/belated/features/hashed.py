@@ -1,4 +1,4 @@
-"""Records of any names and values, in a fixed number of columns."""
+"""Features that hash records with arbitrary names and values into a fixed number of columns."""
 
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ from belated.features.records import (
 
 Words = NDArray[np.uint64]
 
-#: Pairs of features that are crossed at once: their arrays fit into the cache.
+#: Number of pairs of features that are crossed at once, so that their arrays fit into the cache.
 AT_ONCE = 1 << 14
-#: Length of the longest text whose word is cached, in characters; and the number of cached words.
+#: Longest text whose word is cached, in characters; and the maximum number of cached words.
 CACHED_TEXT, CACHED_WORDS = 64, 1 << 15
 
 
 @dataclass(frozen=True)
 class Hashed:
-    r"""Any record, hashed into ``dim`` columns: names and texts need not be known before.
+    r"""Records hashed into ``dim`` columns (feature hashing), without knowing names in advance.
 
-    A number adds itself to the column of its name, a text adds 1 to the column of its name and
-    value, and the id of an action adds 1 to its own. Column and sign are drawn from a digest
-    (blake2b) of these, so they are the same in every process. What falls into one column adds up.
+    A number adds its value to the column of its name, a text adds 1 to the column of its name and
+    value, and the id of an action adds 1 to its own column. The column and the sign are taken from
+    a digest (blake2b), so they are the same in every process. Colliding features add up.
 
-    With :math:`m` hashed columns, the product of two rows is right on average over seeds,
-    :math:`\mathbb E\,\varphi(x)^\top\varphi(y) = x^\top y`, with the variance
+    With :math:`m` hashed columns, the product of two rows is unbiased over seeds,
+    :math:`\mathbb E\,\varphi(x)^\top\varphi(y) = x^\top y`, and has the variance
 
     .. math:: \frac1m \sum_{i \ne j} \bigl(x_i^2 y_j^2 + x_i y_i\,x_j y_j\bigr).
 
-    So the squared length of a row has a standard deviation of at most :math:`\sqrt{2/m}` of
-    itself. Of :math:`n` features in use, a share of about :math:`1 - e^{-n/m}` has its column in
-    common with another. (Weinberger et al., *Feature Hashing for Large Scale Multitask Learning*,
-    2009.)
+    The squared length of a row therefore has a relative standard deviation of at most
+    :math:`\sqrt{2/m}`. Of :math:`n` features in use, a share of about :math:`1 - e^{-n/m}` collides
+    with another. (Weinberger et al., *Feature Hashing for Large Scale Multitask Learning*, 2009.)
 
     Args:
-        dim: the width of a row.
-        seed: another one gives other collisions.
+        dim: number of columns of a row.
+        seed: seed of the hash; a different seed has different collisions.
         interactions: whether each feature of the context is crossed with the id and with each
-            feature of the action. Without, the context cannot change which action is best.
-        intercept: whether the first column is 1, and not hashed into.
+            feature of the action. Without interactions, the context cannot change which action is
+            best.
+        intercept: whether the first column is 1 and excluded from hashing.
 
     >>> features = Hashed(6)
     >>> features.rows({"age": 0.5, "city": "Oslo"}, ["blue", "red"])
@@ -85,20 +85,20 @@ class Hashed:
 
     @property
     def names(self) -> None:
-        """None, as a column may hold many features."""
+        """None, because a column may hold several features."""
         return None
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the options."""
+        """Digest of the options."""
         return digest("Hashed", self.dim, self.seed, self.interactions, self.intercept)
 
     def extends(self, older: Features | str) -> bool:
-        """Whether ``older`` is the same: in more columns, features move."""
+        """Return whether ``older`` is the same: with another number of columns, features move."""
         return fingerprint_of(older) == self.fingerprint
 
     def rows(self, context: Context, actions: Actions) -> Row:
-        """One row for each action. Names may come and go; one that is missing adds nothing."""
+        """Return one row for each action. No name is required; an absent one adds nothing."""
         ids = as_actions(actions)
         records = actions.values() if isinstance(actions, Mapping) else [None] * len(ids)
         c_words, c_values = self._features("context", context, "the context")
@@ -111,16 +111,16 @@ class Hashed:
 
         c, a = np.array(c_words, dtype=np.uint64), np.array(words, dtype=np.uint64)
         z, v = np.array(c_values), np.array(values)
-        start = np.array(owners) * self.dim  # where the row of each feature begins
+        start = np.array(owners) * self.dim  # offset of each feature's row
         columns, signed = self._placed(a, v)
         flat = np.bincount(columns + start, signed, len(ids) * self.dim)
         if self.interactions:
-            # Added in order, a few context features at a time, so that memory does not grow with
-            # the number of pairs.
+            # Add a few context features at a time, so that memory does not grow with the number of
+            # pairs.
             step = max(1, AT_ONCE // len(a))
             for at in range(0, len(c), step):
-                some = slice(at, at + step)
-                columns, signed = self._placed(_crossed(c[some], a), np.multiply.outer(z[some], v))
+                part = slice(at, at + step)
+                columns, signed = self._placed(_crossed(c[part], a), np.multiply.outer(z[part], v))
                 np.add.at(flat, (columns + start).ravel(), signed.ravel())
         table = flat.reshape(len(ids), self.dim)
         columns, signed = self._placed(c, z)
@@ -150,14 +150,14 @@ class Hashed:
     def _placed(
         self, words: Words, values: NDArray[np.float64]
     ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        """The column of each feature, and its value with its sign: the last bit of its word."""
+        """Return the column of each feature, and its value with the sign of its word's last bit."""
         hashed = np.uint64(self.dim - self.intercept)
         columns = ((words >> np.uint64(1)) % hashed).astype(np.intp) + self.intercept
         return columns, np.where(words & np.uint64(1), -values, values)
 
 
 def _word(seed: int, kind: str, name: int | str, value: str | None) -> int:
-    """Return the 64 bits that stand for a feature; long texts are not cached."""
+    """Return the 64-bit hash of a feature, cached unless its text is long."""
     if len(value or "") > CACHED_TEXT or (isinstance(name, str) and len(name) > CACHED_TEXT):
         return _new_word(seed, kind, name, value)
     return _cached_word(seed, kind, name, value)
@@ -175,7 +175,7 @@ _cached_word = lru_cache(maxsize=CACHED_WORDS)(_new_word)
 
 
 def _crossed(c: Words, a: Words) -> Words:
-    """A word for each pair: the finaliser of splitmix64 over both, as bits must look drawn anew."""
+    """Return a word for each pair, mixed by splitmix64's finaliser to be independent of both."""
     words = c[:, None] + a * np.uint64(0x9E3779B97F4A7C15)  # modulo 2^64
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -184,7 +184,7 @@ def _crossed(c: Words, a: Words) -> Words:
 
 
 def _by_name(record: Mapping[str, Any], who: str) -> list[tuple[str, Any]]:
-    # Sorted, so that features that share a column add up in one order, whatever the record's.
+    # Sorted, so that colliding features are added in the same order for every record.
     for name in record:
         if not isinstance(name, str):
             raise InvalidInput(f"{who} has the name {shown(name)}: names are text", name)

@@ -1,4 +1,4 @@
-"""Each action its own θ."""
+"""Features with a separate θ for each action."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from belated.features.fitting import LIMIT, fitted
 from belated.features.protocol import Features, digests, fingerprint_of
 from belated.features.records import Actions, Context, as_actions, as_ids
 
-#: How many different offers are remembered with the places of their blocks.
+#: Number of different lists of actions for which the block numbers are cached.
 OFFERS = 256
-#: Actions that an error names.
+#: Maximum number of actions that an error names.
 SHOWN = 10
 
 
 @dataclass(frozen=True)
 class PerArm:
-    """Each action its own block of θ: nothing is assumed to be alike between actions.
+    """A separate block of θ for each action, without assuming that actions are similar.
 
-    The row of an action is the number of its block, a 1, and the numbers of the context. If fields
-    are encoded, what follows the number of the block is scaled to a length of about 1. Records of
-    the actions themselves are not read.
+    The row of an action holds the number of its block, a 1, and the numbers of the context. If
+    fields are encoded, the values after the block number are scaled to a length of about 1. Records
+    of the actions themselves are not read.
 
     Args:
-        actions: the ids of all actions there are so far, in the order of their blocks.
-        context: the fields read from the context: how each is encoded, as in
+        actions: the ids of all actions so far, in the order of their blocks.
+        context: the fields of the context, with an encoder for each, as in
             ``{"age": Number(18, 90), "country": Category(["AT", "DE"]), "member": Flag()}``. For
-            numbers that you have scaled: their names, or how many.
+            numbers that you have scaled yourself: their names, or their number.
         intercept: whether a block begins with a 1.
-        renamed: new names of actions, by the names that decisions in the journal have. Leave them
-            there: they are part of what the features are.
+        renamed: new names of actions, by the old names that decisions in the journal have. Do not
+            remove entries: they are part of the fingerprint.
 
     >>> from belated.features import Number
     >>> features = PerArm(["blue", "red"], context={"age": Number(18, 90)})
@@ -49,7 +49,7 @@ class PerArm:
     array([[1.  , 0.71, 0.71],
            [0.  , 0.71, 0.71]], dtype=float32)
 
-    Actions that come later get their blocks at the end, so that older rows stay valid:
+    The blocks of actions that are added later come last, so that older rows remain valid:
 
     >>> larger = features.grown(["green"])
     >>> larger.dim, larger.extends(features), features.extends(larger)
@@ -58,11 +58,11 @@ class PerArm:
 
     actions: Sequence[int | str]
     _: KW_ONLY
-    context: Fields = field(default=(), compare=False)  # _description has its order too
+    context: Fields = field(default=(), compare=False)  # _description also compares the order
     intercept: bool = True
     renamed: Mapping[Any, int | str] = field(default_factory=dict, hash=False)
 
-    #: How many coefficients there are.
+    #: Number of coefficients.
     dim: int = field(init=False, repr=False, compare=False)
     _description: object = field(init=False, repr=False)
     _columns: Columns | EncodedColumns = field(init=False, repr=False, compare=False)
@@ -75,12 +75,12 @@ class PerArm:
         columns = columns_of(self.context, "context")
         ids = as_actions(self.actions)
         if not self.intercept and columns.width == 0:
-            message = f"context is {self.context!r}: a block needs numbers, or an intercept"
+            message = f"context is {self.context!r}: a block needs fields, or an intercept"
             raise InvalidInput(message, self.context)
         for old, new in self.renamed.items():
             if new not in ids or old in ids:
-                message = f"renamed has {old!r}: {new!r}, and actions are {ids!r}: give old names"
-                raise InvalidInput(f"{message} that are no actions, each with its new one", old)
+                message = f"renamed has {old!r}: {new!r}, but actions are {ids!r}: map each old"
+                raise InvalidInput(f"{message} name to a name in actions, and remove the old", old)
         _set(self, "renamed", dict(self.renamed))
         _set(self, "actions", ids)
         _set(self, "context", columns.spec)
@@ -98,23 +98,23 @@ class PerArm:
 
     @property
     def blocks(self) -> int:
-        """One for each action."""
+        """Number of blocks, one for each action."""
         return len(self.actions)
 
     @property
     def block(self) -> int:
-        """The width of one action's block."""
+        """Number of columns in one action's block."""
         return self.intercept + self._columns.width
 
     @property
     def names(self) -> list[str]:
-        """What the columns hold."""
+        """Names of the columns."""
         block = ["intercept"] * self.intercept + (self._columns.names or self._columns.labels)
         return [f"{id}: {name}" for id in self.actions for name in block]
 
     @property
     def field_counts(self) -> Mapping[str, dict[str, int]]:
-        """How many values of each encoded field this process has seen, by what they were.
+        """Number of values of each field that this process has encoded, by outcome.
 
         >>> from belated.features import Category
         >>> features = PerArm(["blue", "red"], context={"country": Category(["AT", "DE"])})
@@ -126,41 +126,41 @@ class PerArm:
 
     @property
     def noticed(self) -> Noticed:
-        """Values that are unknown or clipped, by kind and field."""
+        """Unknown and clipped values, by kind and field."""
         return self._columns.noticed
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the ids in their order, the names and the options."""
+        """Digest of the ids in their order, the fields and the options."""
         return self._lineage[-1]
 
     @cached_property
     def _lineage(self) -> list[str]:
-        # The fingerprints with the first action alone, the first two, and so on up to all.
+        # The fingerprints with the first action only, with the first two, and so on.
         renamed = [sorted([str(old), str(new)] for old, new in self.renamed.items())]
         block = ("PerArm", self._description, self.intercept, *(renamed if self.renamed else []))
         return list(digests([block, *self.actions]))[1:]
 
     def extends(self, older: Features | str) -> bool:
-        """Whether ``older`` has the same blocks, up to those that were added at the end."""
+        """Return whether ``older`` has the same blocks, except those added at the end."""
         return fingerprint_of(older) in self._lineage
 
     def grown(self, actions: Sequence[int | str]) -> PerArm:
-        """The same with blocks at the end for new actions; those already known keep theirs."""
+        """Return these features with new actions appended; known actions keep their blocks."""
         new = [id for id in as_ids(actions, "actions") if id not in self._places]
         return replace(self, actions=[*self.actions, *new])
 
     def fit(self, sample: Any, *, limit: int = LIMIT) -> PerArm:
-        """The same, with the fields that ``context`` names encoded as a sample suggests.
+        """Return these features with encoders for the fields of ``context``, chosen by a sample.
 
         Text becomes a :class:`Category` of the values that occur, True and False a :class:`Flag`,
-        numbers a :class:`Number` from the sample's 1% to its 99% quantile, times a
+        numbers a :class:`Number` from the 1% to the 99% quantile of the sample, times a
         :class:`Datetime` in UTC, and lists of numbers a :class:`Vector`.
 
         Args:
-            sample: contexts: a list of mappings, or a frame of pandas or polars.
-            limit: values of a category with a column of their own; if there are more, the most
-                frequent have one, and the others share some.
+            sample: contexts, as a list of mappings, or a pandas or polars frame.
+            limit: maximum number of values of a category with their own column. If there are more,
+                the most frequent values have their own, and the others share a few.
 
         >>> sample = [{"age": 20, "country": "AT"}, {"age": 60, "country": "DE"}]
         >>> PerArm(["mail", "call"], context=["age", "country"]).fit(sample).context
@@ -170,7 +170,7 @@ class PerArm:
         return replace(self, context=context)
 
     def rows(self, context: Context, actions: Actions) -> Row:
-        """One row for each action: the number of its block, then the context."""
+        """Return one row for each action: the number of its block, then the context."""
         ids = as_actions(actions)
         blocks = self._offers.get(ids)
         if blocks is None:
@@ -188,7 +188,7 @@ class PerArm:
         return rows
 
     def tables(self, contexts: Sequence[Context], actions: Actions) -> Row:
-        """Return what :meth:`rows` returns for each of several contexts, one below the other."""
+        """Return the rows for each of several contexts, concatenated; see :meth:`rows`."""
         ids = as_actions(actions)
         rows: Row = np.empty((len(contexts), len(ids), 1 + self.block), dtype=np.float32)
         rows[:, :, 0] = self._remembered(ids)
@@ -207,7 +207,7 @@ class PerArm:
         blocks = np.array([self._places[id] for id in ids], dtype=np.intp)
         if len(self._offers) >= OFFERS:
             self._offers.clear()
-        # With the ids of the features: equal texts of callers need not be kept.
+        # Use the ids of the features as keys, so that equal strings of callers can be freed.
         self._offers[tuple(self.actions[at] for at in blocks)] = blocks
         return blocks
 

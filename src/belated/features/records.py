@@ -1,4 +1,4 @@
-"""What a caller hands over: a context, and the actions on offer."""
+"""Contexts and actions as callers pass them, and their validation."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from belated.exceptions import InvalidInput
 
 #: A record of numbers, booleans and text, a plain sequence of numbers, or None for no context.
 Context = Mapping[str, Any] | Sequence[float] | NDArray[Any] | None
-#: Ids, or ids with a record each; the numbers of a record may come as a plain sequence too.
+#: Ids, or a mapping of ids to records; a record can also be a plain sequence of numbers.
 Actions = Sequence[int | str] | Mapping[Any, Context] | NDArray[Any]
 
-#: The largest id that is a number.
+#: The largest numeric id.
 MAX_ID = (1 << 63) - 1
 #: Maximum length of a text in a record, in characters.
 MAX_TEXT = 10_000
 
-#: The common type first: asking an abstract class takes longer.
+#: The common type first, because checks against abstract classes are slower.
 MAPPINGS = (dict, Mapping)
 _TEXT = frozenset({str})
-_LISTS = (list, tuple, dict)  # the usual ones first: asking an abstract class takes longer
+_LISTS = (list, tuple, dict)
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 
 
 class Ids(tuple[int | str, ...]):
-    """Ids of actions that were checked: at least one, and none twice."""
+    """Validated ids of actions: at least one, without duplicates."""
 
     __slots__ = ()
 
 
 def as_actions(actions: Actions) -> Ids:
-    """The ids of the offered actions, in their order: at least one, and none twice.
+    """Return the ids of the actions on offer, in order; there must be at least one, all distinct.
 
     >>> as_actions({"blue": {"price": 3.0}, "red": {"price": 4.0}})
     ('blue', 'red')
@@ -57,7 +57,7 @@ def as_actions(actions: Actions) -> Ids:
 
 
 def action_names(actions: Actions, count: int) -> Ids:
-    """Return the ids of the actions, one for each of ``count`` rows."""
+    """Return the ids of the actions, which must be one for each of ``count`` rows."""
     ids = as_actions(actions)
     if len(ids) != count:
         message = f"{len(ids)} actions for {count} rows: one for each was expected"
@@ -66,7 +66,7 @@ def action_names(actions: Actions, count: int) -> Ids:
 
 
 def as_ids(actions: Any, what: str) -> tuple[int | str, ...]:
-    """Plain ids, as many as there are."""
+    """Return ids as plain strings and integers."""
     if isinstance(actions, _LISTS):
         ids = tuple(actions)
     elif isinstance(actions, np.ndarray) and actions.ndim == 1:
@@ -81,16 +81,16 @@ def as_ids(actions: Any, what: str) -> tuple[int | str, ...]:
 
 def _as_id(value: Any) -> int | str:
     if isinstance(value, str):
-        return str.__str__(value)  # the text itself, also of an enumeration's member
+        return str.__str__(value)  # the text itself, also for members of string enumerations
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if whole and -MAX_ID <= value <= MAX_ID:
         return int(value)
-    message = f"the action {shown(value)} is not an id: text, or a whole number of 64 bits"
+    message = f"the action {shown(value)} is not an id: text or a 64-bit whole number was expected"
     raise InvalidInput(message, value)
 
 
 def as_record(record: Any, who: str) -> Mapping[str, Any]:
-    """A record by names; None is an empty one."""
+    """Return a record as a mapping; None is an empty record."""
     if record is None:
         return {}
     if not isinstance(record, Mapping):
@@ -100,35 +100,35 @@ def as_record(record: Any, who: str) -> Mapping[str, Any]:
 
 
 def long_text(what: str, value: str) -> InvalidInput:
-    """Return the error for a text that is too long to be the name or the value of a field."""
+    """Return the error for a text that is too long for the name or value of a field."""
     message = f"{what} is a text of {len(value):,} characters: at most {MAX_TEXT:,} are allowed"
     return InvalidInput(message, value[:100])
 
 
 def shown(value: Any) -> str:
-    """A caller's value in a message: cut off where it is long."""
+    """Return a caller's value as text for a message, truncated if it is long."""
     start = value[:80] if isinstance(value, str | bytes | list | tuple) else value
     try:
         text = repr(start)
-    except ValueError:  # Python does not write whole numbers of more than 4300 digits
-        text = "a number of very many digits"
+    except ValueError:  # Python refuses to format integers of more than 4300 digits
+        text = "a number with thousands of digits"
     return text if len(text) <= 80 else text[:77] + "..."
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a real number that a row can hold."""
+    """Return whether a value is a real number that a row can hold."""
     try:
         return isinstance(value, _NUMBERS) and abs(float(value)) <= MAX_ENTRY
-    except OverflowError:  # a whole number too large for a float
+    except OverflowError:  # an integer too large for a float
         return False
 
 
-#: What pandas has for a missing value, besides NaN.
+#: Types of pandas' missing values, besides NaN.
 _MISSING = frozenset({"NAType", "NaTType"})
 
 
 def is_frame(value: Any) -> bool:
-    """Whether a value is a table with named columns, as those of pandas and polars are.
+    """Return whether a value is a table with named columns, such as a pandas or polars frame.
 
     >>> is_frame([{"age": 41}])
     False
@@ -141,8 +141,8 @@ def frame_columns(frame: Any) -> dict[str, list[Any]]:
     names = list(frame.columns)
     for name in names:
         if not isinstance(name, str):
-            message = f"the frame has a column named {shown(name)}: names are text"
-            raise InvalidInput(f"{message}, as in frame.rename(columns=str)", name)
+            message = f"the frame has a column named {shown(name)}: names must be text"
+            raise InvalidInput(f"{message}, as from frame.rename(columns=str)", name)
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InvalidInput(f"the frame has two columns named {twice!r}: rename one", twice)
@@ -157,7 +157,7 @@ def frame_records(frame: Any) -> list[dict[str, Any]]:
 
 
 def plain(value: Any) -> Any:
-    """Return what a codec does not know, from a context or a record, as values that it does."""
+    """Convert a value of a context or record that a codec does not support to one that it does."""
     if is_missing(value):
         return None
     if isinstance(value, np.ndarray | np.generic):
@@ -168,7 +168,7 @@ def plain(value: Any) -> Any:
         return dict(value)
     if isinstance(value, Sequence):
         return list(value)
-    raise TypeError(f"{type(value).__name__} has no form that can be sent or stored")
+    raise TypeError(f"{type(value).__name__} cannot be serialised")
 
 
 def as_list(values: Any) -> list[Any]:
@@ -178,7 +178,7 @@ def as_list(values: Any) -> list[Any]:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value stands for none: None, NaN, and what pandas has besides.
+    """Return whether a value is missing: None, NaN, or a missing value of pandas.
 
     >>> is_missing(float("nan")), is_missing(None), is_missing(0.0), is_missing("")
     (True, True, False, False)

@@ -1,4 +1,4 @@
-"""What to do about rows that are much longer or shorter than 1."""
+"""Advice on scaling rows that are much longer or shorter than 1."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from belated.features.fitting import number_between
 from belated.features.per_arm import PerArm
 from belated.features.shared import Shared
 
-#: Fields that the advice names.
+#: Maximum number of fields that the advice names.
 SHOWN = 8
 
 
 def scaling_advice(rows: Row, features: Any = None) -> str:
-    """Say how to get rows of a length of about 1, with the numbers that were observed.
+    """Return advice on how to scale rows to a length of about 1, from observed rows.
 
     Args:
-        rows: some that were chosen, one below the other.
-        features: what made them, if anything did.
+        rows: a sample of chosen rows.
+        features: the features that encoded the rows, if any.
 
     >>> features = PerArm(["mail", "call"], context=["age", "income"])
     >>> contexts = [{"age": 20, "income": 9_000.0}, {"age": 70, "income": 90_000.0}]
@@ -32,19 +32,19 @@ def scaling_advice(rows: Row, features: Any = None) -> str:
     >>> scaling_advice(rows[:, 1:])
     'divide your rows by about 64,000'
     """
-    found: dict[str, str] = {}
+    scaled: dict[str, str] = {}
     if isinstance(features, PerArm):
-        rows = rows[:, 1:]  # the first is the number of the block
+        rows = rows[:, 1:]  # the first column is the number of the block
         if _has_names(features._columns):
-            found["context"] = _written(features._columns, rows[:, features.intercept :])
+            scaled["context"] = _written(features._columns, rows[:, features.intercept :])
     elif isinstance(features, Shared):
         start = int(features.intercept)
         for what, columns in (("context", features._context), ("action", features._action)):
             if _has_names(columns):
-                found[what] = _written(columns, rows[:, start : start + columns.width])
+                scaled[what] = _written(columns, rows[:, start : start + columns.width])
             start += columns.width
-    if found:
-        arguments = ", ".join(f"{what}={fields}" for what, fields in found.items())
+    if scaled:
+        arguments = ", ".join(f"{what}={fields}" for what, fields in scaled.items())
         name = type(features).__name__
         return f"use {name}(..., {arguments}), or features.fit(sample), with a new journal"
     length = float(np.sqrt(np.square(rows.astype(np.float64)).sum(axis=1).mean()))
@@ -58,6 +58,6 @@ def _has_names(columns: Any) -> bool:
 def _written(columns: Any, numbers: Row) -> str:
     fields = []
     for name, values in zip(columns.names[:SHOWN], numbers.T, strict=False):
-        one = number_between(values.astype(np.float64))
-        fields.append(f"{name!r}: Number({one.low!r}, {one.high!r})")
+        number = number_between(values.astype(np.float64))
+        fields.append(f"{name!r}: Number({number.low!r}, {number.high!r})")
     return "{" + ", ".join(fields) + (", ..." if len(columns.names) > SHOWN else "") + "}"

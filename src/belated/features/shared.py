@@ -1,4 +1,4 @@
-"""One θ for all actions."""
+"""Features with one θ for all actions."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ from belated.features.records import Actions, Context, as_actions, shown
 
 @dataclass(frozen=True, kw_only=True)
 class Shared:
-    """One θ for all actions: what is learned of one tells about the others.
+    """One θ for all actions, so that the rewards of one action inform the others.
 
-    A row is 1, the numbers of the context, those of the action, and the product of each of the
-    former with each of the latter. Products are what lets the context change which action is best.
-    If fields are encoded, context and action are scaled to a length of about 1 each, with the 1.
+    A row holds 1, the numbers of the context, the numbers of the action, and the product of each
+    number of the context with each number of the action. Without products, the context cannot
+    change which action is best. If fields are encoded, the context and the action are each scaled
+    to a length of about 1, including the 1.
 
     Args:
-        context: the fields read from the context: how each is encoded, as for
-            :class:`PerArm`; or, for numbers that you have scaled, their names or how many.
-        action: the fields read from an action's record, in the same way.
+        context: the fields of the context, with an encoder for each, as in :class:`PerArm`; or, for
+            numbers that you have scaled yourself, their names or their number.
+        action: the fields of an action's record, in the same form.
         intercept: whether rows begin with a 1.
-        interactions: whether they end with the products.
-        catalogue: records of actions by their ids. They are encoded once, so that requests may
-            offer these actions by name, without a record; fields of a record that comes with a
-            request replace those of the catalogue. A request that names no actions offers all.
-            What the rows mean does not depend on it: the catalogue is not part of the fingerprint.
+        interactions: whether rows end with the products.
+        catalogue: records of actions, by id. They are encoded once, and requests can offer these
+            actions by id, without a record. Fields of a record in a request override those of the
+            catalogue. A request that names no actions offers all of the catalogue. The catalogue is
+            not part of the fingerprint, because it does not change the meaning of rows.
 
     >>> features = Shared(context=["age"], action=["price"])
     >>> features.names
@@ -52,24 +53,24 @@ class Shared:
     array([[1., 4., 2., 8.]], dtype=float32)
     """
 
-    context: Fields = field(default=(), compare=False)  # _description has their order too
+    context: Fields = field(default=(), compare=False)  # _description also compares the order
     action: Fields = field(compare=False)
     intercept: bool = True
     interactions: bool = True
     catalogue: Mapping[Any, Context] | None = field(default=None, repr=False, compare=False)
 
-    #: The width of a row.
+    #: Number of columns of a row.
     dim: int = field(init=False, repr=False, compare=False)
     _description: tuple[object, object] = field(init=False, repr=False)
     _context: Columns | EncodedColumns = field(init=False, repr=False, compare=False)
     _action: Columns | EncodedColumns = field(init=False, repr=False, compare=False)
-    #: The same records with their numbers.
+    #: The catalogue with its encoded records.
     encoded: Catalogue | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         context, action = columns_of(self.context, "context"), columns_of(self.action, "action")
         if action.width == 0:
-            message = f"action is {self.action!r}: without a number the rows would all be the same"
+            message = f"action is {self.action!r}: without fields, all rows would be the same"
             raise InvalidInput(message, self.action)
         products = context.width * action.width * bool(self.interactions)
         _set(self, "action", action.spec)
@@ -87,16 +88,16 @@ class Shared:
 
     @property
     def names(self) -> list[str]:
-        """What the columns hold."""
+        """Names of the columns."""
         context, action = self._context.labels, self._action.labels
         products = [f"{c} × {a}" for c in context for a in action] if self.interactions else []
         return ["intercept"] * self.intercept + context + action + products
 
     @property
     def field_counts(self) -> Mapping[str, dict[str, int]]:
-        """How many values this process has encoded, as :attr:`PerArm.field_counts`.
+        """Number of values that this process has encoded; see :attr:`PerArm.field_counts`.
 
-        The name of a field follows "context" or "action".
+        Names of fields are prefixed with "context" or "action".
         """
         parts = {"context": self._context, "action": self._action}
         return {
@@ -107,30 +108,30 @@ class Shared:
 
     @property
     def noticed(self) -> Noticed:
-        """Values that are unknown or clipped, by kind and field, named as in the counts."""
+        """Unknown and clipped values, by kind and field, named as in ``field_counts``."""
         parts = {"context": self._context, "action": self._action}
         return {
-            (kind, f"{what} {name}"): found
+            (kind, f"{what} {name}"): summary
             for what, columns in parts.items()
-            for (kind, name), found in columns.noticed.items()
+            for (kind, name), summary in columns.noticed.items()
         }
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the names and options."""
+        """Digest of the fields and options."""
         return digest("Shared", *self._description, self.intercept, self.interactions)
 
     def extends(self, older: Features | str) -> bool:
-        """Whether ``older`` is the same: a new column would stand in old rows, and not be zero."""
+        """Return whether ``older`` is the same: new columns would not be zero in old rows."""
         return fingerprint_of(older) == self.fingerprint
 
     def fit(self, contexts: Any = None, actions: Any = None, *, limit: int = LIMIT) -> Shared:
-        """The same, with the fields that are named encoded as samples suggest.
+        """Return these features with encoders for the named fields, chosen by samples.
 
         Args:
-            contexts: a list of mappings, or a frame of pandas or polars; not needed if ``context``
-                says how each field is encoded.
-            actions: records of actions, in the same way, or a mapping of ids to records.
+            contexts: a list of mappings, or a pandas or polars frame; not needed if ``context``
+                already has encoders.
+            actions: records of actions, in the same form, or a mapping of ids to records.
             limit: as in :meth:`PerArm.fit`.
 
         >>> features = Shared(action=["brand"]).fit(actions={1: {"brand": "A"}, 2: {"brand": "B"}})
@@ -147,10 +148,10 @@ class Shared:
         )
 
     def rows(self, context: Context, actions: Actions) -> Row:
-        """One row for each action; ``actions`` maps ids to records, or names the catalogue's."""
+        """Return one row per action; ``actions`` maps ids to records, or lists catalogue ids."""
         ids = as_actions(actions)
         if self.encoded is None and not isinstance(actions, Mapping):
-            expected = "a mapping of ids to records was expected, for their numbers"
+            expected = "a mapping of ids to records was expected, or features with a catalogue"
             raise InvalidInput(f"actions is {shown(actions)}: {expected}", actions)
         z = self._context.numbers(context, "the context")
         A: NDArray[Any]
@@ -166,13 +167,13 @@ class Shared:
             raise
 
     def _products(self, z: NDArray[Any], A: NDArray[Any]) -> Row:
-        # Every column is a factor from (1, z) times one from (1, a). As a product by BLAS, with one
-        # factor and zeros in each column of the right matrix, it is exact and takes one pass.
+        # Every column is an entry of (1, z) times an entry of (1, a). Computed as one BLAS product
+        # with a single nonzero entry in each column of the right matrix, it is exact and one pass.
         count = A.shape[1]
         first = self.intercept + len(z)
         places = np.arange(count)
         factors = np.zeros((1 + count, self.dim), dtype=np.float32)
-        # What float32 cannot hold becomes inf or nan here, and is refused by its name after.
+        # Values that overflow float32 become inf or nan here; the checks afterwards name them.
         with np.errstate(over="ignore", invalid="ignore"):
             left = np.array([self._context.unit, *z], dtype=np.float32)
             factors[0, :first] = left[not self.intercept :]
@@ -195,17 +196,19 @@ class Shared:
         at, column = np.argwhere(~(np.abs(rows) <= MAX_ENTRY))[0]
         value = float(rows[at, column])
         where = f"{self.names[column]} of action {ids[at]!r}"
-        raise InvalidInput(f"{where} is {value:g}: at most {MAX_ENTRY:g} in size", value)
+        message = f"{where} is {value:g}: a size of at most {MAX_ENTRY:g} was expected"
+        raise InvalidInput(message, value)
 
 
 def with_catalogue(features: Features | None, path: str) -> Shared:
-    """Return the same features with the catalogue in a JSON file: a record for each action."""
+    """Return features with the catalogue from a JSON file, which has a record for each action."""
     if not isinstance(features, Shared):
-        raise InvalidInput('a catalogue needs features = "Shared(…)", which read its records', path)
+        message = 'a catalogue needs features = "Shared(…)", because other features ignore records'
+        raise InvalidInput(message, path)
     try:
         records = msgspec.json.decode(Path(path).read_bytes(), type=dict[str, Any])
     except (OSError, msgspec.MsgspecError) as error:
-        message = f"{path!r} cannot be read ({error}): a JSON object"
+        message = f"cannot read the catalogue {path!r} ({error}): a JSON object"
         raise InvalidInput(f"{message} with a record for each action was expected", path) from None
     return replace(features, catalogue=records)
 

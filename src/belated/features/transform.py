@@ -1,4 +1,4 @@
-"""Any object with scikit-learn's ``transform``."""
+"""Features from any object with scikit-learn's ``transform``."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from belated.features.records import Actions, Context, as_actions, as_record
 
 
 class Transformer(Protocol):
-    """The one method that is needed."""
+    """The interface that a transformer must have."""
 
     def transform(self, records: list[dict[str, Any]], /) -> Any:
-        """A table with one row for each record: dense, or sparse with ``toarray``."""
+        """Return a table with one row for each record: dense, or sparse with ``toarray``."""
 
 
 class FromTransform:
-    """Rows from a fitted transformer: scikit-learn's, or any object with its ``transform``.
+    """Rows from a fitted transformer of scikit-learn, or any object with its ``transform``.
 
-    It is given one record for each action: the fields of the context and of the action, and the
-    action's id under "action". A name that is both the context's and the action's is refused.
-    Fields are handed over as they came, and what comes back is checked like any rows.
+    The transformer receives one record per action: the fields of the context and of the action, and
+    the action's id under "action". The context and an action must not have a name in common. Fields
+    are passed unchanged, and the resulting rows are validated like any others.
 
     Args:
-        transformer: fitted. It must give the same row for the same record each time.
-        name: stands for the transformer in the fingerprint, as an object cannot be digested
-            safely: give another name whenever it is fitted anew.
-        dim: the width of its rows. Where it is not given, the transformer must have
-            ``get_feature_names_out``: a bandit needs the width before the first decision.
+        transformer: a fitted transformer. It must be deterministic.
+        name: represents the transformer in the fingerprint, because objects cannot be hashed
+            reliably: change the name whenever you fit the transformer again.
+        dim: number of columns. If omitted, the transformer must have ``get_feature_names_out``,
+            because a bandit needs the number before the first decision.
 
     >>> class Prices:
     ...     def transform(self, records):
@@ -43,79 +43,80 @@ class FromTransform:
 
     def __init__(self, transformer: Transformer, *, name: str, dim: int | None = None) -> None:
         if not callable(getattr(transformer, "transform", None)):
-            raise InvalidInput(f"{transformer!r} has no method transform", transformer)
+            message = f"transformer is {transformer!r}: an object with a method transform"
+            raise InvalidInput(f"{message} was expected", transformer)
         if not isinstance(name, str) or not name:
-            raise InvalidInput(f"name is {name!r}: it stands for the transformer", name)
+            raise InvalidInput(f"name is {name!r}: a name of the transformer was expected", name)
         self._transformer = transformer
         self._name = str.__str__(name)
         self._names = _column_names(transformer, needed=dim is None)
         known = len(self._names) if self._names is not None else dim
         self._dim = as_dim(known if dim is None else dim)
         if self._dim != known:
-            raise InvalidInput(f"dim is {dim!r}: the transformer names {known} columns", dim)
+            raise InvalidInput(f"dim is {dim!r}, but the transformer has {known} columns", dim)
 
     def __repr__(self) -> str:
         return f"FromTransform({self._transformer!r}, name={self._name!r}, dim={self._dim})"
 
     @property
     def dim(self) -> int:
-        """The width of a row."""
+        """Number of columns."""
         return self._dim
 
     @property
     def names(self) -> list[str] | None:
-        """What the columns hold, where the transformer says so."""
+        """Names of the columns; None if the transformer does not name them."""
         return None if self._names is None else list(self._names)
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the name and the width."""
+        """Digest of the name and the number of columns."""
         return digest("FromTransform", self._name, self._dim)
 
     def extends(self, older: Features | str) -> bool:
-        """Whether ``older`` has the same name and width."""
+        """Return whether ``older`` has the same name and number of columns."""
         return fingerprint_of(older) == self.fingerprint
 
     def rows(self, context: Context, actions: Actions) -> Row:
-        """One row for each action."""
+        """Return one row for each action."""
         ids = as_actions(actions)
         given = actions.values() if isinstance(actions, Mapping) else [None] * len(ids)
         common = as_record(context, "the context")
         _refuse_id(common, "the context")
         records = [
-            _merged(common, as_record(own, f"action {id!r}"), id)
-            for id, own in zip(ids, given, strict=True)
+            _merged(common, as_record(record, f"action {id!r}"), id)
+            for id, record in zip(ids, given, strict=True)
         ]
         table = self._transformer.transform(records)
         if hasattr(table, "toarray"):
             table = table.toarray()
         rows = as_rows(table, self._dim)
         if len(rows) != len(ids):
-            message = f"the transformer gave {len(rows)} rows for {len(ids)} records"
-            raise InvalidInput(message, table)
-        return rows.copy()  # the transformer may go on to write into its own
+            message = f"the transformer returned {len(rows)} rows for {len(ids)} records"
+            raise InvalidInput(f"{message}: it must return one row for each", table)
+        return rows.copy()  # the transformer may reuse its own array
 
 
-def _merged(context: Mapping[str, Any], own: Mapping[str, Any], id: int | str) -> dict[str, Any]:
-    _refuse_id(own, f"action {id!r}")
-    both = next((name for name in own if name in context), None)
+def _merged(context: Mapping[str, Any], record: Mapping[str, Any], id: int | str) -> dict[str, Any]:
+    _refuse_id(record, f"action {id!r}")
+    both = next((name for name in record if name in context), None)
     if both is not None:
-        message = f"{both!r} is a name of the context and of action {id!r}: rename one"
+        message = f"both the context and action {id!r} have a field {both!r}: rename one"
         raise InvalidInput(message, both)
-    return {**context, **own, "action": id}
+    return {**context, **record, "action": id}
 
 
 def _refuse_id(record: Mapping[str, Any], who: str) -> None:
     if "action" in record:
-        message = f"{who} has the name 'action', under which the transformer finds the id"
+        message = f"{who} has a field 'action', which is reserved for the action's id: rename it"
         raise InvalidInput(message, record["action"])
 
 
 def _column_names(transformer: Any, *, needed: bool) -> list[str] | None:
     try:
         return [str(name) for name in transformer.get_feature_names_out()]
-    except Exception as error:  # whatever a transformer does that is not fitted or has no names
+    except Exception as error:  # a transformer without names, or not fitted, may raise anything
         if needed:
-            message = f"the width of {transformer!r} is not known ({error}): give dim"
+            message = f"the number of columns of {transformer!r} is unknown ({error}): pass dim="
             raise InvalidInput(message, transformer) from error
         return None

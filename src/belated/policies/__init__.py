@@ -1,7 +1,8 @@
-"""Ways to choose: a model and rows in, an action with its exact propensity out.
+"""Policies: choose an action from a model and rows, with its exact propensity.
 
-One algorithm a file. A policy is a frozen value: what it is, not what it has seen. What was seen is
-in the model. It says itself what it needs of the learner, so nothing else knows any policy by name.
+Each file has one algorithm. A policy is immutable and holds only settings; everything that is
+learned is in the model. A policy declares what it needs of the learner, so no other module refers
+to a policy by name.
 """
 
 from belated.policies.blind import BlindThompson, BlindUCB

@@ -1,4 +1,4 @@
-"""The usual way: pending decisions do not count."""
+"""Policies that ignore pending decisions, as most libraries do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from belated.policies.delayed_ucb import DelayedUCB
 
 @dataclass(frozen=True)
 class BlindUCB(DelayedUCB):
-    """UCB on what has arrived only: it repeats its choice until the first reward comes.
+    """UCB on arrived rewards only; it repeats its choice until the first reward arrives.
 
     >>> from belated import Bernoulli
     >>> BlindUCB(2, Bernoulli(), alpha=0.5).pending_weight
@@ -22,7 +22,7 @@ class BlindUCB(DelayedUCB):
 
 @dataclass(frozen=True)
 class BlindThompson(DelayedThompson):
-    """Thompson sampling on what has arrived only, as in the paper.
+    """Thompson sampling on arrived rewards only, as in the paper.
 
     >>> from belated import Bernoulli
     >>> BlindThompson(2, Bernoulli(), scale=1.0).pending_weight

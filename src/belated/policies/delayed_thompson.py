@@ -1,4 +1,4 @@
-"""Posterior sampling that knows what is still outstanding."""
+"""Thompson sampling that accounts for pending rewards."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from belated.exceptions import InvalidInput
 from belated.model.model import Model
 from belated.policies.policy import Choice, Policy
 
-#: Above this many rows half of the draws are used: scoring all of them is what a choice costs.
+#: With more rows than this, half as many draws are used, because scoring dominates the cost.
 MANY_ROWS = 32
 
 
 @dataclass(frozen=True)
 class DelayedThompson(Policy):
-    """Draw θ from the posterior with pending decisions counted, and choose its best row.
+    """Sample θ from the posterior, including pending decisions, and choose the best row for it.
 
-    A pool of draws around θ̂ is kept with the model: one of them, taken at random, chooses, and the
-    propensity is the share of draws that agree; equal rows divide it evenly. θ̂ itself is always
-    the current one; the deviations are drawn anew when decisions have grown by a tenth. The shares
-    of the other actions are known, and kept with a decision's request, only with a floor: to count
-    them all takes longer.
+    The model caches a pool of draws around θ̂. A random draw of the pool makes the choice, and the
+    propensity is the share of draws that agree; identical rows share it evenly. θ̂ itself is always
+    current; the deviations are drawn again when the number of decisions has grown by a tenth. The
+    shares of the other actions are computed, and stored with the decision's request, only with a
+    floor, because counting all of them is slower.
 
     Args:
-        scale: of the deviations; 1 is the textbook, .7 costs less regret.
-        draws: in the pool; propensities are multiples of its inverse.
-        refresh: the growth in decisions after which the pool is drawn anew; 0 for every choice.
+        scale: factor of the deviations; 1 is the textbook value, 0.7 has less regret.
+        draws: number of draws in the pool; propensities are multiples of its inverse.
+        refresh: the relative growth in decisions after which the pool is drawn again; 0: for every
+            choice.
 
     >>> from belated import Bernoulli
     >>> policy = DelayedThompson(2, Bernoulli())
@@ -48,11 +49,12 @@ class DelayedThompson(Policy):
         super().__post_init__()
         whole = isinstance(self.draws, int) and self.draws >= 2
         if not (self.scale >= 0 and whole and self.refresh >= 0):
-            message = f"scale={self.scale!r}, draws={self.draws!r}, refresh={self.refresh!r}"
-            raise InvalidInput(f"{message}: at least 0, 2 and 0, draws whole", self.draws)
+            values = f"scale={self.scale!r}, draws={self.draws!r}, refresh={self.refresh!r}"
+            message = "scale and refresh must be at least 0, and draws a whole number of at least 2"
+            raise InvalidInput(f"{message}; got {values}", self.draws)
 
     def choose(self, model: Model, rows: Any, rng: np.random.Generator) -> Choice:
-        """The best row of one draw (Alg. 2, l. 10–11)."""
+        """Choose the best row for one draw of θ (Alg. 2, l. 10–11)."""
         pool = self.pool(model, len(rows), rng)
         if self.floor:
             table = model.table(rows)
@@ -63,21 +65,22 @@ class DelayedThompson(Policy):
         return Choice(index, share, mean, weight)
 
     def pool(self, model: Model, count: int, rng: np.random.Generator) -> Row:
-        """Deviations from θ̂, a draw a column: those at hand, or new ones for ``count`` rows."""
+        """Return deviations from θ̂, one draw per column, drawn again for ``count`` rows if due."""
         key, decisions = ("pool", self.scale, self.draws), model.decisions
         pool, at = model.derived.get(key, (None, 0))
         if pool is None or decisions - at >= self.refresh * decisions:
             draws = self.draws if count <= MANY_ROWS else (self.draws + 1) // 2
             _, roots = model.stacked()
             blocks, size, _ = roots.shape
-            pool = np.ones((blocks, size + 1, draws), dtype=np.float32)  # the last: for the means
+            # The last row multiplies the means.
+            pool = np.ones((blocks, size + 1, draws), dtype=np.float32)
             pool[:, :-1] = self.scale * (roots @ rng.standard_normal((blocks, size, draws)))
             model.derived[key] = pool, decisions
         return cast(Row, pool)
 
 
 def _divided(rows: Matrix, shares: Vector) -> Vector:
-    """The same shares, divided evenly among equal rows: a draw names only the first of them."""
+    """Divide shares evenly among identical rows, of which a draw selects only the first."""
     for index in np.flatnonzero(shares):
         twins = (rows == rows[index]).all(axis=1)
         shares[twins] = shares[twins].mean()

@@ -1,4 +1,4 @@
-"""Names a policy, or another value, by all it is made of."""
+"""Fingerprints of policies and other values, from everything they contain."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-#: Metadata of a field that is left out of a fingerprint while it has its default: one that came
-#: later, so that what was made before it still has the name it had.
+#: Metadata of a field that a fingerprint omits while it has its default. Use it for fields added
+#: later, so that existing fingerprints do not change.
 UNNAMED = {"unnamed": True}
 
 
 def fingerprint(*values: Any) -> str:
-    """A digest of values: two that differ anywhere have two, in this process and in any other.
+    """Return a digest of values, the same in every process and different if any value differs.
 
-    Make whatever stands in a policy a dataclass. Anything else counts by its ``repr``.
+    Make the components of a policy dataclasses; other values are identified by their ``repr``.
 
     >>> from belated import Bernoulli, DelayedUCB
-    >>> one, other = DelayedUCB(2, Bernoulli()), DelayedUCB(2, Bernoulli(), alpha=0.5)
-    >>> fingerprint(one) == fingerprint(other)
+    >>> first, second = DelayedUCB(2, Bernoulli()), DelayedUCB(2, Bernoulli(), alpha=0.5)
+    >>> fingerprint(first) == fingerprint(second)
     False
     """
     text = " ".join(described(value) for value in values)
@@ -29,7 +29,7 @@ def fingerprint(*values: Any) -> str:
 
 
 def described(value: Any) -> str:
-    """A value in full: like its ``repr``, which would shorten a large array.
+    """Return a value as text, like its ``repr`` but with large arrays in full, as a digest.
 
     >>> from belated import Gaussian
     >>> described(Gaussian(0.25))
@@ -38,26 +38,26 @@ def described(value: Any) -> str:
     'array(<f8, (2000,), 6790d1ecc519b871db7a82b17006b659)'
     """
     if isinstance(value, np.ndarray):
-        if value.dtype.hasobject:  # its bytes are addresses
+        if value.dtype.hasobject:  # the bytes would be addresses
             return described(value.tolist())
         digest = blake2b(value.tobytes(), digest_size=16).hexdigest()
         return f"array({value.dtype.str}, {value.shape}, {digest})"
     if is_dataclass(value) and not isinstance(value, type):
-        named = ((one, getattr(value, one)) for one in _named(value))
+        named = ((name, getattr(value, name)) for name in _named(value))
         return f"{_name(type(value))}({_listed(named, '=')})"
     if isinstance(value, Mapping):
-        return f"{{{_listed(((described(key), one) for key, one in value.items()), ': ')}}}"
+        return f"{{{_listed(((described(key), item) for key, item in value.items()), ': ')}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(described, value))}]"
     return repr(value)
 
 
 def _named(value: Any) -> Iterator[str]:
-    """The fields that count."""
-    for one in fields(value):
-        unnamed = one.metadata.get("unnamed") and getattr(value, one.name) == one.default
-        if one.compare and not unnamed:
-            yield one.name
+    """Yield the names of the fields that are part of the fingerprint."""
+    for field in fields(value):
+        unnamed = field.metadata.get("unnamed") and getattr(value, field.name) == field.default
+        if field.compare and not unnamed:
+            yield field.name
 
 
 def _listed(named: Any, sign: str) -> str:
@@ -65,6 +65,6 @@ def _listed(named: Any, sign: str) -> str:
 
 
 def _name(kind: type) -> str:
-    """Without its module where that is ours, so that a class may move."""
+    """Return the name of a class, without the module for our own, so that they can be moved."""
     ours = kind.__module__.partition(".")[0] == __package__.partition(".")[0]
     return kind.__qualname__ if ours else f"{kind.__module__}.{kind.__qualname__}"

@@ -1,4 +1,4 @@
-"""What looks best now."""
+"""Greedy and epsilon-greedy policies."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from belated.policies.delayed_ucb import DelayedUCB
 
 @dataclass(frozen=True)
 class Greedy(DelayedUCB):
-    """Choose the greatest predicted mean. Fine where contexts vary, a disaster where they do not.
+    """Choose the largest predicted mean. Suitable only if contexts vary enough to explore.
 
-    It is :class:`DelayedUCB` of width 0, so nothing that widens it can be set.
+    This is :class:`DelayedUCB` with width 0; settings of the width cannot be changed.
 
     >>> import numpy as np
     >>> from belated import Bernoulli
@@ -33,7 +33,7 @@ class Greedy(DelayedUCB):
 
 @dataclass(frozen=True)
 class EpsilonGreedy(Greedy):
-    """Greedy, but for a share of uniformly random choices: greedy with another ``floor``.
+    """Choose greedily, except for a share ``floor`` of uniformly random choices.
 
     >>> from belated import Bernoulli
     >>> EpsilonGreedy(2, Bernoulli()).floor

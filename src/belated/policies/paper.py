@@ -1,7 +1,7 @@
-"""The paper's algorithms to the letter, errata resolved.
+"""The paper's algorithms as published, with its errata corrected.
 
-They are here to be checked and compared with. For use take :class:`DelayedUCB` or
-:class:`DelayedThompson`: the paper's widths are an order of magnitude too wide and its warm-up is
+They are for verification and comparison. In production, use :class:`DelayedUCB` or
+:class:`DelayedThompson`: the paper's widths are an order of magnitude too wide, and its warm-up is
 longer than most horizons.
 """
 
@@ -20,7 +20,7 @@ from belated.policies.policy import Policy
 from belated.policies.warmup import Warmup
 from belated.theory.confidence import least_slope, noise, threshold, warmup_chernoff, width_paper
 
-#: Stands for the paper's "no prior" once the warm-up has made the information regular.
+#: Replaces the paper's "no prior", once the warm-up has made the information matrix regular.
 NO_RIDGE = 1e-10
 
 
@@ -32,7 +32,7 @@ class _PaperUCB(DelayedUCB):
     kappa: float
 
     def width(self, model: Model) -> float:
-        """β_t (Alg. 1, l. 5)."""
+        """Return β_t (Alg. 1, l. 5)."""
         return width_paper(
             model.n,
             model.pending,
@@ -52,16 +52,16 @@ def paper_ducb(
     warmup: int | None = None,
     ridge: float = NO_RIDGE,
 ) -> Policy:
-    """DUCB-GLCB (Alg. 1): the maximum-likelihood estimate, V_t with all decisions, β_t with √G_t.
+    """Return DUCB-GLCB (Alg. 1): maximum likelihood, V_t with all decisions, β_t with √G_t.
 
     Args:
-        dim: d.
-        family: of the rewards.
+        dim: the number of features d.
+        family: family of the rewards.
         norm_bound: a bound S on the norm of θ*, from which κ is computed.
-        delta: δ.
-        warmup: τ in rounds. None: until as many rewards have come as the theorem asks for, with
-            the explicit constants of a matrix Chernoff bound and rows like those of a sphere.
-        ridge: the paper has none; more than its default helps where W_t stays singular.
+        delta: the probability δ with which the bound may fail.
+        warmup: τ in rounds. None: until the number of rewards that the theorem requires has
+            arrived, with the explicit constants of a matrix Chernoff bound for rows on a sphere.
+        ridge: precision of the prior; the paper has none. Increase it if W_t stays singular.
 
     >>> from belated import Bernoulli
     >>> policy = paper_ducb(10, Bernoulli(), 3.0)
@@ -69,14 +69,14 @@ def paper_ducb(
     '3.3e+06'
     """
     if not 0.0 < delta < 1.0:
-        raise InvalidInput(f"delta is {delta!r}: a probability between 0 and 1", delta)
+        raise InvalidInput(f"delta must be between 0 and 1; got {delta!r}", delta)
     kappa, sigma = least_slope(family, norm_bound), noise(family, norm_bound)
     then = _PaperUCB(
         dim,
         family,
         ridge=ridge,
         metric="gram",
-        estimator=Laplace(growth=1.0),  # Alg. 1, l. 4: the estimate of every round
+        estimator=Laplace(growth=1.0),  # Alg. 1, l. 4: estimate in every round
         delta=delta,
         sigma=sigma,
         kappa=kappa,
@@ -90,10 +90,10 @@ def paper_ducb(
 def paper_dts(
     dim: int, family: Family, *, warmup: int = 0, ridge: float = 1.0, draws: int = 64
 ) -> Policy:
-    """DTS-GLCB (Alg. 2): a fresh draw from the posterior of what has arrived, at every choice.
+    """Return DTS-GLCB (Alg. 2): a new draw from the posterior of arrived rewards at every choice.
 
-    The posterior is the Laplace approximation at the prior N(0, I/ridge); the rewards of the whole
-    warm-up enter it, not only those of its last round as printed.
+    The posterior is the Laplace approximation with the prior N(0, I/ridge). It includes the rewards
+    of the whole warm-up; as printed, the algorithm includes only those of the last warm-up round.
 
     >>> from belated import Bernoulli
     >>> paper_dts(10, Bernoulli(), warmup=200).rounds
@@ -114,15 +114,15 @@ def paper_dts(
 def paper_dts_lcb(
     dim: int, *, noise: float = 1.0, a: float = 1.0, warmup: int = 0, draws: int = 64
 ) -> Policy:
-    """DTS-LCB (Alg. 3): the conjugate case, B = a I + Σ x xᵀ and θ ~ N(B⁻¹f, v² B⁻¹).
+    """Return DTS-LCB (Alg. 3): the conjugate case, B = a I + Σ x xᵀ and θ ~ N(B⁻¹f, v² B⁻¹).
 
     Args:
-        dim: d.
+        dim: the number of features d.
         noise: v, the standard deviation of a reward.
-        a: of the prior N(0, v²/a I); the paper allows 0, which is no prior at all, and drops a
-            where it forms B₁: both are resolved.
+        a: parameter of the prior N(0, v²/a I), above 0. The paper allows 0, which is an improper
+            prior, and omits a in its definition of B₁; both are corrected here.
         warmup: τ in rounds.
-        draws: in a fresh pool at every choice, for its propensity.
+        draws: number of new draws at every choice, from which the propensity is computed.
 
     >>> paper_dts_lcb(10, noise=0.5).family
     Gaussian(variance=0.25)

@@ -1,4 +1,4 @@
-"""What every policy is, and what it returns."""
+"""The base class of policies, and the choice that a policy returns."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from belated.model.model import Model
 from belated.model.priors import Prior
 from belated.policies.fingerprint import UNNAMED, fingerprint
 
-#: The largest matrix over the coefficients, in bytes; a learner holds several.
+#: The largest matrix over the coefficients, in bytes. A learner holds several.
 MAX_BYTES = 2 << 30
 
 
 class Choice(msgspec.Struct, frozen=True, gc=False):
-    """One chosen row.
+    """A chosen row.
 
     Attributes:
-        index: its place among the rows.
-        propensity: the probability with which this policy chooses it, given the model.
-        mean: its predicted mean reward.
-        weight: the information g'(η)/φ it will bring, frozen from now on.
-        shares: the probability of each row, if the policy knows them all without further work;
-            they are kept with the decision's request.
+        index: index of the chosen row.
+        propensity: the probability with which this policy chooses the row, given the model.
+        mean: predicted mean reward of the row.
+        weight: the information g'(η)/φ that the row's reward will add, fixed at the choice.
+        shares: the probability of each row, if the policy knows all of them at no extra cost; they
+            are stored with the decision's request.
     """
 
     index: int
@@ -49,35 +49,35 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True)
 class Policy:
-    """What all policies share: how θ is learned, and how much of it is mere exploration.
+    """Base class of policies: the settings of learning and exploration that all policies share.
 
-    A policy of your own is a frozen dataclass with :meth:`choose`. It tells the learner what it
-    needs with ``pending_weight``, ``metric`` and :attr:`learns_after`, and caches what it derives
-    from a model in :attr:`Model.derived <belated.model.model.Model.derived>`. Name it in commands
-    and files with :func:`belated.expressions.register`.
+    A custom policy is a frozen dataclass with a :meth:`choose` method. It declares what it needs of
+    the learner with ``pending_weight``, ``metric`` and :attr:`learns_after`, and caches values that
+    it derives from a model in :attr:`Model.derived <belated.model.model.Model.derived>`. To make it
+    available in commands and files, call :func:`belated.expressions.register`.
 
     Args:
-        dim: the width of a row; 0: that of the features of the bandit.
-        family: of the rewards.
-        ridge: the precision of the prior around zero; "auto" starts at 1 and makes it weaker as
-            effects turn out strong, where the estimator fits all observations.
+        dim: number of features in a row; 0: taken from the bandit's features.
+        family: family of the rewards.
+        ridge: precision of the prior around zero. "auto" starts at 1 and, if the estimator fits all
+            observations, weakens the prior when effects turn out to be strong.
         prior: a prior mean and precision, instead of ``ridge``.
-        pending_weight: how much of its information a pending decision counts for, from 0 to 1.
-        metric: "hessian" counts g'(η) x xᵀ, "gram" the paper's x xᵀ.
-        floor: the share of decisions that explore, each action being equally likely; off-policy
-            estimates need it.
-        estimator: of θ.
-        half_life: after so long a decision counts for half of what a new one does, whether its
-            reward has arrived or is pending: a timedelta, or text such as "7d". "auto" compares
-            several and takes the longest that predicts as well as the best. None: nothing is
-            forgotten.
-        learn_after: decisions that follow before a reward is learned, however soon it came; one
-            that comes later is learned when it comes. Where good rewards come sooner than bad ones,
-            or later, all are then learned at about the same age. None: when they come.
-        blocks: how many blocks of coefficients there are, of which a row touches one; a bandit
-            takes it from its features. None: a row touches all coefficients.
-        features: fingerprint of the features that make rows; a bandit takes it from them. Empty:
-            callers pass rows.
+        pending_weight: the fraction of its information that a pending decision adds, from 0 to 1.
+        metric: "hessian" adds g'(η) x xᵀ, "gram" the paper's x xᵀ.
+        floor: the share of decisions that explore, with equal probability for each action;
+            off-policy estimates need it.
+        estimator: estimator of θ.
+        half_life: the age at which a decision, rewarded or pending, has half the weight of a new
+            one: a timedelta, or text such as "7d". "auto" compares several and uses the longest
+            that predicts as well as the best. None: nothing is forgotten.
+        learn_after: number of further decisions before a reward is learned, even if it arrives
+            sooner; a reward that arrives later is learned at once. If good rewards arrive sooner or
+            later than bad ones, all are then learned at about the same age. None: learn each reward
+            when it arrives.
+        blocks: number of blocks of coefficients, if each row belongs to one block; a bandit sets it
+            from its features. None: a row covers all coefficients.
+        features: fingerprint of the features that encode rows; a bandit sets it. Empty: callers
+            pass rows.
 
     >>> from belated import Bernoulli
     >>> @dataclass(frozen=True)
@@ -113,12 +113,13 @@ class Policy:
         as_share(self.pending_weight, "pending_weight")
         as_share(self.floor, "floor")
         if self.metric not in ("hessian", "gram"):
-            raise InvalidInput(f"metric is {self.metric!r}: 'hessian' or 'gram'", self.metric)
+            message = f"metric must be 'hessian' or 'gram'; got {self.metric!r}"
+            raise InvalidInput(message, self.metric)
         if self.prior is None:
-            Prior.ridge(1, self.ridge)  # checked; over all coefficients it may be too large
+            Prior.ridge(1, self.ridge)  # validates `ridge` without allocating the whole matrix
         elif self.dim and self.start.dim != self.dim:
-            message = f"a prior of {self.start.dim} numbers for rows of {self.dim}"
-            raise InvalidInput(message, self.start)
+            message = f"the prior has {self.start.dim} numbers, but rows have {self.dim}"
+            raise InvalidInput(f"{message}: make them equal", self.start)
         self._check_half_life()
         if self.learn_after is not None:
             as_rounds(self.learn_after, "learn_after")
@@ -129,30 +130,30 @@ class Policy:
         if self.half_life != "auto":
             object.__setattr__(self, "half_life", as_duration(self.half_life, "half_life"))
         if self.metric == "gram" or isinstance(self.estimator, Online):
-            message = f"half_life is {self.half_life!r}: it needs metric='hessian', and an"
-            message = f"{message} estimator that fits all observations, such as Laplace()"
+            message = f"half_life={self.half_life!r} needs metric='hessian', and an estimator that"
+            message = f"{message} fits all observations, such as Laplace()"
             raise InvalidInput(message, self.half_life)
 
     @property
     def half_life_us(self) -> int | None:
-        """The half-life in microseconds, if one is given."""
+        """The half-life in microseconds; None without one, or if it is "auto"."""
         return duration_us(self.half_life) if isinstance(self.half_life, timedelta) else None
 
     @cached_property
     def shape(self) -> Shape:
-        """The shape of θ: one number, or blocks and coefficients of each.
+        """The shape of θ: the number of coefficients, or of blocks and of coefficients in each.
 
         Raises:
-            InvalidInput: the width of a row is not known yet.
+            InvalidInput: the number of features in a row is not set.
         """
         if self.dim == 0:
-            message = f"{type(self).__name__} does not know how many numbers a row has"
+            message = f"{type(self).__name__} does not know how many features a row has"
             raise InvalidInput(f"{message}: pass dim=, or give the bandit features", self.dim)
         return (self.dim,) if self.blocks is None else (self.blocks, self.dim // self.blocks)
 
     @cached_property
     def row_width(self) -> int:
-        """How many numbers a row has."""
+        """Number of values in a row, including its block if there are blocks."""
         return width_of(self.shape)
 
     @cached_property
@@ -169,35 +170,35 @@ class Policy:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Names the policy with all its settings: learner and deciders must agree on it."""
+        """Digest of the policy and all its settings, on which learner and deciders must agree."""
         return fingerprint(self)
 
     def bound_to(self, features: Any) -> Self:
-        """Return the same policy for the rows that features make.
+        """Return this policy for rows from ``features``.
 
         Args:
-            features: of a bandit, or an environment; None if callers pass rows.
+            features: features of a bandit or an environment; None if callers pass rows.
 
         Raises:
-            InvalidInput: the policy is for rows of another width, or of an unknown one.
+            InvalidInput: the number of features in a row differs from ``dim``, or is unknown.
         """
         dim = math.prod(self.shape) if features is None else features.dim
         if self.dim not in (0, dim):
             message = f"policy.dim is {self.dim}, but rows have {dim} numbers: leave out dim"
             raise InvalidInput(message, self)
-        blocks, made_by = getattr(features, "blocks", None), getattr(features, "fingerprint", "")
-        if (dim, blocks, made_by) == (self.dim, self.blocks, self.features):
+        blocks, encoded_by = getattr(features, "blocks", None), getattr(features, "fingerprint", "")
+        if (dim, blocks, encoded_by) == (self.dim, self.blocks, self.features):
             return self
-        return replace(self, dim=dim, blocks=blocks, features=made_by)
+        return replace(self, dim=dim, blocks=blocks, features=encoded_by)
 
     @property
     def learns_after(self) -> int | None:
-        """Decisions that follow before a reward is learned; None: it is learned when it comes."""
+        """Number of further decisions before a reward is learned; None: learn it on arrival."""
         return self.learn_after
 
     @property
     def learns_late(self) -> bool:
-        """Whether a reward is learned that comes after these decisions."""
+        """Whether rewards that arrive after ``learns_after`` decisions are learned."""
         return True
 
     def choose(self, model: Model, rows: Any, rng: np.random.Generator) -> Choice:
@@ -212,25 +213,25 @@ class Policy:
         counted: Sequence[bool],
         rng: np.random.Generator,
     ) -> list[Choice]:
-        """Choose from one table of rows after the other, and expect each before the next.
+        """Choose from several tables of rows in turn, adding each decision as pending.
 
-        One table alone is chosen from as :meth:`choose` does, with the same draws. If one of
-        several fails, those before it stay counted in the model.
+        A single table is handled as by :meth:`choose`, with the same random draws. If a choice
+        fails, the decisions before it remain pending in the model.
 
         Args:
-            model: the decisions are pending in it afterwards.
-            rows: of all tables, one after the other.
-            ends: where each table ends.
-            counted: whether each decision is pending at once.
-            rng: of the choices.
+            model: the model to choose with; the decisions are pending in it afterwards.
+            rows: the rows of all tables, concatenated.
+            ends: the index after the last row of each table.
+            counted: whether each decision is pending immediately.
+            rng: random generator of the choices.
         """
         if len(ends) == 1:
             return [self._choose_one(model, rows, counted[0], rng)]
-        found, start = [], 0
+        choices, start = [], 0
         for end, pending in zip(ends, counted, strict=True):
-            found.append(self._choose_one(model, rows[start:end], pending, rng))
+            choices.append(self._choose_one(model, rows[start:end], pending, rng))
             start = end
-        return found
+        return choices
 
     def _choose_one(
         self, model: Model, rows: Row | Matrix, counted: bool, rng: np.random.Generator
@@ -241,28 +242,28 @@ class Policy:
         return choice
 
     def add_pending(self, model: Model, row: Vector | Row, weight: float) -> None:
-        """A decision is pending; its weight is that of its choice."""
+        """Add a pending decision to the model, with the weight of its choice."""
         if self.pending_weight == 0.0:
             model.note(row)
         else:
             model.add_pending(row, self.share(weight))
 
     def share(self, weight: float) -> float:
-        """What a pending decision counts for in H."""
+        """Return the weight of a pending decision in H."""
         return self.pending_weight * (1.0 if self.metric == "gram" else weight)
 
     def mixed(self, model: Model, rows: Any, rng: np.random.Generator, shares: Vector) -> Choice:
-        """Draw from ``shares``, a probability for each row, mixed with the floor."""
+        """Draw a row with the probabilities ``shares``, mixed with the floor."""
         each = ((1.0 - self.floor) * shares + self.floor / len(shares)).tolist()
         sums = list(accumulate(each))
         index = min(bisect_right(sums, rng.random() * sums[-1]), len(each) - 1)
-        while each[index] == 0.0:  # rounding at the very end of the sum
+        while each[index] == 0.0:  # after a rounding error at the end of the sum
             index -= 1
         mean, weight = model.predict(rows[index])
         return Choice(index, each[index], mean, weight, tuple(each))
 
 
 def as_share(value: float, name: str) -> None:
-    """Refuse what is not a probability."""
+    """Raise InvalidInput unless ``value`` is from 0 to 1."""
     if not isinstance(value, int | float | np.number) or not 0.0 <= value <= 1.0:
-        raise InvalidInput(f"{name} is {value!r}: a number from 0 to 1 was expected", value)
+        raise InvalidInput(f"{name} must be a number from 0 to 1; got {value!r}", value)

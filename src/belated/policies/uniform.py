@@ -1,4 +1,4 @@
-"""Every action alike."""
+"""Uniformly random choices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from belated.policies.policy import Choice, Policy
 
 @dataclass(frozen=True)
 class Uniform(Policy):
-    """Choose uniformly at random: the honest baseline, and the best data for others to learn on.
+    """Choose uniformly at random: an unbiased baseline, and the best data for other policies.
 
     >>> from belated import Bernoulli
     >>> policy = Uniform(2, Bernoulli())
@@ -22,18 +22,18 @@ class Uniform(Policy):
     0.5
     """
 
-    # It does not ask what is known.
+    # Choices do not depend on the model.
     pending_weight: float = field(default=0.0, init=False, repr=False)
     metric: Literal["hessian", "gram"] = field(default="hessian", init=False, repr=False)
     floor: float = field(default=0.0, init=False, repr=False)
 
     def choose(self, model: Model, rows: Any, rng: np.random.Generator) -> Choice:
-        """Any of the rows."""
+        """Choose a row uniformly at random."""
         return uniform_choice(model, rows, rng)
 
 
 def uniform_choice(model: Model, rows: Any, rng: np.random.Generator) -> Choice:
-    """Any of the rows, each with the same probability."""
+    """Choose a row uniformly at random."""
     table = model.table(rows)
     index = int(rng.integers(len(table)))
     mean, weight = model.predict(table[index])

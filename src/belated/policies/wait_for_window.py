@@ -1,4 +1,4 @@
-"""The industry's way: nothing is learned of a decision until its window is over."""
+"""A policy that learns a decision only at the end of its window, as is common in industry."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from belated.policies.blind import BlindUCB
 
 @dataclass(frozen=True)
 class WaitForWindow(BlindUCB):
-    """UCB that learns a decision's reward when its window ends, and drops what comes later.
+    """UCB that learns a decision's reward when its window ends, and ignores later rewards.
 
-    The reward is what has come by then; nothing is learned of a decision that had none. This is
-    what a join with a fixed window does.
+    It learns the reward that has arrived by then, and nothing if there is none. This is how a join
+    with a fixed window works.
 
     Args:
-        window: decisions that follow before a reward is learned.
+        window: number of further decisions before a reward is learned.
 
     >>> from belated import Bernoulli
     >>> WaitForWindow(2, Bernoulli(), window=100).learns_after
@@ -31,15 +31,17 @@ class WaitForWindow(BlindUCB):
         super().__post_init__()
         as_rounds(self.window, "window")
         if self.learn_after is not None:
-            message = f"learn_after is {self.learn_after!r}: WaitForWindow learns after its window"
-            raise InvalidInput(f"{message}; use DelayedUCB(learn_after=...)", self.learn_after)
+            message = "WaitForWindow learns after its window and does not accept learn_after"
+            raise InvalidInput(
+                f"{message}; use DelayedUCB(learn_after={self.learn_after!r})", self.learn_after
+            )
 
     @property
     def learns_after(self) -> int:
-        """The window."""
+        """The window, in decisions."""
         return self.window
 
     @property
     def learns_late(self) -> bool:
-        """What comes later is dropped."""
+        """Always false: later rewards are ignored."""
         return False

@@ -21,21 +21,21 @@ from belated.policies.uniform import uniform_choice
 
 @dataclass(frozen=True)
 class Warmup(Policy):
-    """Choose uniformly for a while (Alg. 1, l. 2; Alg. 2, l. 2), then as ``then`` does.
+    """Choose uniformly during a warm-up (Alg. 1, l. 2; Alg. 2, l. 2), then with another policy.
 
-    What is learned, and how, is as ``then`` has it.
+    Learning uses the settings of ``then`` throughout.
 
     Args:
-        then: the policy that takes over.
-        rounds: how many decisions are uniform.
-        arrivals: how many rewards must have come before the warm-up may end.
+        then: the policy after the warm-up.
+        rounds: the fewest decisions in the warm-up.
+        arrivals: the fewest rewards that must have arrived before the warm-up ends.
 
     >>> from belated import Bernoulli, BlindUCB
     >>> Warmup(BlindUCB(2, Bernoulli()), rounds=100).pending_weight
     0.0
     """
 
-    # Those of ``then``.
+    # Copied from ``then``.
     dim: int = field(init=False, repr=False)
     family: Family = field(init=False, repr=False)
     ridge: float | Literal["auto"] = field(init=False, repr=False)
@@ -57,32 +57,32 @@ class Warmup(Policy):
 
     def __post_init__(self) -> None:
         if not isinstance(self.then, Policy):
-            raise InvalidInput(f"then is {self.then!r}: a policy was expected", self.then)
-        for one in fields(Policy):
-            object.__setattr__(self, one.name, getattr(self.then, one.name))
+            raise InvalidInput(f"then must be a policy; got {self.then!r}", self.then)
+        for setting in fields(Policy):
+            object.__setattr__(self, setting.name, getattr(self.then, setting.name))
         super().__post_init__()
         as_rounds(self.rounds, "rounds")
         if not self.arrivals >= 0.0:
-            message = f"arrivals is {self.arrivals!r}: a number of at least 0 was expected"
+            message = f"arrivals must be at least 0; got {self.arrivals!r}"
             raise InvalidInput(message, self.arrivals)
 
     def bound_to(self, features: Any) -> Self:
-        """Return the same policy for the rows that features make."""
+        """Return this policy for rows from ``features``."""
         then = self.then.bound_to(features)
         return self if then is self.then else replace(self, then=then)
 
     @property
     def learns_after(self) -> int | None:
-        """As ``then`` does."""
+        """The setting of ``then``."""
         return self.then.learns_after
 
     @property
     def learns_late(self) -> bool:
-        """As ``then`` does."""
+        """The setting of ``then``."""
         return self.then.learns_late
 
     def choose(self, model: Model, rows: Any, rng: np.random.Generator) -> Choice:
-        """Uniformly, until the warm-up is over."""
+        """Choose uniformly until the warm-up is over, then as ``then`` does."""
         if model.decisions < self.rounds or model.n < self.arrivals:
             return uniform_choice(model, rows, rng)
         return self.then.choose(model, rows, rng)
