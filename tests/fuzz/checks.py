@@ -25,7 +25,7 @@ UNSAYABLE = re.compile(
             r"sticky is .*: (7d, 12h, 30m or 45s|a duration above 0) was expected",
             r"`sticky` requires `subject`",
             r"sticky is .*: batches do not support sticky decisions",
-            r"the id .* is of another partition than the subject",
+            r"the id .* belongs to a different partition than the subject",
             r"the action .* is offered twice",  # 1 and 1.0 are one number, and then two texts
             r"Expected `int.*`, got `float`",  # for a schema 1.0 is a whole number
             r"context age × action price of action .* at most 1e\+08 in size",

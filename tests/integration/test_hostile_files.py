@@ -46,7 +46,7 @@ def exported(folder: Path) -> list[dict[str, Any]]:
         ("model", -1, "model is -1"),
         ("at", 1 << 62, "at is"),
         ("id", "", "id is empty"),
-        ("id", "x" * 5_000, "has 5000 bytes"),
+        ("id", "x" * 5_000, "is too long"),
     ],
 )
 def test_import_refuses_values_that_no_bandit_writes(
@@ -110,7 +110,8 @@ def test_import_refuses_arrays_with_impossible_probabilities(
     source = str(tmp_path / "log.npz")
     into = f"sqlite:///{tmp_path}/new.db"
     assert main(["journal", "import", source, into, "--format", "obp"]) == 2
-    assert f"{source}, decision 1: pi_b of action 0 is 1.5" in capsys.readouterr().err
+    message = "pi_b of action 0 must be a probability, above 0 for the chosen action; got 1.5"
+    assert f"{source}, decision 1: {message}" in capsys.readouterr().err
 
 
 def test_csv_holds_no_formulas(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ TEXT = "x" * 400_000
             "hashed",
             {"context": {"x" * 900_000: 1}, "actions": ["a"]},
             422,
-            "both the context and action",
+            "a name of the context",
         ),
         ("shared", priced(TEXT), 422, "'price' of action 'a5'"),
         ("listed", {"actions": {"a": [1] * 999 + [TEXT]}}, 422, "number 999 of action 'a'"),

@@ -158,7 +158,7 @@ def test_what_is_refused(store: Store, bandit: str) -> None:
         home = slot_of_subject("user-17") % 2
         names = [f"order-{n}" for n in range(20)]
         other = next(one for one in names if partition_of(key_of(one), 2) != home)
-        with pytest.raises(InvalidInput, match="another partition"):
+        with pytest.raises(InvalidInput, match="a different partition"):
             client.decide(CONTEXT, id=other, subject="user-17")
         request = {"context": CONTEXT | {"user": "user-17"}, "sticky": "1d"}
         assert not http.post("/decisions", json=request).json().get("repeated", False)

@@ -89,8 +89,8 @@ def test_features_need_actions() -> None:
     """Which are offered must be said, in a retry too; unless the features know all of them."""
     made = Bandit(policy=UCB, rewards=Explicit(), features=Shared(action=["price"]))
     made.decide(None, {"blue": [1.0], "red": [2.0]}, id="a")
-    assert_refused(made, lambda: made.decide(None), "which ones are offered")
-    assert_refused(made, lambda: made.decide(None, id="a"), "which ones are offered")
+    assert_refused(made, lambda: made.decide(None), "pass those on offer")
+    assert_refused(made, lambda: made.decide(None, id="a"), "pass those on offer")
     made = Bandit(policy=UCB, rewards=Explicit(), features=PerArm(["blue", "red"]))
     decision = made.decide(None, id="a")
     assert decision == made.decide(None, ["blue", "red"], id="a")
@@ -106,22 +106,22 @@ def test_a_decision_without_rows(bandit: Bandit) -> None:
     ("context", "match"),
     [
         (ROWS, r"one row of numbers per action, rows="),
-        ({"age": 3}, r"make it with Bandit\(PerArm"),
+        ({"age": 3}, r"create it with Bandit\(PerArm"),
         (["blue", "red"], r"name the actions once, Bandit\("),
         ("blue", "rows="),
     ],
 )
 def test_a_context_without_features(bandit: Bandit, context: Any, match: str) -> None:
     """Nobody knows how it becomes rows; the error says what to do with what was given."""
-    assert_refused(bandit, lambda: bandit.decide(context), f"no features to read it: .*{match}")
+    assert_refused(bandit, lambda: bandit.decide(context), f"no features to encode it: .*{match}")
     batch = [context, context]
     assert_refused(bandit, lambda: bandit.decide_many(batch), r"contexts\[0\]: .*no features")
 
 
 def test_rows_of_a_bandit_that_makes_them() -> None:
-    """It makes them from contexts; the error says to pass these."""
+    """It encodes them from contexts; the error says to pass these."""
     made = Bandit(["blue", "red"], rewards=Explicit())
-    assert_refused(made, lambda: made.decide(rows=ROWS), "makes them from contexts")
+    assert_refused(made, lambda: made.decide(rows=ROWS), "encodes them from contexts")
 
 
 BAD_IDS: list[tuple[Any, str]] = [
@@ -152,7 +152,9 @@ def test_ids_that_are_none(bandit: Bandit, id: Any, match: str) -> None:
 def test_an_id_names_one_decision(bandit: Bandit) -> None:
     """The same id with other rows is refused; with the same rows the decision comes back."""
     other = [[0.5, 0.5], [0.5, 0.5]]
-    assert_refused(bandit, lambda: bandit.decide(rows=other, id="a"), "ids name one decision each")
+    assert_refused(
+        bandit, lambda: bandit.decide(rows=other, id="a"), "use a new id for each decision"
+    )
     before = bandit.journal.end(0)
     again = bandit.decide(rows=ROWS, id="a")
     assert again == bandit.entry("a").decision

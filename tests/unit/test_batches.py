@@ -131,7 +131,7 @@ def test_subjects_come_as_a_list_or_a_column(frame: Frame) -> None:
     assert named == split_requests(frame(LINES), COLORS, subjects=["17", "18"])
     listed = split_requests(frame(LINES), COLORS, subjects=[None, "18"])
     assert [one.subject for one in listed] == [None, "18"]
-    with pytest.raises(InvalidInput, match="subjects is 'name': the frame has no such column"):
+    with pytest.raises(InvalidInput, match="subjects is 'name', but the frame has no such column"):
         split_requests(lines, COLORS, subjects="name")
     with pytest.raises(InvalidInput, match="subjects has 1 entries for 2 requests"):
         split_requests(frame(LINES), COLORS, subjects=["17"])
@@ -147,8 +147,8 @@ def test_subjects_come_as_a_list_or_a_column(frame: Frame) -> None:
         ([{"age": 41}], "a", "ids is 'a': a list of decision ids"),
         ([{"age": 41}], [17], r"ids\[0\] is 17: text was expected"),
         ([{"age": 41}, {"age": 3}], ["a", None], r"ids\[1\] is None"),
-        ([{"age": 41}, {"age": 3}], ["a", "a"], "'a' twice"),
-        ([({"age": 41}, COLORS)], None, "leave one out"),
+        ([{"age": 41}, {"age": 3}], ["a", "a"], "'a' more than once"),
+        ([({"age": 41}, COLORS)], None, "leave one of them out"),
         (pd.DataFrame(LINES), "order", "no such column, but age, city"),
     ],
 )

@@ -76,9 +76,9 @@ def test_voided_and_dormant_decisions_are_left_out() -> None:
 
 def test_no_reward_no_curve() -> None:
     """No reward no curve."""
-    with pytest.raises(InvalidInput, match="none of 1 decisions has a reward"):
+    with pytest.raises(InvalidInput, match="none of the 1 decisions has one"):
         delay_curve(_table([0], [None]))
-    with pytest.raises(InvalidInput, match="a forecast needs 20"):
+    with pytest.raises(InvalidInput, match="a forecast needs 20 rewards"):
         forecast(_table([0, 1], [1, None]))
 
 

@@ -262,7 +262,7 @@ def test_a_category_for_numbers_says_what_to_do() -> None:
         (lambda: Number("a", 3), "the lower one first"),  # type: ignore[arg-type]
         (lambda: Number(-math.inf, 3), "the lower one first"),
         (lambda: Category("AT"), r"as in Category\(\['AT', 'DE'\]\)"),
-        (lambda: Category(["AT", "AT"]), "twice"),
+        (lambda: Category(["AT", "AT"]), "more than once"),
         (lambda: Category([1.5]), "text or a whole number"),  # type: ignore[list-item]
         (lambda: Category(["AT"], others=0), "others is 0"),
         (lambda: PerArm(ACTIONS, context={"age": float}), r"Number\(low, high\), Category"),  # type: ignore[dict-item]

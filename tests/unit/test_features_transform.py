@@ -112,7 +112,7 @@ def test_names_that_would_overwrite_each_other_are_refused() -> None:
     features = FromTransform(Fake(), name="fake", dim=2)
     for context, actions, named in [
         ({"age": 1}, {"blue": {"age": 2}}, "both the context and action 'blue' have a field 'age'"),
-        ({"action": 1}, ["blue"], "the context has the name 'action'"),
+        ({"action": 1}, ["blue"], "the context has a field 'action'"),
         ({}, {"blue": {"action": 1}}, "action 'blue' has the name 'action'"),
     ]:
         with pytest.raises(InvalidInput, match=named):

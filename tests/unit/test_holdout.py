@@ -151,7 +151,7 @@ def test_lift_is_what_the_policy_earns_beyond() -> None:
         ({"share": 0, "baseline": "first"}, "share is 0"),
         ({"share": True, "baseline": "first"}, "share is True"),
         ({"share": 0.1, "baseline": 1.5}, "baseline is 1.5"),
-        ({"share": 0.1}, "baseline is missing: what would you show without a bandit?"),
+        ({"share": 0.1}, "baseline is missing: the name of the action to show"),
     ],
 )
 def test_what_is_no_holdout_is_refused(wrong: Any, match: str) -> None:

@@ -376,7 +376,7 @@ def test_forecasts_of_a_frame_follow_a_fit() -> None:
         ({"rewarded_at": [START, START, START + HOUR]}, "line 1 .* is before the decision"),
         ({"reward": [1.0, 7.0, 0.0], "family": Bernoulli()}, "line 1 .* is outside 0 to 1"),
         ({"propensity": [[0.5, 0.5], [0.5, 0.6], [0.5, 0.5]]}, "line 1 .* that add up to 1"),
-        ({"id": "action"}, "'action' has 'b' twice"),
+        ({"id": "action"}, "'action' contains 'b' more than once"),
         ({"reward": ["x", 1.0, 0.0]}, "'reward' must be a column of numbers"),
         (
             {"member": ["x", True, True], "features": PerArm(["a", "b"], context=["member"])},

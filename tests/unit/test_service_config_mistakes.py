@@ -122,7 +122,9 @@ class TestMistakes:
     def test_a_holdout_without_a_baseline(self) -> None:
         """It asks what would be shown without a bandit."""
         (found,) = mistakes(f"{STORE}{OFFERS}[bandits.offers.holdout]\nshare = 0.05\n")
-        assert "holdout.baseline: baseline is missing: what would you show without" in found
+        assert (
+            "holdout.baseline: baseline is missing: the name of the action to show without" in found
+        )
 
     def test_a_name_that_cannot_stand_in_an_address(self) -> None:
         """It would have to be escaped by every caller."""

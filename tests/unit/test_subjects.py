@@ -234,7 +234,7 @@ def test_all_decisions_of_a_subject_are_in_one_partition() -> None:
         for fits in (True, False)
     )
     assert bandit.decide(rows=ROWS, id=fitting, subject="user-17").id == fitting
-    with pytest.raises(InvalidInput, match="another partition than the subject 'user-17'"):
+    with pytest.raises(InvalidInput, match="a different partition than the subject 'user-17'"):
         bandit.decide(rows=ROWS, id=other, subject="user-17")
 
 

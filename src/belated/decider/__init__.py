@@ -1,6 +1,6 @@
-"""Deciding without I/O: choices, unapplied decisions, look-ups, modes, paused actions, baseline.
+"""Decisions without I/O: choices, unapplied decisions, look-ups, modes, paused actions, baseline.
 
-One :class:`Decider` is behind everything that decides: a :class:`~belated.Bandit` is a decider
+Everything that makes decisions uses a :class:`Decider`: a :class:`~belated.Bandit` is a decider
 with a fold and a journal, a served bandit is a decider with asynchronous commits, and the fault
 simulator runs both. Time and randomness are arguments.
 """

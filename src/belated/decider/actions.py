@@ -1,4 +1,4 @@
-"""Which actions may be chosen: operators pause, resume and retire them."""
+"""States of actions: operators pause, resume and retire them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Changes = Mapping[str, ActionChanged]
 
 
 def state_at(change: ActionChanged, now: int) -> Literal["open", "paused", "retired"]:
-    """Return the state of an action at a time, by its last change: only an open one is chosen.
+    """Return the state of an action at a time, from its last change. Only open ones are chosen.
 
     >>> pause = ActionChanged(5, "gift", "pause", start=10, until=20)
     >>> [state_at(pause, now) for now in (9, 10, 19, 20)]
@@ -41,13 +41,13 @@ def only_open(
     """Return requests and their rows without the actions that are paused or retired.
 
     Args:
-        requests: in the order of their rows.
-        table: rows of all requests, one after the other.
+        requests: the requests, in the order of their rows.
+        table: the rows of all requests, concatenated.
         changes: the last change of each action.
-        now: the time, in microseconds since 1970.
+        now: the current time, in microseconds since 1970.
 
     Raises:
-        ActionsPaused: a request offers no other actions.
+        ActionsPaused: all actions of a request are paused or retired.
 
     >>> pause = {"red": ActionChanged(5, "red", "pause")}
     >>> (request,), rows = only_open([ParsedRequest(2, ["red", "blue"])], np.eye(2), pause, 6)
@@ -82,13 +82,13 @@ def only_open(
 def is_offered(
     action: int | str, names: Collection[int | str] | None, changes: Changes, now: int
 ) -> bool:
-    """Whether an action is among those offered and open, so that a decision for it can be repeated.
+    """Return whether an action is on offer and open, so that a decision for it can be repeated.
 
     Args:
-        action: that was chosen.
-        names: of the actions on offer; None: any.
+        action: the action that was chosen.
+        names: names of the actions on offer; None: any.
         changes: the last change of each action.
-        now: the time, in microseconds since 1970.
+        now: the current time, in microseconds since 1970.
     """
     change = changes.get(str(action))
     is_open = change is None or state_at(change, now) == "open"
@@ -99,12 +99,12 @@ class ActionState(msgspec.Struct, Result, frozen=True):
     """The state of an action.
 
     Attributes:
-        action: its name, as text.
+        action: name of the action, as text.
         state: open, paused or retired.
-        since: from when on, if it was ever changed. In the future: it is open until then.
-        until: when a pause ends; None: when the action is resumed.
-        reason: why, as the operator put it.
-        actor: who did it.
+        since: when the state began, or will change if in the future; None if it never changed.
+        until: when a pause ends; None: only when the action is resumed.
+        reason: reason given by the operator.
+        actor: who changed the action.
     """
 
     action: str
@@ -116,7 +116,7 @@ class ActionState(msgspec.Struct, Result, frozen=True):
 
     @classmethod
     def of(cls, change: ActionChanged, now: int) -> ActionState:
-        """Return the state at a time, by the last change of the action."""
+        """Return the state at a time, from the last change of the action."""
         return cls(
             change.action,
             state_at(change, now),
@@ -127,15 +127,15 @@ class ActionState(msgspec.Struct, Result, frozen=True):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the state as plain data, its times as ISO 8601."""
-        found: dict[str, Any] = msgspec.to_builtins(self)
-        return found
+        """Return the state as plain data, with times as ISO 8601."""
+        state: dict[str, Any] = msgspec.to_builtins(self)
+        return state
 
 
 def states_at(
     changes: Changes, now: int, declared: Collection[int | str] | None = None
 ) -> list[ActionState]:
-    """Return the state of each action that is declared or was ever changed."""
+    """Return the state of each action that is declared or has ever been changed."""
     names = dict.fromkeys([*map(str, declared or ()), *sorted(changes)])
     return [
         ActionState.of(changes[name], now) if name in changes else ActionState(name, "open")
@@ -155,18 +155,21 @@ def action_change(
     reason: str = "",
     actor: str = "",
 ) -> ActionChanged:
-    """Return the event that changes an action, if it may be changed so.
+    """Return the event that changes an action.
 
     Args:
         changes: the last change of each action.
-        declared: all actions that the features know; None if they do not know them.
-        now: the time, in microseconds since 1970.
-        change: what is done to it.
-        action: its name.
-        start: from when on; None: at once.
+        declared: all actions that the features name; None if they do not name them.
+        now: the current time, in microseconds since 1970.
+        change: the change.
+        action: name of the action.
+        start: when the change takes effect; None: immediately.
         until: when a pause ends.
-        reason: why.
-        actor: who does it.
+        reason: reason for the change.
+        actor: who changes the action.
+
+    Raises:
+        InvalidInput: the action is unknown, or cannot be changed like this.
     """
     if isinstance(action, bool) or not isinstance(action, int | str) or action == "":
         raise InvalidInput(f"action is {action!r}: the name of an action was expected", action)
@@ -178,7 +181,7 @@ def action_change(
         raise InvalidInput(f"{message}: leave `start` and `until` out", start or until)
     before = changes.get(name)
     if change == "pause" and before is not None and before.change == "retire":
-        message = f"the action {name!r} is retired: resume it first, if it is to be chosen again"
+        message = f"the action {name!r} is retired: resume it first, then pause it"
         raise InvalidInput(message, action)
     begin = 0 if start is None else as_microseconds(start, "start")
     end = None if until is None else as_microseconds(until, "until")

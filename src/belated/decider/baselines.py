@@ -1,4 +1,4 @@
-"""How to choose without a model: a named action, the first one, or any of them."""
+"""The baseline, which chooses without a model: a named action, the first, or a random one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-#: Instead of the name of an action: the first of a request, or each with equal probability.
+#: Baselines that are not the name of an action: the first of a request, or a random one.
 FIRST, UNIFORM = "first", "uniform"
 
 

@@ -1,4 +1,4 @@
-"""Many decision requests or rewards in one call: the shapes in which callers have them."""
+"""Batches of decision requests and rewards, in the forms that callers pass them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from belated.features.records import as_list, frame_records, is_frame, shown
 
 
 class OneRequest(NamedTuple):
-    """One decision request of several, as ``decide`` takes it.
+    """One decision request of a batch, with the arguments of ``decide``.
 
     Attributes:
-        context: from which features make rows.
+        context: the context, which features encode as rows.
         actions: the actions; None if the caller named none.
         rows: one row per action, if there are no features.
-        id: the caller's decision id, checked; None if there is none.
-        subject: that the decision is made for; None if the caller named none.
+        id: the caller's decision id, validated; None if there is none.
+        subject: the subject of the decision; None if there is none.
     """
 
     context: Any
@@ -33,7 +33,7 @@ class OneRequest(NamedTuple):
 
 
 class OneReward(NamedTuple):
-    """One reward of several, as ``observe`` takes it; what is in it is not checked yet."""
+    """One reward of a batch, with the arguments of ``observe``; not validated yet."""
 
     id: Any
     value: Any
@@ -50,15 +50,15 @@ def split_requests(
     ids: Any = None,
     subjects: Any = None,
 ) -> list[OneRequest]:
-    """Return decision requests one by one.
+    """Return the decision requests of a batch.
 
     Args:
-        contexts: one of each; or (context, actions) pairs; or a frame of pandas or polars with one
-            context per line.
-        actions: the actions of all requests, unless they come in pairs.
-        rows: the row table of each, instead of contexts.
-        ids: a decision id for each; or the name of a column of the frame, which then is not part
-            of the contexts.
+        contexts: a list of contexts or of (context, actions) pairs, or a pandas or polars frame
+            with one context per line.
+        actions: the actions of all requests, unless contexts are pairs.
+        rows: the row table of each request, instead of contexts.
+        ids: a decision id for each request; or the name of a column of the frame, which is then
+            not part of the contexts.
         subjects: the subject of each decision, None for none; or the name of such a column.
 
     >>> split_requests([{"age": 41}, {"age": 18}], ["red", "blue"], ids=["a", "b"])[1]
@@ -69,52 +69,52 @@ def split_requests(
     if rows is not None:
         if contexts is not None:
             message = "contexts and rows are both given: pass rows to a bandit without features"
-            raise InvalidInput(f"{message}, contexts to any other", contexts)
+            raise InvalidInput(f"{message}, and contexts to any other", contexts)
         tables = _listed(rows, "rows", "row tables")
-        names, whom = _ids(ids, len(tables)), _subjects(subjects, len(tables))
-        each = zip(tables, names, whom, strict=True)
-        return [OneRequest(None, actions, table, id, subject) for table, id, subject in each]
+        names, owners = _ids(ids, len(tables)), _subjects(subjects, len(tables))
+        lines = zip(tables, names, owners, strict=True)
+        return [OneRequest(None, actions, table, id, subject) for table, id, subject in lines]
     records: list[Any]
     if is_frame(contexts):
         records = frame_records(contexts)
         if isinstance(ids, str):
             ids = _column(records, "ids", ids)
         if isinstance(subjects, str):
-            named = _column(records, "subjects", subjects)
-            subjects = [None if subject is None else str(subject) for subject in named]
+            column = _column(records, "subjects", subjects)
+            subjects = [None if subject is None else str(subject) for subject in column]
     else:
         records = _listed(contexts, "contexts", "contexts or (context, actions) pairs")
-    found = []
-    names, whom = _ids(ids, len(records)), _subjects(subjects, len(records))
-    for context, id, subject in zip(records, names, whom, strict=True):
+    requests = []
+    names, owners = _ids(ids, len(records)), _subjects(subjects, len(records))
+    for context, id, subject in zip(records, names, owners, strict=True):
         if _is_pair(context):
             if actions is not None:
-                message = "actions are given for all requests, and with one of them"
-                raise InvalidInput(f"{message}: leave one out", context)
-            found.append(OneRequest(context[0], context[1], None, id, subject))
+                message = "actions are given both for all requests and with a request"
+                raise InvalidInput(f"{message}: leave one of them out", context)
+            requests.append(OneRequest(context[0], context[1], None, id, subject))
         else:
-            found.append(OneRequest(context, actions, None, id, subject))
-    return found
+            requests.append(OneRequest(context, actions, None, id, subject))
+    return requests
 
 
 def split_rewards(rewards: Any) -> list[OneReward]:
-    """Return rewards one by one.
+    """Return the rewards of a batch.
 
     Args:
-        rewards: (id, value) pairs; or mappings with the keys id and value, and if need be at, part
-            and revision; or a frame of pandas or polars with such columns.
+        rewards: (id, value) pairs; or mappings with the keys id and value, and optionally at, part
+            and revision; or a pandas or polars frame with such columns.
 
     >>> split_rewards([("order-17", 1.0), {"id": "order-18", "value": 0.0, "part": "click"}])[1]
     OneReward(id='order-18', value=0.0, at=None, part='click', revision=0)
     """
     if is_frame(rewards):
         return [_reward(record) for record in frame_records(rewards)]
-    return [_reward(one) for one in _listed(rewards, "rewards", "(id, value) pairs or records")]
+    return [_reward(item) for item in _listed(rewards, "rewards", "(id, value) pairs or records")]
 
 
 @contextmanager
 def named(place: str) -> Iterator[None]:
-    """Say in an error which of several it is."""
+    """Prefix the messages of errors with the place of the invalid item."""
     try:
         yield
     except InvalidInput as error:
@@ -122,44 +122,45 @@ def named(place: str) -> Iterator[None]:
 
 
 def naming(place: str, error: InvalidInput) -> InvalidInput:
-    """Return the error of one of several, which says which."""
-    found = InvalidInput(f"{place}: {error}", error.value)
-    found.issue = error.issue
-    return found
+    """Return an error whose message is prefixed with the place of the invalid item."""
+    prefixed = InvalidInput(f"{place}: {error}", error.value)
+    prefixed.issue = error.issue
+    return prefixed
 
 
-def _reward(one: Any) -> OneReward:
-    if isinstance(one, Mapping):
-        unknown = next((key for key in one if key not in OneReward._fields), None)
+def _reward(item: Any) -> OneReward:
+    if isinstance(item, Mapping):
+        unknown = next((key for key in item if key not in OneReward._fields), None)
         if unknown is not None:
             known = ", ".join(OneReward._fields)
-            message = f"a reward has the key {shown(unknown)}: known are {known}"
-            raise InvalidInput(f"{message}; leave out what a reward does not have", unknown)
-        missing = next((key for key in ("id", "value") if one.get(key) is None), None)
+            message = f"a reward has the unknown key {shown(unknown)}; known keys: {known}"
+            raise InvalidInput(f"{message}. Remove other keys", unknown)
+        missing = next((key for key in ("id", "value") if item.get(key) is None), None)
         if missing is not None:
-            raise InvalidInput(f"a reward has no {missing}: {shown(one)}", one)
-        given = {key: value for key, value in one.items() if value is not None}
+            raise InvalidInput(f"a reward has no {missing}: {shown(item)}", item)
+        given = {key: value for key, value in item.items() if value is not None}
         revision = given.get("revision")
-        if isinstance(revision, float) and revision.is_integer():  # a column that had gaps
+        # Columns with missing values are float.
+        if isinstance(revision, float) and revision.is_integer():
             given["revision"] = int(revision)
         return OneReward(**given)
-    if isinstance(one, tuple | list) and len(one) == 2:
-        return OneReward(*one)
+    if isinstance(item, tuple | list) and len(item) == 2:
+        return OneReward(*item)
     expected = "an (id, value) pair, or a mapping with the keys id and value, was expected"
-    raise InvalidInput(f"a reward is {shown(one)}: {expected}", one)
+    raise InvalidInput(f"a reward is {shown(item)}: {expected}", item)
 
 
 def _is_pair(request: Any) -> bool:
-    """Whether a request is a context with its actions, rather than a context of two numbers."""
+    """Return whether a request is a (context, actions) pair, not a context of two numbers."""
     if not isinstance(request, tuple | list) or len(request) != 2:
         return False
     return isinstance(request[1], Iterable) and not isinstance(request[1], str)
 
 
 def _column(contexts: list[Any], argument: str, name: str) -> list[Any]:
-    """Take a column out of the records of a frame."""
+    """Remove a column from the records of a frame, and return it."""
     if contexts and name not in contexts[0]:
-        message = f"{argument} is {name!r}: the frame has no such column, but"
+        message = f"{argument} is {name!r}, but the frame has no such column, only"
         raise InvalidInput(f"{message} {', '.join(contexts[0])}", name)
     return [context.pop(name) for context in contexts]
 
@@ -169,28 +170,29 @@ def _ids(ids: Any, count: int) -> list[str | None]:
         return [None] * count
     names = _listed(ids, "ids", "decision ids")
     if len(names) != count:
-        raise InvalidInput(f"ids has {len(names)} entries for {count} requests: one each", ids)
-    found: set[str] = set()
+        message = f"ids has {len(names)} entries for {count} requests: pass one for each"
+        raise InvalidInput(message, ids)
+    seen: set[str] = set()
     for at, id in enumerate(names):
         check_id(id, f"ids[{at}]")
-        if id in found:
-            raise InvalidInput(f"ids names {id!r} twice: each decision has its own id", id)
-        found.add(id)
+        if id in seen:
+            raise InvalidInput(f"ids contains {id!r} more than once: ids must be unique", id)
+        seen.add(id)
     return list(names)
 
 
 def _subjects(subjects: Any, count: int) -> list[str | None]:
     if subjects is None:
         return [None] * count
-    found = _listed(subjects, "subjects", "subjects")
-    if len(found) != count:
-        message = f"subjects has {len(found)} entries for {count} requests: one each"
-        raise InvalidInput(f"{message}, None where there is none", subjects)
-    return found
+    names = _listed(subjects, "subjects", "subjects")
+    if len(names) != count:
+        message = f"subjects has {len(names)} entries for {count} requests: pass one for each"
+        raise InvalidInput(f"{message}, or None", subjects)
+    return names
 
 
 def _listed(given: Any, name: str, what: str) -> list[Any]:
-    """Return a list of whatever can be gone through, but for what has another meaning."""
+    """Return any iterable as a list, except text, bytes and mappings."""
     if isinstance(given, list):
         return given
     if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping):

@@ -1,4 +1,4 @@
-"""The decider: chooses with a model that others keep, and knows what it has chosen."""
+"""The decider: chooses with a model that a learner provides, and tracks its unapplied decisions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from belated.model.statistics import Information
 from belated.policies import Policy
 from belated.policies.policy import Choice
 
-#: Positions of decisions that have none: not durable yet, or durable in a spool.
+#: Positions of decisions that are not in the journal: not durable yet, or durable in a spool.
 NOT_DURABLE, SPOOLED = -1, 0
 
 
@@ -43,11 +43,11 @@ class Unapplied(msgspec.Struct, gc=False):
     """A decision that the current model has not read yet.
 
     Attributes:
-        decision: as it was made.
-        weight: what it counts for as pending.
-        partition: of the journal.
+        decision: the decision.
+        weight: its weight as a pending decision.
+        partition: its partition in the journal.
         counted: whether the current model counts it as pending.
-        position: in its partition, or one of the two constants above.
+        position: its position in the partition, :data:`NOT_DURABLE` or :data:`SPOOLED`.
     """
 
     decision: Decision
@@ -58,29 +58,30 @@ class Unapplied(msgspec.Struct, gc=False):
 
 
 class _Block(msgspec.Struct):
-    """Decisions of one partition as a sum; they leave together, when a model has read the last."""
+    """The sum of several decisions of a partition, removed once a model has read the last one."""
 
     position: int
     information: Information
 
 
 class UnappliedDecisions:
-    """Decisions made here that the model has not read yet; they count as pending until it has.
+    """Decisions of this process that the model has not read yet, and that count as pending.
 
-    Nothing is ever dropped. If no learner runs for long, the oldest durable decisions become sums:
-    they count as before, but are no longer found by their id (the journal has them).
+    Decisions are never dropped. If no learner runs for a long time, the oldest durable decisions
+    are summed: they still count as pending, but can no longer be found by id, except in the
+    journal.
 
     Args:
-        shape: of θ.
-        share: what a pending decision of some weight counts for.
-        tuning: how many are kept one by one, and how many are summed together.
+        shape: shape of θ.
+        share: returns the contribution of a pending decision from its weight.
+        tuning: number of decisions to keep individually, and number of decisions per sum.
     """
 
     def __init__(self, shape: Shape, share: Callable[[float], float], tuning: Tuning) -> None:
         self._shape = shape
         self._share = share
         self._most, self._block = tuning.max_unapplied, tuning.unapplied_block
-        # A plain dict would look for its first key from the place of all that were removed.
+        # In a dict, finding the first key is slow after many removals at the front.
         self._recent: OrderedDict[str, Unapplied] = OrderedDict()
         self._blocks: dict[int, list[_Block]] = {}
         self._compact_at = self._most + self._block
@@ -96,70 +97,70 @@ class UnappliedDecisions:
     def __iter__(self) -> Iterator[Unapplied]:
         return iter(self._recent.values())
 
-    def add(self, one: Unapplied) -> bool:
-        """Add one decision; False if there is one under its id: the first stays."""
-        return self._recent.setdefault(one.decision.id, one) is one
+    def add(self, entry: Unapplied) -> bool:
+        """Add a decision; return False, and change nothing, if its id is already present."""
+        return self._recent.setdefault(entry.decision.id, entry) is entry
 
     def get(self, id: str) -> Unapplied | None:
-        """Return one; None if it is not here."""
+        """Return a decision by id; None if it is absent."""
         return self._recent.get(id)
 
     def remove(self, id: str) -> Unapplied | None:
-        """Remove and return one; None if it is not here."""
+        """Remove and return a decision by id; None if it is absent."""
         return self._recent.pop(id, None)
 
     def find(self, id: str, *, spooled: bool = False) -> Decision | None:
-        """Return a durable decision.
+        """Return a durable decision by id; None if there is none.
 
         Args:
-            id: decision id.
-            spooled: only if it waits in a spool.
+            id: the decision id.
+            spooled: return it only if it is in a spool.
         """
-        one = self._recent.get(id)
-        if one is None or one.position == NOT_DURABLE or (spooled and one.position != SPOOLED):
+        entry = self._recent.get(id)
+        if entry is None or entry.position == NOT_DURABLE:
             return None
-        return one.decision
+        return None if spooled and entry.position != SPOOLED else entry.decision
 
     def mark_durable(self, id: str, position: int) -> None:
-        """Note the position of a decision; a spooled one has none until it is delivered."""
-        one = self._recent.get(id)
-        # The two may come in either order; and of two decisions under one id the first stands.
-        if one is not None and one.position <= SPOOLED and one.position < position:
-            one.position = position
-            # The journal has the context, which may be large: a retry needs the features' name.
-            if len(one.decision.context) > NAME:
-                one.decision = replace(one.decision, context=one.decision.context[:NAME])
+        """Record the position of a decision; in a spool it has none until it is delivered."""
+        entry = self._recent.get(id)
+        # Both marks can come in either order; of two decisions with the same id, the first counts.
+        if entry is not None and entry.position <= SPOOLED and entry.position < position:
+            entry.position = position
+            # Drop the context, which may be large: a retry only needs the name of the features.
+            if len(entry.decision.context) > NAME:
+                entry.decision = replace(entry.decision, context=entry.decision.context[:NAME])
 
     def forget_read(self, positions: Sequence[int]) -> None:
-        """Remove what a model has read: all up to its position in each partition."""
+        """Remove the decisions that a model has read, up to its position in each partition."""
         self._recent = OrderedDict(
-            (id, one)
-            for id, one in self._recent.items()
-            if not 0 < one.position <= positions[one.partition]
+            (id, entry)
+            for id, entry in self._recent.items()
+            if not 0 < entry.position <= positions[entry.partition]
         )
         for partition, blocks in self._blocks.items():
-            left = [block for block in blocks if block.position > positions[partition]]
-            self._blocks[partition] = left
+            unread = [block for block in blocks if block.position > positions[partition]]
+            self._blocks[partition] = unread
 
     def compact(self) -> None:
-        """Sum the oldest durable decisions, if there are too many to count one by one."""
+        """Sum the oldest durable decisions if there are too many to keep individually."""
         if len(self._recent) < self._compact_at:
             return
         oldest: dict[int, list[Unapplied]] = {}
         excess = len(self._recent) - self._most
-        for one in list(islice(self._recent.values(), excess)):
-            if one.position > 0:
-                oldest.setdefault(one.partition, []).append(one)
-                del self._recent[one.decision.id]
-        for partition, ones in oldest.items():
-            information = Information.of(*self._live(ones), self._shape)
-            last = max(one.position for one in ones)
+        for entry in list(islice(self._recent.values(), excess)):
+            if entry.position > 0:
+                oldest.setdefault(entry.partition, []).append(entry)
+                del self._recent[entry.decision.id]
+        for partition, entries in oldest.items():
+            information = Information.of(*self._live(entries), self._shape)
+            last = max(entry.position for entry in entries)
             self._blocks.setdefault(partition, []).append(_Block(last, information))
-        # What waits in a spool stays: look again only after a further block.
+        # Spooled decisions remain, so try again only after another block.
         self._compact_at = max(len(self._recent), self._most) + self._block
 
     def pending(self) -> tuple[Matrix, Vector, Information]:
-        """Return the pending ones: rows and shares of the recent ones, the sum of the others."""
+        """Return the rows and shares of recent pending decisions, and the sum of older ones."""
         rows, shares = self._live(self._recent.values())
         summed = Information.zero(self._shape)
         for blocks in self._blocks.values():
@@ -167,58 +168,60 @@ class UnappliedDecisions:
                 summed = summed + block.information
         return rows, shares, summed
 
-    def _live(self, ones: Iterable[Unapplied]) -> tuple[Matrix, Vector]:
-        """Rows and shares of those that count."""
-        live = [one for one in ones if one.decision.activated]
+    def _live(self, entries: Iterable[Unapplied]) -> tuple[Matrix, Vector]:
+        """Return the rows and shares of activated decisions."""
+        live = [entry for entry in entries if entry.decision.activated]
         rows = np.empty((len(live), width_of(self._shape)))
         if live:
-            np.concatenate([one.decision.x for one in live], out=rows.reshape(-1))
-        return rows, np.array([self._share(one.weight) for one in live], dtype=np.float64)
+            np.concatenate([entry.decision.x for entry in live], out=rows.reshape(-1))
+        return rows, np.array([self._share(entry.weight) for entry in live], dtype=np.float64)
 
 
 class ModelSource(Protocol):
-    """A live learner, or one that was loaded."""
+    """Provides the model of a decider: a live learner, or a loaded model."""
 
     @property
     def model(self) -> Model:
-        """What chooses now."""
+        """The model that chooses."""
 
     @property
     def version(self) -> int:
-        """Records that were folded into it."""
+        """Number of records folded into the model."""
 
     def add_pending(self, x: Vector, weight: float) -> None:
         """Count a decision that the model has not read as pending."""
 
     def remove_pending(self, x: Vector, weight: float) -> None:
-        """Count it no longer."""
+        """Stop counting a decision as pending."""
 
     def change_mode(self, mode: Mode, unapplied: UnappliedDecisions) -> None:
-        """Choose as the mode says from now on."""
+        """Change the mode of the model."""
 
     def use_model(self, chosen: PublishedModel | None, unapplied: UnappliedDecisions) -> None:
-        """Choose with this model from now on; None: with the newest."""
+        """Use this model from now on; None: use the newest."""
 
     def repair(self, unapplied: UnappliedDecisions) -> None:
-        """The model could not choose: make it anew."""
+        """Rebuild the model after it failed to choose."""
 
 
-#: Numbers in the rows of a run, at most, unless it is of one request: a quarter of a megabyte.
+#: Maximum number of values in the rows of a run (256 KB), unless the run is a single request.
 AT_ONCE = 1 << 15
 
 
 def runs_of(
     requests: Sequence[ParsedRequest], dim: int
 ) -> Iterator[tuple[slice, slice, list[int]]]:
-    """Yield runs of requests: these, their lines in the table of all, and where each ends in it.
+    """Split requests into runs: yield the requests, their lines, and the end of each request.
+
+    Ends are relative to the first line of the run.
 
     Args:
-        requests: in the order of their lines.
-        dim: width of a row.
+        requests: the requests, in the order of their lines.
+        dim: number of columns of a row.
 
     >>> [run for run in runs_of([ParsedRequest(2), ParsedRequest(3)], dim=4)]
     [(slice(0, 2, None), slice(0, 5, None), [2, 5])]
-    >>> [some for some, _, _ in runs_of([ParsedRequest(2), ParsedRequest(3)], dim=AT_ONCE)]
+    >>> [run for run, _, _ in runs_of([ParsedRequest(2), ParsedRequest(3)], dim=AT_ONCE)]
     [slice(0, 1, None), slice(1, 2, None)]
     """
     first = start = end = 0
@@ -240,11 +243,11 @@ def _checked(choice: Choice) -> Choice:
 
 
 class Made(NamedTuple):
-    """What was decided.
+    """The decisions for several requests.
 
     Attributes:
-        decisions: in the order of their requests.
-        requests: what some of them were chosen from, by their place, to be stored with them.
+        decisions: the decisions, in the order of the requests.
+        requests: encoded requests to store with the decisions, by index.
     """
 
     decisions: list[Decision]
@@ -252,17 +255,17 @@ class Made(NamedTuple):
 
 
 class Decider:
-    """Chooses, and counts its decisions as pending until a model has read them.
+    """Makes decisions, and counts them as pending until a model has read them.
 
-    So a burst does not repeat one choice while the learner is behind.
+    A burst of decisions therefore does not repeat one choice while the learner lags behind.
 
     Args:
-        policy: how actions are chosen.
-        source: of the model.
-        partitions: of the journal.
+        policy: the policy that chooses actions.
+        source: provides the model.
+        partitions: number of partitions of the journal.
         baseline: how to choose without the model: the name of an action, ``first`` or ``uniform``.
-        keep_requests: share of the requests that is kept; "auto": all, and some of the large ones.
-        tuning: sizes, and how ids are made.
+        keep_requests: share of the requests to store; "auto": all small ones, a sample of others.
+        tuning: internal sizes, and the generator of ids.
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> from belated.decider import LoadedModel
@@ -289,23 +292,23 @@ class Decider:
         self.holdout: Holdout | None = None
         self.keep_requests = keep_requests
         self.mode: Mode = "learn"
-        #: The model that an operator chose; None: the newest one decides.
+        #: The model that an operator chose; None: use the newest.
         self.chosen: PublishedModel | None = None
-        #: Changes of actions by operators: paused and retired ones are never chosen.
+        #: Changes of actions by operators. Paused and retired actions are never chosen.
         self.actions: Changes = {}
         self.unapplied = UnappliedDecisions(policy.shape, policy.share, tuning)
-        #: Decisions by the baseline because the policy failed, by the reason.
+        #: Number of decisions by the baseline after a failure of the policy, by reason.
         self.fallbacks: Counter[str] = Counter()
-        #: What the policy failed with last.
+        #: The last failure of the policy.
         self.failure: PolicyFailure | None = None
         self._source = source
         self._partitions = partitions
         self._baseline = baseline
         self._new_id = tuning.new_id
         self._features = name_of(policy.features)
-        #: Of the ids that are made; None to draw one for each.
+        #: Slot of generated ids; None: a random slot for each.
         self.slot: int | None = None
-        self._repaired = False  # once, until the policy chooses again
+        self._repaired = False  # repair only once until the policy succeeds
 
     @property
     def model(self) -> Model:
@@ -321,16 +324,16 @@ class Decider:
         rng: np.random.Generator,
         hold: bool,
     ) -> Made:
-        """Choose for one request after the other, each as if the choices before it were pending.
+        """Choose for several requests in turn, counting earlier choices as pending.
 
         If the policy fails, the baseline decides.
 
         Args:
-            requests: in the order of their rows.
-            table: checked rows of all requests, one after the other.
-            now: the time, in microseconds since 1970.
-            rng: source of randomness.
-            hold: count the decisions as pending from now on; False if they are about to be folded.
+            requests: the requests, in the order of their rows.
+            table: validated rows of all requests, concatenated.
+            now: the current time, in microseconds since 1970.
+            rng: random generator.
+            hold: keep counting the decisions as pending; False if they are about to be folded.
 
         Raises:
             BanditOff: the bandit is switched off.
@@ -340,11 +343,11 @@ class Decider:
             raise BanditOff()
         if self.actions:
             requests, table = only_open(requests, table, self.actions, now)
-        # A model that is frozen or chosen is not changed by what is decided with it.
+        # Decisions do not change a model that is frozen, or that an operator chose.
         learns = self.mode == "learn" and self.chosen is None
         counts = learns and (hold or len(requests) > 1)
         source: Source = "policy"
-        if self.mode == "baseline":  # what it decides is counted once a model is used again
+        if self.mode == "baseline":  # its decisions are counted once a model is used again
             source = "baseline"
             choices = self._choose_baseline(self._baseline, requests, table, rng)
         else:
@@ -364,13 +367,13 @@ class Decider:
         return Made(made, self._keep(requests, table, choices, made))
 
     def record(self, request: ParsedRequest, table: Row) -> Made:
-        """Return a decision that its caller made because the service was unavailable.
+        """Record a decision that the caller made because the service was unavailable.
 
-        It counts as pending, as others do.
+        It counts as pending like other decisions.
 
         Args:
-            request: says what was chosen, and when.
-            table: its checked rows.
+            request: the request, with the action that was chosen and the time.
+            table: its validated rows.
         """
         assert request.fallback is not None
         index, at = request.fallback
@@ -383,13 +386,13 @@ class Decider:
     def score(
         self, request: ParsedRequest, table: Row, *, now: int, rng: np.random.Generator
     ) -> Scores:
-        """Return what would be chosen now, and why; nothing is decided, and no state changes.
+        """Return the scores of the actions and the choice, without deciding or changing any state.
 
         Args:
-            request: of one decision.
-            table: its checked rows.
-            now: the time, in microseconds since 1970.
-            rng: of its own: a draw that is used here is not used for a decision.
+            request: the request of one decision.
+            table: its validated rows.
+            now: the current time, in microseconds since 1970.
+            rng: a separate random generator, so that decisions are not affected.
 
         Raises:
             BanditOff: the bandit is switched off.
@@ -407,7 +410,7 @@ class Decider:
         return scores_of(model, rows, request.actions, choice)
 
     def hold(self, decision: Decision) -> None:
-        """Count a decision that waits in a spool as pending until a model has read it."""
+        """Count a spooled decision as pending until a model has read it."""
         weight = self.model.weight_at(decision.mean)
         counted = decision.activated and self.mode != "freeze" and self.chosen is None
         if counted:
@@ -415,57 +418,57 @@ class Decider:
         self._hold(decision, weight, counted, SPOOLED)
 
     def release(self, id: str) -> None:
-        """A decision was folded, or never came to be; nothing happens if it is not held."""
-        one = self.unapplied.remove(id)
-        if one is not None and one.counted:
-            self._source.remove_pending(one.decision.x.astype(np.float64), one.weight)
+        """Stop holding a decision that was folded or not recorded; ignore it if it is not held."""
+        entry = self.unapplied.remove(id)
+        if entry is not None and entry.counted:
+            self._source.remove_pending(entry.decision.x.astype(np.float64), entry.weight)
 
     def discard(self, decision: Decision) -> None:
-        """A decision never came to be; another one under its id stays."""
-        one = self.unapplied.get(decision.id)
-        if one is not None and one.decision is decision:
+        """Stop holding a decision that was not recorded, unless another one has its id."""
+        entry = self.unapplied.get(decision.id)
+        if entry is not None and entry.decision is decision:
             self.release(decision.id)
 
     def release_all(self) -> None:
-        """All decisions that were held are folded."""
+        """Stop holding all decisions, because they were folded."""
         self.release_known(lambda id: True)
 
     def release_known(self, known: Callable[[str], bool]) -> None:
-        """Those that are known by their ids are folded."""
-        for one in list(self.unapplied):
-            if known(one.decision.id):
-                self.release(one.decision.id)
+        """Stop holding the decisions whose id is known, because they were folded."""
+        for entry in list(self.unapplied):
+            if known(entry.decision.id):
+                self.release(entry.decision.id)
 
     def count_again(self) -> None:
-        """Count all that are held in a model that has begun anew, in the mode ``learn``."""
-        for one in self.unapplied:
-            if one.counted:
-                self._source.add_pending(one.decision.x.astype(np.float64), one.weight)
+        """Count all held decisions in a rebuilt model, and switch to the mode ``learn``."""
+        for entry in self.unapplied:
+            if entry.counted:
+                self._source.add_pending(entry.decision.x.astype(np.float64), entry.weight)
         self._source.change_mode("learn", self.unapplied)
         self.mode = "learn"
 
     @property
     def holds(self) -> bool:
-        """Whether any decision is held."""
+        """Whether any decisions are held."""
         return bool(self.unapplied)
 
     def change_mode(self, mode: Mode) -> None:
-        """Decide in another way from now on."""
+        """Switch to another mode."""
         if mode != self.mode:
             self._source.change_mode(mode, self.unapplied)
             self.mode = mode
 
     def use_model(self, chosen: PublishedModel | None) -> None:
-        """Decide with a model that an operator chose; None: with the newest.
+        """Use a model that an operator chose; None: use the newest.
 
         Raises:
-            JournalMismatch: it was made for another policy, or for other features.
+            JournalMismatch: the model is for another policy, or for other features.
         """
         if chosen is not self.chosen:
             self._source.use_model(chosen, self.unapplied)
             self.chosen = chosen
 
-    # --- the parts -------------------------------------------------------------------------------
+    # --- implementation --------------------------------------------------------------------------
 
     def _choose_policy(
         self,
@@ -477,7 +480,7 @@ class Decider:
     ) -> list[Choice]:
         model = self._source.model
         several = counts and len(requests) > 1
-        if several:  # all are chosen, or none; and if they are not held, the model stays as it is
+        if several:  # undo if a choice fails, or if the decisions are not held
             before = model.decided.copy(), model.pending, model.decisions
         try:
             if len(requests) == 1:
@@ -487,9 +490,9 @@ class Decider:
             else:
                 choices = []
                 counted = [counts and request.activated for request in requests]
-                for some, lines, ends in runs_of(requests, self.policy.row_width):
-                    found = self.policy.choose_all(model, table[lines], ends, counted[some], rng)
-                    choices += map(_checked, found)
+                for run, lines, ends in runs_of(requests, self.policy.row_width):
+                    chosen = self.policy.choose_all(model, table[lines], ends, counted[run], rng)
+                    choices += map(_checked, chosen)
         except Exception as error:
             if several:
                 model.decided, model.pending, model.decisions = before
@@ -501,7 +504,7 @@ class Decider:
         return choices
 
     def _count(self, choice: Choice, table: Row) -> bool:
-        """Count what the baseline chose, if the model can still count."""
+        """Count a choice of the baseline as pending; return False if the model fails."""
         try:
             self._source.add_pending(table[choice.index].astype(np.float64), choice.weight)
         except Exception:
@@ -516,19 +519,19 @@ class Decider:
         rng: np.random.Generator,
         hold: bool,
     ) -> Made:
-        """Some may still be chosen by the policy."""
+        """Choose for each request separately, so that the policy decides those it can."""
         made, start = Made([], {}), 0
         for n, request in enumerate(requests):
             end = start + request.n_rows
-            one = self.choose([request], table[start:end], now=now, rng=rng, hold=hold)
-            made.decisions.extend(one.decisions)
-            if one.requests:
-                made.requests[n] = one.requests[0]
+            single = self.choose([request], table[start:end], now=now, rng=rng, hold=hold)
+            made.decisions.extend(single.decisions)
+            if single.requests:
+                made.requests[n] = single.requests[0]
             start = end
         return made
 
     def _marks(self, request: ParsedRequest, choice: Choice, source: Source) -> Marks:
-        return "", None  # there are no groups without a holdout
+        return "", None  # without a holdout there are no groups
 
     def _choose_baseline(
         self, how: int | str, requests: Sequence[ParsedRequest], rows: Row, rng: np.random.Generator
@@ -543,13 +546,13 @@ class Decider:
         return choices
 
     def _predict(self, row: Vector) -> tuple[float, float]:
-        """Mean and weight by the model; by the prior if the model is of no use."""
+        """Return the mean and the weight from the model, or from the prior if the model fails."""
         try:
             mean, weight = self.model.predict(row)
             if math.isfinite(mean + weight):
                 return mean, weight
         except Exception:
-            pass  # it was reported when the policy failed
+            pass  # already reported as a failure of the policy
         return Model(self.policy.start, self.policy.family).predict(row)
 
     def _decide(
@@ -573,7 +576,7 @@ class Decider:
                 now,
                 index if request.actions is None else request.actions[index],
                 index if request.places is None else request.places[index],
-                table[start + index].copy(),  # so that the other rows need not be kept
+                table[start + index].copy(),  # so that the other rows can be freed
                 choice.mean,
                 choice.propensity,
                 version,
@@ -595,7 +598,7 @@ class Decider:
         return made
 
     def _id_for(self, request: ParsedRequest, now: int) -> str:
-        """Return a new id: all decisions for a subject are in one partition."""
+        """Return a new id, in the partition of the subject if there is one."""
         subject = request.subject
         return self._new_id(now, self.slot if subject is None else slot_of_subject(subject))
 
@@ -606,10 +609,10 @@ class Decider:
         choices: Sequence[Choice],
         made: Sequence[Decision],
     ) -> dict[int, bytes]:
-        """What they were chosen from, as far as it is kept."""
-        kept: dict[int, bytes] = {}
+        """Return the encoded requests to store, by index."""
+        stored: dict[int, bytes] = {}
         if self.keep_requests == 0.0:
-            return kept
+            return stored
         start = 0
         for n, (request, choice) in enumerate(zip(requests, choices, strict=True)):
             end = start + request.n_rows
@@ -618,34 +621,37 @@ class Decider:
                 table[start:end], request.context, choice.shares, choice.index,
             )  # fmt: skip
             if data is not None:
-                kept[n] = data
+                stored[n] = data
             start = end
-        return kept
+        return stored
 
     def _hold(self, decision: Decision, weight: float, counted: bool, position: int) -> None:
         partition = partition_of(key_of(decision.id), self._partitions)
-        one = Unapplied(decision, weight, partition, counted, position)
-        if not self.unapplied.add(one) and counted:  # it was asked for twice at once: one counts
+        entry = Unapplied(decision, weight, partition, counted, position)
+        # Of concurrent requests with the same id, only the first counts.
+        if not self.unapplied.add(entry) and counted:
             self._source.remove_pending(decision.x.astype(np.float64), weight)
 
     def _repair(self) -> None:
-        if not self._repaired:  # it takes a while
+        if not self._repaired:  # a repair is slow
             self._repaired = True
             self._source.repair(self.unapplied)
 
 
-#: A floor that changes no probability; with it a policy says those of all actions.
+#: A floor too small to change any probability. With a floor, a policy reports the probabilities of
+#: all actions.
 _NONE = 1e-300
 
 
 class HoldoutDecider(Decider):
-    """A decider of which a share of decisions is made by a baseline.
+    """A decider with a holdout: a share of its decisions is made by a baseline.
 
     In the modes ``baseline`` and ``off`` there are no groups.
 
     Args:
-        holdout: which share, and how it is decided.
-        settings: of a :class:`Decider`.
+        settings: positional arguments of :class:`Decider`.
+        holdout: the holdout.
+        others: keyword arguments of :class:`Decider`.
     """
 
     holdout: Holdout
@@ -653,7 +659,7 @@ class HoldoutDecider(Decider):
     def __init__(self, *settings: Any, holdout: Holdout, **others: Any) -> None:
         super().__init__(*settings, **others)
         self.holdout = holdout
-        # What the policy would have done for those of the holdout, by their ids.
+        # Probabilities of the holdout's actions under the policy, by decision id.
         self._by_policy: dict[str | None, float | None] = {}
 
     def choose(
@@ -665,32 +671,33 @@ class HoldoutDecider(Decider):
         rng: np.random.Generator,
         hold: bool,
     ) -> Made:
-        """As :meth:`Decider.choose`, each request by its group."""
+        """Choose as :meth:`Decider.choose` does, with the baseline for requests in the holdout."""
         if self.mode in ("baseline", "off"):
             return super().choose(requests, table, now=now, rng=rng, hold=hold)
         requests, table = only_open(requests, table, self.actions, now)
         named = [
-            one if one.id is not None else replace(one, id=self._id_for(one, now))
-            for one in requests
+            request if request.id is not None else replace(request, id=self._id_for(request, now))
+            for request in requests
         ]
-        held = np.array([self.holdout.holds(one.unit or one.id or "") for one in named])
+        units = [request.unit or request.id or "" for request in named]
+        held = np.array([self.holdout.holds(unit) for unit in units])
         if not held.any():
             return super().choose(named, table, now=now, rng=rng, hold=hold)
-        line = np.repeat(held, [one.n_rows for one in named])
+        line = np.repeat(held, [request.n_rows for request in named])
         decisions: dict[int, Decision] = {}
-        kept: dict[int, bytes] = {}
+        stored: dict[int, bytes] = {}
         for is_held in (False, True):
             places = np.flatnonzero(held == is_held).tolist()
             if not places:
                 continue
-            some, rows = [named[n] for n in places], table[line == is_held]
+            group, rows = [named[n] for n in places], table[line == is_held]
             if is_held:
-                made = self._choose_held(some, rows, now, rng, hold)
+                made = self._choose_held(group, rows, now, rng, hold)
             else:
-                made = super().choose(some, rows, now=now, rng=rng, hold=hold)
+                made = super().choose(group, rows, now=now, rng=rng, hold=hold)
             decisions |= dict(zip(places, made.decisions, strict=True))
-            kept |= {places[n]: data for n, data in made.requests.items()}
-        return Made([decisions[n] for n in range(len(named))], kept)
+            stored |= {places[n]: data for n, data in made.requests.items()}
+        return Made([decisions[n] for n in range(len(named))], stored)
 
     def _choose_held(
         self,
@@ -713,14 +720,15 @@ class HoldoutDecider(Decider):
         return Made(made, self._keep(requests, table, choices, made))
 
     def _policy_share(self, rows: Row, index: int, rng: np.random.Generator) -> float | None:
-        """The probability with which the policy would take a row; None if it does not say it."""
+        """Return the probability with which the policy would choose a row; None if unknown."""
         policy = self.policy
         if not policy.floor:
-            with suppress(ValueError):  # the floor of Uniform cannot be set: it says all anyway
+            # Uniform does not allow setting its floor, but reports all probabilities anyway.
+            with suppress(ValueError):
                 policy = dataclasses.replace(policy, floor=_NONE)
         try:
             choice = policy.choose(self.model, rows.astype(np.float64), rng)
-        except Exception:  # the baseline decides, whatever the policy says
+        except Exception:  # the baseline decides even if the policy fails
             return None
         if choice.shares is not None:
             return choice.shares[index]

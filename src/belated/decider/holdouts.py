@@ -1,4 +1,4 @@
-"""A holdout: a share of decisions that the baseline makes, to see what the policy earns beyond."""
+"""Holdouts: a share of decisions is made by the baseline, to measure the lift of the policy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from belated.decider.baselines import FIRST, UNIFORM
 from belated.exceptions import InvalidInput
 
-#: The group of a decision, and its propensity over all groups.
+#: Group of a decision, and its propensity over all groups.
 Marks = tuple[str, float | None]
 #: Names of the two groups.
 BANDIT, HELD = "bandit", "holdout"
@@ -18,14 +18,14 @@ BANDIT, HELD = "bandit", "holdout"
 
 @dataclass(frozen=True)
 class Holdout:
-    """A share of decisions goes to a baseline.
+    """The share of decisions that a baseline makes.
 
     Args:
-        share: of the decisions, or of the units.
+        share: the share of decisions or, with ``by``, of units in the holdout.
         baseline: what you would show without a bandit: the name of an action, ``"first"`` or
             ``"uniform"``.
-        by: a field of the context, such as ``"customer"``: all decisions of one value are in the
-            same group. None: each decision is drawn by its id.
+        by: a field of the context, such as ``"customer"``: all decisions with the same value are in
+            the same group. None: each decision is assigned by its id.
 
     >>> holdout = Holdout(0.1, "first")
     >>> sum(holdout.holds(f"order {n}") for n in range(10_000))
@@ -33,7 +33,7 @@ class Holdout:
     """
 
     share: float
-    baseline: int | str = ""  # needed: an error asks for it
+    baseline: int | str = ""  # required: __post_init__ raises an error without it
     by: str | None = None
 
     def __post_init__(self) -> None:
@@ -43,21 +43,20 @@ class Holdout:
             raise InvalidInput(f"{message}, such as 0.05", self.share)
         if type(self.baseline) not in (int, str) or self.baseline == "":
             given = "missing" if self.baseline == "" else repr(self.baseline)
-            message = f"baseline is {given}: what would you show without a bandit?"
-            message = f"{message} The name of an action, 'first' or 'uniform' was expected"
-            raise InvalidInput(message, self.baseline)
+            message = f"baseline is {given}: the name of the action to show without a bandit,"
+            raise InvalidInput(f"{message} 'first' or 'uniform' was expected", self.baseline)
         by: Any = self.by
         if by is not None and not isinstance(by, str):
             message = f"by is {by!r}: the name of a field of the context was expected"
             raise InvalidInput(message, by)
 
     def holds(self, unit: str) -> bool:
-        """Whether an id or a unit is in the holdout, which is the same in every process."""
+        """Return whether an id or a unit is in the holdout; the same in every process."""
         draw = blake2b(unit.encode(), digest_size=8, person=b"belated.holdout").digest()
         return int.from_bytes(draw) < self.share * (1 << 64)
 
     def unit_of(self, context: Any) -> str | None:
-        """The unit that a context belongs to; None if each decision is one.
+        """Return the unit of a context; None without ``by``.
 
         Raises:
             InvalidInput: the context does not have the field.
@@ -66,11 +65,11 @@ class Holdout:
             return None
         if not isinstance(context, Mapping) or context.get(self.by) is None:
             message = f"the context has no {self.by!r}, by which the holdout is drawn"
-            raise InvalidInput(f"{message}: send it, or make the holdout without `by`", context)
+            raise InvalidInput(f"{message}: send it, or leave out `by` in the holdout", context)
         return str(context[self.by])
 
     def baseline_share(self, index: int, actions: Sequence[int | str] | None, count: int) -> float:
-        """The probability with which the baseline takes an action."""
+        """Return the probability with which the baseline chooses an action."""
         if self.baseline == UNIFORM:
             return 1.0 / count
         names = range(count) if actions is None else actions
@@ -80,18 +79,20 @@ class Holdout:
         return float(index == place)
 
     def overall(self, by_baseline: float, by_policy: float) -> float:
-        """The probability of an action over both groups."""
+        """Return the probability of an action over both groups."""
         return self.share * by_baseline + (1.0 - self.share) * by_policy
 
 
 def check_holdout(holdout: Any, features: object) -> Holdout | None:
-    """Return a holdout, if it is one that can be drawn."""
+    """Return a holdout, or raise InvalidInput if it cannot be used with these features."""
     if holdout is None:
         return None
     if not isinstance(holdout, Holdout):
         message = f"holdout is {holdout!r}: pass Holdout(0.05, baseline='uniform')"
         raise InvalidInput(message, holdout)
     if holdout.by is not None and features is None:
-        message = f"the holdout is drawn by {holdout.by!r}, and requests without features have no"
-        raise InvalidInput(f"{message} context: give the bandit features, or leave `by` out")
+        message = f"the holdout reads the field {holdout.by!r} of the context, but requests without"
+        raise InvalidInput(
+            f"{message} features have no context: give the bandit features, or leave out `by`"
+        )
     return holdout

@@ -1,4 +1,4 @@
-"""A published model that a decider has loaded, with what was decided here since."""
+"""A published model in a decider, including the decisions made in this process since."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from belated.policies import Policy
 class LoadedModel:
     """The newest published model, or the one that an operator chose.
 
-    The newest counts decisions that its learner had not read; a chosen one does not change.
+    Decisions that the learner had not read are counted as pending in the newest model. A model that
+    an operator chose does not change.
 
     Args:
-        policy: what chooses; the learner must have the same one.
-        kernels: to use instead of the best available.
+        policy: the policy, which must be the learner's.
+        kernels: kernels to use instead of the best available.
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> LoadedModel(DelayedUCB(2, Bernoulli())).version
@@ -35,17 +36,17 @@ class LoadedModel:
         self._published: PublishedModel | None = None
         self._chosen: PublishedModel | None = None
         self._frozen = False
-        #: What chooses: the prior before the first model is loaded.
+        #: The model that chooses; the prior before a model is loaded.
         self.model = self._model_of(None)
-        #: Records that the learner had folded when it made the model.
+        #: Number of records that the learner had folded when it published the model.
         self.version = 0
 
     def load(self, published: PublishedModel, unapplied: UnappliedDecisions) -> None:
         """Replace the newest model.
 
         Raises:
-            JournalMismatch: it was made for another policy, or for other features.
-            CorruptJournal: it holds numbers that are not finite.
+            JournalMismatch: the model is for another policy, or for other features.
+            CorruptJournal: the model contains numbers that are not finite.
         """
         model = published.model(self._policy, kernels=self._kernels)
         self._published = published
@@ -55,11 +56,11 @@ class LoadedModel:
             self._count(unapplied)
 
     def use_model(self, chosen: PublishedModel | None, unapplied: UnappliedDecisions) -> None:
-        """Choose with this model, whatever is published; None: with the newest again.
+        """Use this model, even if newer ones are published; None: use the newest again.
 
         Raises:
-            JournalMismatch: it was made for another policy, or for other features.
-            CorruptJournal: it holds numbers that are not finite.
+            JournalMismatch: the model is for another policy, or for other features.
+            CorruptJournal: the model contains numbers that are not finite.
         """
         published = chosen or self._published
         self.model, self._chosen = self._model_of(published), chosen
@@ -67,12 +68,12 @@ class LoadedModel:
         self._count(unapplied)
 
     def change_mode(self, mode: Mode, unapplied: UnappliedDecisions) -> None:
-        """A frozen model is not changed by what is decided with it either."""
+        """Change the mode; a frozen model does not count pending decisions."""
         self._frozen = mode == "freeze"
         self.repair(unapplied)
 
     def repair(self, unapplied: UnappliedDecisions) -> None:
-        """Start again from the model as it was published."""
+        """Restore the model as it was published."""
         self.model = self._model_of(self._chosen or self._published)
         self._count(unapplied)
 
@@ -81,7 +82,7 @@ class LoadedModel:
         self._policy.add_pending(self.model, x, weight)
 
     def remove_pending(self, x: Vector, weight: float) -> None:
-        """Count a decision no longer: it never came to be."""
+        """Stop counting a decision, because it was never recorded."""
         self.model.decisions -= 1
         if self._policy.pending_weight == 0.0:
             self.model.pending -= 1
@@ -94,10 +95,10 @@ class LoadedModel:
         return published.model(self._policy, kernels=self._kernels)
 
     def _count(self, unapplied: UnappliedDecisions) -> None:
-        """Count in a new model what it has not read."""
+        """Count the unapplied decisions in a new model."""
         is_fixed = self._frozen or self._chosen is not None
-        for one in unapplied:
-            one.counted = one.decision.activated and not is_fixed
+        for entry in unapplied:
+            entry.counted = entry.decision.activated and not is_fixed
         if is_fixed:
             return
         model, policy = self.model, self._policy
@@ -113,7 +114,7 @@ class LoadedModel:
 
 
 def _add(model: Model, summed: Information) -> None:
-    """Count a sum: H of the model plus the sum, and a root of that."""
+    """Add the information of summed pending decisions to a model, by its root."""
     inverse = np.linalg.inv(model.decided)
     model.decided = root_of(inverse.swapaxes(-2, -1) @ inverse + summed.matrix)
     model.pending += summed.count

@@ -1,4 +1,4 @@
-"""Which model decides: operators choose an earlier one, and the newest again."""
+"""Choosing the model: operators can go back to an earlier model, and return to the newest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from belated.exceptions import InvalidInput
 from belated.fold.published import PublishedModel, readable_model
 from belated.journals.coordination import CoordinationStore
 
-#: Names a model: how many records it has learned from, as decisions have it; or the newest.
+#: Identifies a model: the number of records it has learned from, as in decisions; or the newest.
 Version = int | Literal["latest"]
 
 
@@ -22,10 +22,11 @@ class ModelState(msgspec.Struct, Result, frozen=True):
     """A model that an operator can choose.
 
     Attributes:
-        version: the number of records it has learned from; decisions have it as ``model``.
+        version: number of records it has learned from; decisions store it as ``model``.
         made_at: when it was published.
-        observations: the number of rewards it has learned from.
-        state: ``chosen`` if an operator chose it; ``latest`` if it is the newest; else ``kept``.
+        observations: number of rewards it has learned from.
+        state: ``chosen`` if an operator chose it, ``latest`` if it is the newest, otherwise
+            ``kept``.
     """
 
     version: int
@@ -34,43 +35,44 @@ class ModelState(msgspec.Struct, Result, frozen=True):
     state: str = "kept"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the state as plain data, its time as ISO 8601."""
-        found: dict[str, Any] = msgspec.to_builtins(self)
-        return found
+        """Return the state as plain data, with its time as ISO 8601."""
+        state: dict[str, Any] = msgspec.to_builtins(self)
+        return state
 
 
 def models_in(coordination: CoordinationStore, chosen: ModelChosen | None) -> list[ModelState]:
     """Return the models that an operator can choose, the newest first.
 
     Args:
-        coordination: of the bandit.
+        coordination: the bandit's coordination store.
         chosen: the last event that chose a model; None if there is none.
     """
-    found = {
+    states = {
         model.version: ModelState(model.version, as_datetime(model.at), model.observations)
         for model in coordination.kept_models()
     }
     in_use = None if chosen is None else readable_model(chosen.model)
     for model, state in ((_latest(coordination), "latest"), (in_use, "chosen")):
         if model is not None:
-            found[model.version] = ModelState(model.version, as_datetime(model.at), model.n, state)
-    return sorted(found.values(), key=lambda model: -model.version)
+            published = as_datetime(model.at)
+            states[model.version] = ModelState(model.version, published, model.n, state)
+    return sorted(states.values(), key=lambda model: -model.version)
 
 
 def model_choice(
     coordination: CoordinationStore, version: Version, now: int, reason: str, actor: str
 ) -> ModelChosen:
-    """Return the event that has all deciders use a model.
+    """Return the event that makes all deciders use a model.
 
     Args:
-        coordination: of the bandit.
-        version: of the model.
-        now: the time, in microseconds since 1970.
-        reason: why.
-        actor: who does it.
+        coordination: the bandit's coordination store.
+        version: version of the model.
+        now: the current time, in microseconds since 1970.
+        reason: reason for the change.
+        actor: who chooses the model.
 
     Raises:
-        InvalidInput: there is no such model any more, or it was made with other features.
+        InvalidInput: the model is no longer stored, or is for other features.
     """
     if version == "latest":
         return ModelChosen(now, 0, b"", reason, actor)
@@ -83,8 +85,8 @@ def model_choice(
         message = f"there is no model of version {version}"
         raise InvalidInput(f"{message}; known versions: {known or 'none'}, latest", version)
     if latest is not None and PublishedModel.read(data).features != latest.features:
-        message = f"the model of version {version} was made with other features"
-        raise InvalidInput(f"{message}; choose one made since the features changed", version)
+        message = f"the model of version {version} is for other features"
+        raise InvalidInput(f"{message}; choose one published since the features changed", version)
     return ModelChosen(now, version, data, reason, actor)
 
 

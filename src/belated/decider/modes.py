@@ -1,10 +1,10 @@
-"""How a bandit decides: the kill switch."""
+"""Modes of a bandit, including the kill switch."""
 
 from __future__ import annotations
 
 from typing import Literal, get_args
 
-#: ``learn``: with the newest model. ``freeze``: with the model of the moment it was frozen.
-#: ``baseline``: without a model. ``off``: not at all; rewards are accepted.
+#: ``learn``: decide with the newest model. ``freeze``: decide with the model from when the bandit
+#: was frozen. ``baseline``: decide without a model. ``off``: make no decisions, but accept rewards.
 Mode = Literal["learn", "freeze", "baseline", "off"]
 MODES: tuple[Mode, ...] = get_args(Mode)

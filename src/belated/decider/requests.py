@@ -1,4 +1,4 @@
-"""A decision request as the decider takes it, and whether one repeats another."""
+"""Decision requests: parsing and validation, and detection of retries."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from belated.fold.contexts import NAME, PackedContext, RowEncoder, name_of, pack
 
 
 class ParsedRequest(msgspec.Struct, frozen=True, gc=False):
-    """One decision request, checked; its rows lie in one table with those of the others.
+    """A validated decision request; its rows are in a table with those of other requests.
 
     Attributes:
         n_rows: number of rows, one for each action.
         actions: names of the actions; None: their indices.
-        id: the caller's decision id; None: the decider makes one.
-        first_attempt: whether this id was never sent before.
+        id: the caller's decision id; None: the decider generates one.
+        first_attempt: whether this id has not been sent before.
         activated: whether the window starts at once.
-        context: the context and the records of the actions, to be stored with the decision; None:
-            rows are stored.
-        unit: by which a holdout is drawn; None: by the id.
-        places: of the rows in the request, if some of its actions are paused; None: all are there.
-        subject: that the decision is made for; None if there is none.
-        fallback: the index of the action that the caller chose without the service, and when, in
+        context: the context and the records of the actions, to store with the decision; None: store
+            rows.
+        unit: unit by which the holdout is assigned; None: by the id.
+        places: original indices of the rows, if some actions are paused; None: none is paused.
+        subject: the subject of the decision; None if there is none.
+        fallback: index of the action that the caller chose without the service, and the time, in
             microseconds since 1970; None: the decider chooses.
     """
 
@@ -61,19 +61,19 @@ def parse_request(
     holdout: Holdout | None = None,
     subject: str | None = None,
 ) -> tuple[ParsedRequest, Row]:
-    """Return what a caller asks for, checked, and its rows.
+    """Return a validated request and its rows.
 
     Args:
-        context: from which features make the rows.
+        context: the context, which features encode as rows.
         actions: the actions, in the order of the rows; None: all that the features know.
         rows: one row per action, if there are no features.
-        dim: width of a row.
-        features: from a context and actions to rows, if there are any.
+        dim: number of columns of a row.
+        features: the features, if any.
         id: the caller's decision id.
         activated: whether the window starts at once.
         contexts: whether contexts are stored.
-        holdout: that some decisions are drawn for, if there is one.
-        subject: that the decision is made for, checked.
+        holdout: the holdout, if any.
+        subject: the subject of the decision, validated.
     """
     if type(activated) is not bool:
         raise InvalidInput(f"activated is {activated!r}: True or False was expected", activated)
@@ -94,74 +94,74 @@ def parse_request(
 def rows_of(
     context: Any, actions: Actions | None, rows: Any, dim: int, features: Features | None
 ) -> Row:
-    """Return the rows of a request as float32: a replay sees the same numbers."""
+    """Return the rows of a request as float32, as the journal stores them for replay."""
     if features is None:
         if context is not None or rows is None:
             raise _no_rows(context)
         return as_rows(rows, dim)
     if rows is not None:
-        message = "rows are given, and this bandit makes them from contexts: pass the context"
-        raise InvalidInput(f"{message}, or make a bandit without features", rows)
+        message = "rows are given, but this bandit encodes them from contexts: pass the context"
+        raise InvalidInput(f"{message}, or create a bandit without features", rows)
     actions = offered(actions, features)
     if actions is None:
-        raise InvalidInput("actions are missing: which ones are offered?", actions)
+        raise InvalidInput("actions are missing: pass those on offer", actions)
     return features.rows(context, actions)
 
 
 def _no_rows(context: Any) -> InvalidInput:
-    """Return what to say if a bandit without features gets something other than rows."""
+    """Return the error for a bandit without features that receives something other than rows."""
     if context is None:
         message = "rows are missing: pass rows=[...] with one row of numbers per action, or name"
         return InvalidInput(f"{message} the actions, Bandit(['blue', 'red'], ...)", context)
-    message = f"the context is {shown(context)}, and this bandit has no features to read it"
+    message = f"the context is {shown(context)}, but this bandit has no features to encode it"
     if isinstance(context, Mapping):
-        return InvalidInput(f"{message}: make it with Bandit(PerArm(...), ...)", context)
+        return InvalidInput(f"{message}: create it with Bandit(PerArm(...), ...)", context)
     if isinstance(context, list | tuple) and all(isinstance(name, str) for name in context):
         return InvalidInput(f"{message}: name the actions once, Bandit([...], ...)", context)
     return InvalidInput(f"{message}: pass one row of numbers per action, rows=[...]", context)
 
 
 def offered(actions: Actions | None, features: Features | None) -> Actions | None:
-    """Return the actions that are offered: all that the features know, if none are named."""
+    """Return the actions on offer; if none are named, all that the features know."""
     if features is None or isinstance(actions, Mapping):
         return actions
     if actions is not None:
-        return as_actions(actions)  # here, so that they are checked once
+        return as_actions(actions)  # validated here, so that it is done only once
     if isinstance(features, Shared) and features.encoded is not None:
         return features.encoded.ids
     return declared(features)
 
 
 def declared(features: Features | None) -> Sequence[int | str] | None:
-    """Return the actions that features know once and for all, as :class:`PerArm` does."""
+    """Return the actions that features name, as :class:`PerArm` does; None if they do not."""
     return getattr(features, "actions", None)
 
 
 def check_subject(subject: Any, id: str | None, partitions: int) -> str:
-    """Return a subject, if a decision with this id can be made for it.
+    """Return a valid subject, or raise InvalidInput if the id is in another partition.
 
     Args:
-        subject: that was given.
-        id: the caller's decision id; None if the decider makes one.
-        partitions: of the journal.
+        subject: the subject that the caller named.
+        id: the caller's decision id; None if the decider generates one.
+        partitions: number of partitions of the journal.
     """
     name: str = check_id(subject, "the subject")
     if id is not None and partitions > 1:
         home = slot_of_subject(name) % partitions
         if partition_of(key_of(id), partitions) != home:
-            message = f"the id {id!r} is of another partition than the subject {subject!r}"
-            raise InvalidInput(f"{message}: leave out the id, and one is made that fits", id)
+            message = f"the id {id!r} belongs to a different partition than the subject"
+            raise InvalidInput(f"{message} {subject!r}: leave out the id to have it generated", id)
     return name
 
 
 def in_context(context: Any, field: str) -> str | None:
-    """Return the subject that a field of a context names; None if there is no such field."""
+    """Return the subject in a field of a context; None if there is no such field."""
     value = context.get(field) if isinstance(context, Mapping) else None
     return None if value is None else str(value)
 
 
 def with_subjects(decisions: Sequence[Decision], requests: Iterable[ParsedRequest]) -> list[Event]:
-    """Return decisions as they are appended: with the subjects that they were made for."""
+    """Return the events to append for decisions, including those of their subjects."""
     return [
         *decisions,
         *[
@@ -173,25 +173,25 @@ def with_subjects(decisions: Sequence[Decision], requests: Iterable[ParsedReques
 
 
 def check_same(known: Decision, rows: Row, features: Features | None = None) -> None:
-    """Refuse what is not a retry: another decision under the id of a known one.
+    """Raise InvalidInput if a request is not a retry of the decision that has its id.
 
     Args:
-        known: the decision that stands under the id.
-        rows: what is asked for now.
-        features: that made these rows, if any did.
+        known: the recorded decision with the id.
+        rows: the rows of the request.
+        features: the features that encoded these rows, if any.
 
     Raises:
-        InvalidInput: the chosen row is not among them at its place.
+        InvalidInput: the row that was chosen is not in the request.
     """
     x: Row | None = known.x
     if features is not None and known.context[:NAME] != name_of(features.fingerprint):
         encoder = RowEncoder(features)
         x = None if encoder.lacks_fields(known) else encoder.row(known)
-    if x is None:  # chosen by other features, which alone can tell
+    if x is None:  # the features have changed, and the row cannot be encoded again
         return
     if known.index < len(rows) and np.array_equal(rows[known.index], x):
         return
-    if x is not known.x and (rows == x).all(axis=1).any():  # its place may have changed, too
+    if x is not known.x and (rows == x).all(axis=1).any():  # with new features, at any place
         return
-    message = f"the id {known.id!r} was used for another decision: ids name one decision each"
+    message = f"the id {known.id!r} was used for another decision: use a new id for each decision"
     raise InvalidInput(message, known.id)

@@ -1,4 +1,4 @@
-"""What a bandit would choose, and why, without deciding."""
+"""Scores: the action that a bandit would choose and why, without making a decision."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from belated.policies import Choice
 
 
 class ActionScore(msgspec.Struct, Result, frozen=True):
-    """One action, as the bandit sees it now.
+    """The current score of an action.
 
     Attributes:
-        action: its name, or its index if it has none.
+        action: name of the action, or its index if it has none.
         mean: predicted mean reward.
-        low: lower end of the 95 % interval of that mean, by the rewards that have arrived.
-        high: upper end.
-        propensity: the probability with which it would be chosen; None if the policy does not say
-            it for every action.
+        low: lower end of the 95 % interval of the mean, from the rewards that have arrived.
+        high: upper end of the interval.
+        propensity: the probability with which the action would be chosen; None if the policy does
+            not report it.
     """
 
     action: int | str
@@ -40,11 +40,11 @@ class ActionScore(msgspec.Struct, Result, frozen=True):
 
 
 class Scores(msgspec.Struct, Result, frozen=True):
-    """What a bandit would choose now, and why.
+    """The action that a bandit would choose now, and the scores behind the choice.
 
     Attributes:
-        choice: the action that this draw would choose.
-        actions: the score of each action, in the order offered; paused ones are left out.
+        choice: the action that would be chosen, for one random draw.
+        actions: the scores of the actions on offer, in order, without paused ones.
     """
 
     choice: int | str
@@ -52,39 +52,39 @@ class Scores(msgspec.Struct, Result, frozen=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all scores as plain data."""
-        return {"choice": self.choice, "actions": [one.to_dict() for one in self.actions]}
+        return {"choice": self.choice, "actions": [score.to_dict() for score in self.actions]}
 
     def frame(self) -> Any:
-        """Return a DataFrame of pandas, a line for each action."""
-        return frame_of([one.to_dict() for one in self.actions], "action")
+        """Return a pandas DataFrame with a line for each action."""
+        return frame_of([score.to_dict() for score in self.actions], "action")
 
     def __repr__(self) -> str:
-        means = ", ".join(f"{one.action!r}: {one.mean:.4g}" for one in self.actions[:5])
-        more = ", …" if len(self.actions) > 5 else ""
-        return f"Scores(choice={self.choice!r}, means={{{means}{more}}})"
+        means = ", ".join(f"{score.action!r}: {score.mean:.4g}" for score in self.actions[:5])
+        ellipsis = ", …" if len(self.actions) > 5 else ""
+        return f"Scores(choice={self.choice!r}, means={{{means}{ellipsis}}})"
 
     def _repr_html_(self) -> str:
         head = ["action", "mean", "low", "high", "propensity"]
-        rows: list[list[object]] = [list(one.to_dict().values()) for one in self.actions]
+        rows: list[list[object]] = [list(score.to_dict().values()) for score in self.actions]
         return html_table(f"Would choose {self.choice}", head, rows)
 
 
 def scores_of(
     model: Model, rows: Matrix, actions: Sequence[int | str] | None, choice: Choice
 ) -> Scores:
-    """Return what a model says of each action, and how one was chosen from them.
+    """Return the scores of actions from a model and a choice.
 
     Args:
-        model: that chose.
+        model: the model that chose.
         rows: one row per action.
-        actions: their names; None: their indices.
-        choice: what was chosen.
+        actions: names of the actions; None: their indices.
+        choice: the choice.
     """
     names: Sequence[int | str] = range(len(rows)) if actions is None else actions
     eta = predictors(rows, model.theta)
     width = Z * np.linalg.norm(spread(rows, model.observed), axis=1)
     mean, low, high = (
-        [model.family.mean_and_slope(float(one))[0] for one in points]
+        [model.family.mean_and_slope(float(point))[0] for point in points]
         for points in (eta, eta - width, eta + width)
     )
     shares: list[float | None] = [None] * len(rows)
@@ -93,5 +93,5 @@ def scores_of(
     elif choice.propensity == 1.0:
         shares = [0.0] * len(rows)
     shares[choice.index] = choice.propensity
-    scores = [ActionScore(*one) for one in zip(names, mean, low, high, shares, strict=True)]
+    scores = [ActionScore(*line) for line in zip(names, mean, low, high, shares, strict=True)]
     return Scores(names[choice.index], scores)

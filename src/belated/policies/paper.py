@@ -69,7 +69,7 @@ def paper_ducb(
     '3.3e+06'
     """
     if not 0.0 < delta < 1.0:
-        raise InvalidInput(f"delta must be between 0 and 1; got {delta!r}", delta)
+        raise InvalidInput(f"delta is {delta!r}: a probability between 0 and 1 was expected", delta)
     kappa, sigma = least_slope(family, norm_bound), noise(family, norm_bound)
     then = _PaperUCB(
         dim,

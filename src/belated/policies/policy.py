@@ -113,7 +113,7 @@ class Policy:
         as_share(self.pending_weight, "pending_weight")
         as_share(self.floor, "floor")
         if self.metric not in ("hessian", "gram"):
-            message = f"metric must be 'hessian' or 'gram'; got {self.metric!r}"
+            message = f"metric is {self.metric!r}: 'hessian' or 'gram' was expected"
             raise InvalidInput(message, self.metric)
         if self.prior is None:
             Prior.ridge(1, self.ridge)  # validates `ridge` without allocating the whole matrix
@@ -266,4 +266,4 @@ class Policy:
 def as_share(value: float, name: str) -> None:
     """Raise InvalidInput unless ``value`` is from 0 to 1."""
     if not isinstance(value, int | float | np.number) or not 0.0 <= value <= 1.0:
-        raise InvalidInput(f"{name} must be a number from 0 to 1; got {value!r}", value)
+        raise InvalidInput(f"{name} is {value!r}: a number from 0 to 1 was expected", value)

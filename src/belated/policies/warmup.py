@@ -57,13 +57,13 @@ class Warmup(Policy):
 
     def __post_init__(self) -> None:
         if not isinstance(self.then, Policy):
-            raise InvalidInput(f"then must be a policy; got {self.then!r}", self.then)
+            raise InvalidInput(f"then is {self.then!r}: a policy was expected", self.then)
         for setting in fields(Policy):
             object.__setattr__(self, setting.name, getattr(self.then, setting.name))
         super().__post_init__()
         as_rounds(self.rounds, "rounds")
         if not self.arrivals >= 0.0:
-            message = f"arrivals must be at least 0; got {self.arrivals!r}"
+            message = f"arrivals is {self.arrivals!r}: a number of at least 0 was expected"
             raise InvalidInput(message, self.arrivals)
 
     def bound_to(self, features: Any) -> Self:
