@@ -149,7 +149,7 @@ def test_subjects_come_as_a_list_or_a_column(frame: Frame) -> None:
         ([{"age": 41}, {"age": 3}], ["a", None], r"ids\[1\] is None"),
         ([{"age": 41}, {"age": 3}], ["a", "a"], "'a' more than once"),
         ([({"age": 41}, COLORS)], None, "leave one of them out"),
-        (pd.DataFrame(LINES), "order", "no such column, but age, city"),
+        (pd.DataFrame(LINES), "order", "no such column, only age, city"),
     ],
 )
 def test_requests_that_are_refused(requests: Any, ids: Any, match: str) -> None:
@@ -189,7 +189,7 @@ def test_rewards_come_as_pairs_records_or_a_frame(frame: Frame) -> None:
     ("rewards", "match"),
     [
         ({"id": "a", "value": 1.0}, "a list of"),
-        ([{"id": "a", "value": 1.0, "time": 3}], "the key 'time': known are id, value, at"),
+        ([{"id": "a", "value": 1.0, "time": 3}], "the unknown key 'time'; known keys: id, value, at"),
         ([{"id": "a"}], "has no value"),
         (pd.DataFrame({"id": ["a"], "value": [float("nan")]}), "has no value"),
         (["a"], r"a reward is 'a': an \(id, value\) pair"),

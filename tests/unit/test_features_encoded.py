@@ -235,7 +235,7 @@ def test_actions_may_be_added() -> None:
         ({"age": "old", "country": "AT", "member": True}, "'age' of the context is 'old': a numb"),
         ({"age": 3, "country": ["AT"], "member": True}, "'country' of the context is .* text or"),
         ({"age": 3, "country": "AT", "member": "yes"}, "'member' .* True or False was expected"),
-        ({"age": 3, "country": "AT"}, "'member' of the context is missing; null \\(None"),
+        ({"age": 3, "country": "AT"}, "'member' of the context is missing; send null \\(None"),
         (None, "'age' of the context is missing"),
         ([3, 4, 5], "a mapping with the names age, country, member was expected"),
     ],

@@ -113,7 +113,7 @@ def test_names_that_would_overwrite_each_other_are_refused() -> None:
     for context, actions, named in [
         ({"age": 1}, {"blue": {"age": 2}}, "both the context and action 'blue' have a field 'age'"),
         ({"action": 1}, ["blue"], "the context has a field 'action'"),
-        ({}, {"blue": {"action": 1}}, "action 'blue' has the name 'action'"),
+        ({}, {"blue": {"action": 1}}, "action 'blue' has a field 'action'"),
     ]:
         with pytest.raises(InvalidInput, match=named):
             features.rows(context, actions)  # type: ignore[arg-type]
