@@ -71,6 +71,7 @@ from belated.decider.requests import (
     offered,
     parse_request,
     rows_of,
+    takes_context,
     with_subjects,
 )
 from belated.decider.scores import Scores
@@ -82,7 +83,7 @@ from belated.exceptions import (
     ReadOnly,
     RewardConflict,
 )
-from belated.features import Actions, Features, PerArm
+from belated.features import Actions, Features, PerArm, Shared
 from belated.fold.evidence import evidence_of
 from belated.fold.fold import Fold
 from belated.fold.follower import Follower, LiveModel, warn_changed, warn_unsaved
@@ -277,6 +278,7 @@ class Bandit:
 
     # --- decisions ------------------------------------------------------------------------------
 
+    @takes_context
     def decide(
         self,
         context: Any = None,
@@ -1199,7 +1201,8 @@ def as_features(features: Any) -> Features | None:
     if kind is features or hasattr(features, "rows"):
         check_made(features, "features", needs="rows", example="PerArm(['red', 'blue'])")
         made: Features = features
-        return made
+        # Values are counted by features: those of another bandit are not the counts of this one.
+        return replace(made) if isinstance(made, PerArm | Shared) else made
     return PerArm(features)
 
 

@@ -151,21 +151,22 @@ class Reader(Generic[T]):
         try:
             tree = _parsed(self._text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            self.refuse("it is not a Python expression")
+            self.refuse("it is not a Python expression", names=True)
         if not isinstance(tree, ast.Call | ast.Name):
-            self.refuse("a name with its arguments was expected")
+            self.refuse("a name with its arguments was expected", names=True)
         try:
             made: T = self._called(tree, self._kind.names)
             return made
         except RecursionError:
             self.refuse("it is nested too deeply")
 
-    def refuse(self, why: str) -> NoReturn:
-        """Raise an error that says what is wrong and what is accepted."""
+    def refuse(self, why: str, names: bool = False) -> NoReturn:
+        """Raise an error that says what is wrong, and which names are known if one was expected."""
         kind, text = self._kind, shortened(self._text)
-        accepted = f"known: {kind.known}; example: {kind.example}"
-        message = f"{text!r} is not a valid {kind.noun}: {why} ({accepted})"
-        raise InvalidInput(message, self._text) from None
+        known = f" (known: {kind.known}; example: {kind.example})" if names else ""
+        raise InvalidInput(
+            f"{text!r} is not a valid {kind.noun}: {why}{known}", self._text
+        ) from None
 
     def _value(self, node: ast.expr) -> Any:
         match node:
@@ -184,7 +185,7 @@ class Reader(Generic[T]):
             case ast.Call() | ast.Name():
                 return self._called(node, {**self._kind.names, **self._kind.parts})
         text = shortened(ast.unparse(node))
-        self.refuse(f"{text} is not a number, string, list, mapping or known name")
+        self.refuse(f"{text} is not a number, string, list, mapping or known name", names=True)
 
     def _mapping(self, keys: list[ast.expr | None], values: list[ast.expr]) -> dict[str, Any]:
         mapping: dict[str, Any] = {}
@@ -199,11 +200,12 @@ class Reader(Generic[T]):
     def _called(self, node: ast.Call | ast.Name, names: Mapping[str, Any]) -> Any:
         function = node.func if isinstance(node, ast.Call) else node
         if not isinstance(function, ast.Name):
-            self.refuse(f"{shortened(ast.unparse(function))} is not a known name")
+            self.refuse(f"{shortened(ast.unparse(function))} is not a known name", names=True)
         name = function.id
         if not callable(make := names.get(name)):
             close = difflib.get_close_matches(name, names, n=1)
-            self.refuse(f"unknown name {name}" + (f"; did you mean {close[0]}?" if close else ""))
+            hint = f"; did you mean {close[0]}?" if close else ""
+            self.refuse(f"unknown name {name}{hint}", names=True)
         signature = inspect.signature(make)
         parameters = signature.parameters
         given = {name: value for name, value in self._given.items() if name in parameters}

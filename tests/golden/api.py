@@ -95,11 +95,11 @@ def _signature(value: Any) -> str:
 
 
 def _plain(written: object) -> str:
-    """Return an annotation or a signature without modules and addresses in memory."""
+    """Return an annotation or a signature without modules, addresses in memory and counts."""
     text = getattr(written, "__name__", str(written))
     text = re.sub(r"(: |-> )(['\"])(.*?)\2", r"\1\3", text)
     text = re.sub(r"ForwardRef\('(.*?)'\)", r"\1", text)
-    return re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])| at 0x[0-9a-f]+", "", text)
+    return re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])| at 0x[0-9a-f]+|(?<=Seen\()\{.*?\}", "", text)
 
 
 def _commands(parser: argparse.ArgumentParser) -> Iterator[str]:

@@ -131,7 +131,10 @@ MISTAKES: dict[str, Python | Http | Cli] = {
         'bandit.decide({"age": 41})', ("'country' of the context is missing", "None in Python")
     ),
     "Series as a context": Python(
-        "bandit.decide(frame.iloc[0])", ("a mapping", "pass context.to_dict()")
+        "bandit.decide(frame.iloc[0])", ("is a Series: a mapping", "pass context.to_dict()")
+    ),
+    "fields as keywords": Python(
+        "bandit.decide(age=41)", ("no argument 'age'", "pass decide({'age': 41})")
     ),
     "datetime for a number": Python(
         'bandit.decide({"age": NOW, "country": "AT"})', ("'age'", "Datetime('Europe/Vienna')")
@@ -329,6 +332,11 @@ port = 8080
 features = "PerArm(['blue', 'red'], context={'age': Number(18, 90)})"
 rewards = "ConversionsOnly('7d')"
 """
+WIDE = """\
+[bandits.prices]
+policy = "DelayedUCB(dim=3, family=Bernoulli())"
+rewards = "Explicit()"
+"""
 
 
 @pytest.fixture(scope="module")
@@ -336,6 +344,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A service with two bandits, in the folder of which commands run."""
     folder = tmp_path_factory.mktemp("mistakes")
     (folder / "offers.toml").write_text(CONFIG)
+    (folder / "wide.toml").write_text(CONFIG + WIDE)
     (folder / "wrong.toml").write_text(CONFIG.replace("port", "ports"))
     policy = DelayedUCB(FEATURES.dim, Bernoulli())
     bandits = [
@@ -438,6 +447,17 @@ def test_there_are_sixty() -> None:
     """And no two of them make the same mistake."""
     assert len(MISTAKES) >= 60
     assert len({str(mistake[:3]) for mistake in MISTAKES.values()}) == len(MISTAKES)
+
+
+@pytest.mark.parametrize("command", [["serve", "--check"], ["doctor"]])
+def test_a_configuration_that_cannot_start_is_refused(
+    command: list[str], url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also if a bandit without features changes the width of its rows."""
+    assert main([*command, "wide.toml"]) == 1
+    out, _ = capsys.readouterr()
+    assert "dim: 2 -> 3" in out
+    assert "the journal was made for rows of 2 numbers, not 3: open it as it was made" in out
 
 
 def test_commands_take_addresses_files_and_configurations(

@@ -53,7 +53,7 @@ def test_each_is_counted_from_the_first_one_on() -> None:
     bandit.observe_many([(decision, 0.5)])
     with pytest.raises(InvalidInput, match=r"rewards\[0\]: the reward 41000.0 is outside"):
         bandit.observe_many([(decision, 41_000)])
-    with pytest.raises(InvalidInput, match="1 hour ahead of the clock"):
+    with pytest.raises(InvalidInput, match="1 hour ahead of this machine's clock"):
         bandit.void(decision, at=as_datetime(NOW) + HOUR)
     with pytest.raises(InvalidInput, match="1 hour before its decision at"):
         bandit.observe(decision, 1.0, at=as_datetime(NOW) - HOUR)
@@ -87,9 +87,9 @@ def test_clocks_may_differ_by_five_minutes_or_as_much_as_is_set() -> None:
                 bandit.observe(decision, 1.0, part="late", at=at)
         after = as_datetime(NOW) + timedelta(seconds=far)
         for late in (bandit.activate, bandit.void):
-            with pytest.raises(InvalidInput, match="ahead of the clock"):
+            with pytest.raises(InvalidInput, match="ahead of this machine's clock"):
                 late(decision, at=after)
-        with pytest.raises(InvalidInput, match="ahead of the clock"):
+        with pytest.raises(InvalidInput, match="ahead of this machine's clock"):
             bandit.observe_subjects([("user-1", 1.0, "order-1", after)])
         assert found(bandit)["future", ""].count == 4
 
@@ -130,3 +130,12 @@ def test_the_report_lists_them() -> None:
     page = report.html()
     assert "age: clipped" in page
     assert "such as FR" in page
+
+
+def test_bandits_with_the_same_features_count_their_own_values() -> None:
+    """A value that one bandit has clipped is no issue of another."""
+    features = PerArm(["mail"], context={"age": Number(18, 90)})
+    first, second = (Bandit(features, rewards=ConversionsOnly("7d")) for _ in range(2))
+    first.decide({"age": 400})
+    assert [issue.name for issue in first.issues()] == ["clipped"]
+    assert second.issues() == []

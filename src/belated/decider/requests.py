@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 import numpy as np
@@ -16,6 +18,23 @@ from belated.exceptions import InvalidInput
 from belated.features import Actions, Features, Shared
 from belated.features.records import action_names, as_actions, shown
 from belated.fold.contexts import NAME, PackedContext, RowEncoder, name_of, pack_context
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def takes_context(decide: Callable[P, T]) -> Callable[P, T]:
+    """Explain to callers who pass fields as keywords that they belong into the context."""
+    known = set(inspect.signature(decide).parameters)
+
+    @wraps(decide)
+    def checked(*arguments: P.args, **named: P.kwargs) -> T:
+        for name in named.keys() - known:
+            message = f"decide has no argument {name!r}: if it is a field of the context, pass"
+            raise InvalidInput(f"{message} decide({{{name!r}: {named[name]!r}}})", name)
+        return decide(*arguments, **named)
+
+    return checked
 
 
 class ParsedRequest(msgspec.Struct, frozen=True, gc=False):

@@ -43,7 +43,7 @@ async function list() {
   });
   const table = document.createElement("table"), top = document.createElement("tr");
   table.className = "q bandits";
-  top.append(...["bandit", "mode", "health", "decides with", "newest model", "rewards", "pending", "decisions here", "rewards here"].map((name) => element("th", name)));
+  top.append(...["bandit", "mode", "health", "decides with", "newest model", "outcomes learned", "pending", "decisions by this process", "rewards by this process"].map((name) => element("th", name)));
   table.append(top, ...rows);
   const card = element("div", "", "card full");
   card.append(table);
@@ -56,7 +56,7 @@ async function state() {
   if (at !== shown) return;
   byId("title").textContent = found.bandit;
   const model = found.chosen_version === undefined ? "" : ` · an operator chose model ${found.chosen_version}`;
-  byId("state").textContent = `${found.mode}${model} · ${found.observations.toLocaleString("en")} rewards · ${found.pending.toLocaleString("en")} pending`;
+  byId("state").textContent = `${found.mode}${model} · ${found.observations.toLocaleString("en")} outcomes learned · ${found.pending.toLocaleString("en")} pending`;
   byId("names").replaceChildren(...found.actions.map((one) => element("option", one.action)));
   byId("actions").textContent = found.actions.filter((one) => one.since).map((one) =>
     `${one.action}: ${one.state} since ${minute(one.since)}${one.until ? " until " + minute(one.until) : ""}${one.reason ? ": " + one.reason : ""}`).join("\n");
@@ -65,7 +65,7 @@ async function state() {
   byId("issues").querySelector("table").replaceChildren(...issues.map((one) => {
     const row = document.createElement("tr"), head = element("th", String(one.count));
     head.scope = "row";
-    const seen = [one.example && `such as ${one.example}`, one.last && `last ${one.last}`].filter(Boolean).join(", ");
+    const seen = [one.example && `such as ${one.example}`, one.last && `last ${minute(one.last)}`].filter(Boolean).join(", ");
     row.append(head, ...[one.what, seen, one.remedy].map((value) => element("td", value)));
     return row;
   }));
@@ -77,7 +77,7 @@ async function models() {
   const at = shown, found = await ask(path("models"));
   if (at !== shown) return;
   byId("version").replaceChildren(element("option", "latest"), ...found.models.map((one) => {
-    const made = element("option", `${one.version}: ${minute(one.made_at)}, ${one.observations.toLocaleString("en")} rewards`);
+    const made = element("option", `${one.version}: ${minute(one.made_at)}, ${one.observations.toLocaleString("en")} outcomes learned`);
     made.value = one.version;
     made.selected = one.state === "chosen";
     return made;
@@ -89,7 +89,7 @@ async function report() {
   if (at !== shown) return;
   if (found.status !== "ready") {
     const place = element("div", "", "wrap");
-    place.append(element("p", found.status === "computing" ? "The report is being made…" : "There is no report: " + found.why, "none"));
+    place.append(element("p", found.status === "computing" ? "The report is being computed…" : "There is no report: " + found.why, "none"));
     byId("report").replaceChildren(place);
     return;
   }

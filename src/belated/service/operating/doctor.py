@@ -165,7 +165,7 @@ def refusals(config: Config) -> list[Finding]:
     for definition in config.bandits:
         if (stored := stored_by_name.get(definition.name)) is not None:
             findings.append(_journal(definition, stored))
-            if definition.features is not None and stored.identity is not None:
+            if stored.identity is not None:
                 findings.append(_features(config.store, definition, stored.identity))
     return [finding for finding in findings if finding.state == "wrong"]
 
@@ -293,7 +293,7 @@ def examine_bandits(store: Store, bandits: Sequence[Definition]) -> Iterator[Fin
             yield warning(f"journal of {definition.name}", "it does not exist yet", mend)
         else:
             yield _journal(definition, stored)
-            if definition.features is not None and stored.identity is not None:
+            if stored.identity is not None:
                 yield _features(store, definition, stored.identity)
             yield _stamps(store, definition.name)
             yield from _learner(store, definition.name)

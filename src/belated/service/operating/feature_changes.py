@@ -73,7 +73,7 @@ def feature_changes(store: Store, bandits: tuple[Definition, ...]) -> list[Featu
     plans = []
     for definition in bandits:
         identity = identities.get(definition.name)
-        if identity is not None and definition.features is not None:
+        if identity is not None:
             with store.journal(definition.name) as journal:
                 plans.append(feature_change(journal, identity, definition))
     return plans
@@ -89,14 +89,18 @@ def feature_change(
         identity: Identity stored in the journal.
         definition: Definition of the bandit.
     """
-    features, name = definition.features, definition.name
-    if features is None or identity["features"] == features.fingerprint:
+    features, name, new = definition.features, definition.name, definition.identity
+    compared = ["family", "features"] if features is not None else ["family", "features", "dim"]
+    differing = [key for key in compared if identity[key] != new[key]]
+    if not differing:
         return FeatureChange(name, [])
-    configured = journal.configured()
-    before = None
-    with suppress(InvalidInput):  # custom features
-        before = as_features(configured.settings["features"] if configured else "")
-    changes = list(_differences(before, features)) or ["the options of the features"]
+    changes = [f"{key}: {identity[key]} -> {new[key]}" for key in differing if key != "features"]
+    if "features" in differing:
+        configured = journal.configured()
+        before = None
+        with suppress(InvalidInput):  # custom features
+            before = as_features(configured.settings.get("features", "") if configured else "")
+        changes += list(_differences(before, features)) or ["the options of the features"]
     fold = Fold(
         definition.policy,
         definition.rewards,
@@ -149,7 +153,7 @@ def _measured(plan: FeatureChange, journal: Journal, fold: Fold) -> FeatureChang
 def _differences(before: Any, after: Any) -> Iterator[str]:
     if type(before) is not type(after):
         kind = "rows of callers, or custom features" if before is None else type(before).__name__
-        yield f"features: {kind} -> {type(after).__name__}"
+        yield f"features: {kind} -> {'none' if after is None else type(after).__name__}"
         return
     if isinstance(after, PerArm | Shared):
         yield from _fields("field", before.context, after.context)

@@ -80,7 +80,13 @@ class Definition:
         Args:
             identity: Identity stored in the journal.
         """
-        check_change(identity, identity_of(**self._identity), self.features)
+        if identity != self.identity:
+            check_change(identity, self.identity, self.features)
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What a journal of the bandit stores as its identity."""
+        return identity_of(**self._identity)
 
     @property
     def _identity(self) -> dict[str, Any]:
