@@ -26,7 +26,7 @@ from belated.core.rewards import Rewards
 from belated.exceptions import InvalidInput
 from belated.report import Report, panels
 from belated.report.panel import Panel
-from belated.report.panels import coefficients, cohorts, delay, earn, explore
+from belated.report.panels import coefficients, cohorts, delay, earn, explore, foregone
 from belated.report.panels.explore import explore_labels
 from belated.report.panels.segments import STRONGEST
 from belated.report.vega import DARK, LIGHT
@@ -232,10 +232,12 @@ def test_the_title_says_how_certain_the_bandit_is(choices: float, title: str) ->
 )
 def test_the_title_names_the_clearest_effect(family: str, theta: float, title: str) -> None:
     """As a factor, or as a difference."""
-    rows = [{"name": "returning", "action": "bundle", "theta": theta}]
+    rows = [{"name": "returning", "action": "bundle", "theta": theta, "lo": theta, "hi": theta}]
     data = {"coefficients": rows, "family": family, "currency": "EUR", "rewards": {"shares": False}}
     said = coefficients.words(data).title
     assert said == f"Clearest effect: {title}"
+    rows[0] |= {"lo": -900.0, "hi": 900.0}
+    assert coefficients.words(data).title == "No effect is clear yet: all intervals contain zero"
 
 
 @pytest.mark.parametrize("higher", ["Bandit", "Holdout"])
@@ -264,3 +266,21 @@ def test_a_cohort_is_named_only_if_its_difference_is_no_chance(decisions: int, n
     title = cohorts.words(data).title
     assert ("30.0% have a reward, not 15.0%" in title) is named
     assert named or title == "The rewards of every day arrive as expected"
+
+
+def test_counts_have_ticks_at_whole_numbers(report: Report) -> None:
+    """Also when the largest count is 1."""
+    vl_convert = pytest.importorskip("vl_convert")
+    chart = panels.specifications(report.data, LIGHT)["feed"]
+    axes = vl_convert.vegalite_to_vega(chart, vl_version="5.21")["axes"]
+    assert [axis["tickMinStep"] for axis in axes if axis["scale"] == "y"] == [1, 1]
+
+
+@pytest.mark.parametrize(("first", "fell"), [(0.03, False), (0.06, True)])
+def test_what_is_left_fell_only_if_the_interval_says_so(first: float, fell: bool) -> None:
+    """An earlier estimate inside the interval of now is no change."""
+    found = {"p": 0.02, "lo": 0.01, "hi": 0.04, "first": first, "total": 3.0}
+    data = {"foregone": found, "rewards": {"shares": True}, "unit": "reward", "currency": ""}
+    title = foregone.words(data).title
+    assert title.startswith("What is left on the table fell from 6.0% to 2.0%") is fell
+    assert fell or title == "2.0% per decision is left on the table"

@@ -137,7 +137,7 @@ def _section(data: Data, section: Question) -> str:
 def _small_print(data: Data) -> str:
     partial = ""
     if data["partial"] is not None:
-        partial = f"The last {data['period']} is partial and left out of titles. "
+        partial = "The last period is partial and left out of titles. "
     return (
         "Intervals are 95%. The headline weighs rewards by their delay; per "
         f"{data['period']}, a decision counts with the share of rewards expected by its age. "

@@ -133,8 +133,11 @@ def y(field: str, form: str, **more: Any) -> Spec:
 
 
 def count_axis(field: str) -> Spec:
-    """Return a vertical axis of whole numbers."""
-    return y(field, ",d", axis={"tickMinStep": 1})
+    """Return a vertical axis of whole numbers.
+
+    The format "d" makes Vega-Lite place ticks at whole numbers; it ignores ``tickMinStep``.
+    """
+    return y(field, "d", axis={"labelExpr": "format(datum.value, ',d')"})
 
 
 def tips(*items: tuple[str, str, str | None]) -> Rows:

@@ -99,8 +99,11 @@ def words(data: Data) -> Said:
         theta = best["theta"]
         factor = f"{math.exp(theta):.1f}" if theta < math.log(1_000) else "more than 1,000"
         effect = f"multiplies the {what}{whose} by {factor}"
+    title = f"Clearest effect: “{best['name']}” {effect}"
+    if best["lo"] <= 0.0 <= best["hi"]:
+        title = "No effect is clear yet: all intervals contain zero"
     return Said(
-        f"Clearest effect: “{best['name']}” {effect}",
+        title,
         "The coefficients furthest from zero in standard errors, with 95% intervals: those of "
         "the bandit, and those of a model fitted to all decisions.",
     )

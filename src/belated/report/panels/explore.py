@@ -104,7 +104,7 @@ def words(data: Data) -> Said:
     return Said(
         f"{title}; {last['in use overall']:.1f} of {len(data['actions'])} actions are in use",
         "Effective number of actions: the exponential of the entropy of a choice, by its "
-        f"propensity, and of all choices of a {data['period']}; title: the last complete one.",
+        f"propensity, and of all choices per {data['period']}; title: the last complete period.",
     )
 
 

@@ -25,6 +25,8 @@ from belated.report.vega import (
 
 #: Maximum number of bars; minimum number of rewards to find gaps.
 BARS, FEW = 124, 50
+#: Minimum number of rewards of a period to show their lags.
+LAGS = 6
 #: A gap is an outage if it is too long for chance even at a quarter of the typical rate.
 UNLIKELY, QUARTER = 14.0, 0.25
 
@@ -52,7 +54,7 @@ def collect(facts: Facts) -> dict[str, Any] | None:
         period = facts.calendar.place(came)
         for n in range(facts.calendar.count):
             here = known & (period == n)
-            if here.sum() > 5:
+            if here.sum() >= LAGS:
                 found["lag"].append({"t": facts.calendar.ms(n), **_quantiles(lags[here])})
         found |= {f"lag_{name}": value for name, value in _quantiles(lags[known]).items()}
     return found
@@ -92,7 +94,7 @@ def chart(data: Spec) -> Spec:
 
 def words(data: Data) -> Said:
     """Return the title: the longest gap."""
-    found = data["feed"]
+    found, names = data["feed"], {step // 1000: name for step, name in LENGTHS}
     gaps = found["outages"]
     count = sum(row["n"] for row in found["bins"])
     title = f"{several(count, 'reward message')} arrived without a gap"
@@ -102,7 +104,7 @@ def words(data: Data) -> Said:
         title = f"No reward reached the journal for {length} from {start}"
     return Said(
         title,
-        f"Reward messages that reached the journal, per {span(found['step'] / 86_400_000)}; "
+        f"Reward messages that reached the journal, per {names[found['step']]}; "
         f"shaded: gaps too long for chance.",
     )
 
@@ -165,5 +167,5 @@ LAG = Panel(
     "lag", "Reporting lag", collect, lag_chart, lag_words,
     columns={"when": "period", "p50": "p50, minutes", "p99": "p99, minutes"},
     rows=lambda data: data["feed"] and data["feed"]["lag"],
-    none="No reward has arrived yet.",
+    none=lambda data: f"No {data['period']} has {LAGS} rewards of known decisions.",
 )  # fmt: skip

@@ -87,13 +87,14 @@ def chart(data: Spec) -> Spec:
 
 
 def words(data: Data) -> Said:
-    """Return the title: what is left on the table now, and at first."""
+    """Return the title: what is left on the table now, and at first if that is another amount."""
     found = data["foregone"]
     now, first = amount(data, found["p"]), found["first"]
     total = amount(data, found["total"])
     if data["rewards"]["shares"]:
         total = several(found["total"], data["unit"])
-    if first is None or amount(data, first) == now:
+    same = first is None or found["lo"] <= first <= found["hi"] or amount(data, first) == now
+    if same:
         title = f"{now} per decision is left on the table"
     else:
         verb = "fell" if found["p"] < first else "rose"

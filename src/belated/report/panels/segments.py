@@ -21,6 +21,8 @@ DECISIONS, FEW = 4_000, 30
 PART = 6
 #: Smallest share of decisions of the rarer value of a yes/no field.
 RARE = 0.02
+#: Maximum number of actions whose names are written horizontally.
+WIDE = 6
 #: Opacity of a cell with all decisions: text can be read on it in both themes.
 STRONGEST = 0.58
 
@@ -129,9 +131,13 @@ def chart(data: Spec) -> Spec:
     sort = [*data["actions"], "others"]
     across = {"field": "action", "sort": sort, "type": "nominal", "title": None}
     up = names("segment", order, labelFontSize=12, labelLimit=200)
+    many = len({row["action"] for row in rows}) > WIDE
+    place = (
+        {"labelAngle": -90} if many else {"labelAngle": 0, "labelExpr": "split(datum.label, ' ')"}
+    )
     below = {
-        "labelAngle": 0, "domain": False, "labelExpr": "split(datum.label, ' ')",
-        "labelColor": "$ink", "labelOverlap": False, "labelFlush": False, "labelLimit": 90,
+        "domain": False, "labelColor": "$ink", "labelOverlap": False, "labelFlush": False,
+        "labelLimit": 90, **place,
     }  # fmt: skip
     strength = {"domain": [0, 1], "range": [0.04, STRONGEST]}
     tip = tips(
@@ -147,7 +153,7 @@ def chart(data: Spec) -> Spec:
                 opacity={**number("share"), "scale": strength}, tooltip=tip,
             ),
             layer(
-                None, {"type": "text", "fontSize": 12, "fontWeight": 500},
+                None, {"type": "text", "fontSize": 9 if many else 12, "fontWeight": 500},
                 x=across, y=up, text={"field": "share", "format": ".0%"},
             ),
         ],
