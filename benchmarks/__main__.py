@@ -1,7 +1,7 @@
-"""Run every benchmark, one after the other; ``--quick`` only sees that each still runs.
+"""Run every benchmark in turn; ``--quick`` only checks that each still runs.
 
-Each prints its own table. In a quick run they are so small that their figures say nothing: what
-fails there has fallen behind the code that it measures.
+Each prints its own table. In a quick run the sizes are too small for the figures to mean anything:
+a failure shows that a benchmark no longer fits the code that it measures.
 
 Run: python -m benchmarks [--quick] [--only service kafka]
 """
@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-#: Of each benchmark the options of a quick run; None: it takes minutes at any size.
+#: Options of each benchmark in a quick run; None if it takes minutes at any size.
 QUICK: dict[str, str | None] = {
     "advice": "--rounds 500",
     "asgi": "--slices 1 --seconds 1",
@@ -65,13 +65,13 @@ QUICK: dict[str, str | None] = {
     "trimming": None,
     "workers": "--events 2000 --rounds 1",
 }
-#: What a full run needs to be told.
+#: Required options of a full run.
 FULL = {"interleaved": f"--against {HERE.parent}", "stores": "sqlite"}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="see that each still runs")
+    parser.add_argument("--quick", action="store_true", help="only check that each still runs")
     parser.add_argument("--only", nargs="*", choices=QUICK, default=list(QUICK))
     arguments = parser.parse_args()
     if forgotten := scripts() ^ set(QUICK):
@@ -92,7 +92,7 @@ def main() -> None:
 
 
 def scripts() -> set[str]:
-    """Those that say how to run them; the others are what these are made of."""
+    """Return the names of scripts that can be run; the others are shared modules."""
     names = {file.stem: file.read_text(encoding="utf-8") for file in HERE.glob("*.py")}
     return {name for name, text in names.items() if f"python benchmarks/{name}.py" in text}
 

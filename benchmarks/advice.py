@@ -1,7 +1,7 @@
-"""CPU time that looking for warnings takes, as a share of decide + observe.
+"""CPU time of the checks for warnings, as a share of decide + observe.
 
-The time of the looks within a run, over the time of the run: looks are so rare that the difference
-of two runs would drown in noise. Once from the start, and once for as many rounds behind them.
+The time of the checks within a run is divided by the time of the run: checks are so rare that the
+difference of two runs would drown in noise. Measured from the start, and over as many later rounds.
 
 Run: python benchmarks/advice.py [--rounds 20000]
 """
@@ -31,13 +31,13 @@ TARGET = 0.02
 
 
 def measured(bandit: Bandit, rows: Any, rounds: int) -> tuple[list[float], float]:
-    """Seconds of each look, and of all."""
+    """Return the seconds of each check, and of the whole run."""
     looks: list[float] = []
 
     def timed(fold: Fold, duplicates: int) -> Any:
         start = time.process_time()
         seen = evidence_of(fold, duplicates)
-        advise(seen)  # the bandit asks again: that is not counted
+        advise(seen)  # the bandit calls it again: that call is not counted
         looks.append(time.process_time() - start)
         return seen
 

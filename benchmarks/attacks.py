@@ -1,12 +1,12 @@
-"""Attacks on a service beside honest load: memory, and how long the honest wait.
+"""Attacks on a service alongside honest load: memory, and latency of the honest callers.
 
-Each attack runs for some seconds in a process of its own, from an address of its own, against a
-service, while honest callers ask for decisions at a steady rate. Before it, well-formed requests
-run in its place, as many as it sends if it consists of requests: that is what the p99 is compared
-with. What it prints of each: the resident memory before, at most and afterwards, the p99 of the
-honest callers and the ratio, and what became of their requests.
+Each attack runs for some seconds in its own process and from its own address, while honest callers
+request decisions at a steady rate. Before it, well-formed requests run in its place, as many as the
+attack sends if it consists of requests: the p99 is compared with that of this run. For each attack
+the table shows the resident memory before, at most and afterwards, the p99 of the honest callers
+with the ratio, and the outcome of their requests.
 
-It fails if memory grows by more than 64 MB, or an honest request is not answered.
+It fails if memory grows by more than 64 MB, or if an honest request gets no response.
 
 Run: python benchmarks/attacks.py [--seconds 60] [--attack NAME]
 """
@@ -26,11 +26,11 @@ from typing import NamedTuple
 from open_loop import Answer, Caller, at_rate
 from service_processes import Server
 
-#: Honest requests a second, and what each asks.
+#: Honest requests per second, and their body.
 RATE = 100.0
 BODY = b'{"rows":[' + b",".join([b"[" + b",".join([b"0.25"] * 20) + b"]"] * 10) + b"]}"
 PATH = "/v1/offers/decisions"
-#: Where attacks come from.
+#: Addresses from which attacks come.
 SOURCE = ("127.0.0.2", 0)
 MB = 1 << 20
 MAX_GROWTH = 64 * MB
@@ -41,7 +41,7 @@ Attack = Callable[[int, float], Awaitable[None]]
 
 
 async def flood(port: int, until: float, data: bytes, count: int) -> None:
-    """Send the same bytes over some connections again and again, and read nothing."""
+    """Send the same bytes over some connections repeatedly, and read nothing."""
 
     async def one() -> None:
         while time.monotonic() < until:
@@ -57,14 +57,14 @@ async def flood(port: int, until: float, data: bytes, count: int) -> None:
                             await asyncio.sleep(0.01)
                     finally:
                         writer.transport.abort()
-            except OSError:  # refused or cut, or it is time to stop: begin anew
+            except OSError:  # refused, closed or out of time: reconnect
                 await asyncio.sleep(0.05)
 
     await asyncio.gather(*[one() for _ in range(count)])
 
 
 async def hold(port: int, until: float, data: bytes, drip: bytes, count: int) -> None:
-    """Open connections, send the beginning of a request over each, and then a byte at times."""
+    """Open connections, send the beginning of a request over each, then a byte now and then."""
 
     async def one() -> None:
         while time.monotonic() < until:
@@ -108,7 +108,7 @@ ATTACKS: dict[str, Attack] = {
 }
 
 
-#: Connections and requests at a time of attacks that consist of requests; and of all others.
+#: Connections and pipelined requests of attacks that consist of requests; and of all others.
 REQUESTS = {
     "pipelined requests, answers unread": (8, 500),
     "a few at a time, answers unread": (64, 12),
@@ -117,7 +117,7 @@ FEW = (8, 10)
 
 
 async def well_formed(port: int, until: float, count: int, at_once: int) -> None:
-    """What an attack is compared with: as many requests, answers read."""
+    """Send as many well-formed requests as an attack does, and read the responses."""
 
     async def one() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=SOURCE)
@@ -136,7 +136,7 @@ async def well_formed(port: int, until: float, count: int, at_once: int) -> None
 
 
 class Found(NamedTuple):
-    """What honest callers saw while something ran, and what memory there was at most."""
+    """The results of honest callers during a phase, and the maximum memory."""
 
     p99: float
     good: int
@@ -145,7 +145,7 @@ class Found(NamedTuple):
 
 
 def beside(server: Server, seconds: float, name: str, as_well_formed: bool = False) -> Found:
-    """Ask honestly beside an attack, or as many well-formed requests, in a process of its own."""
+    """Send honest requests during an attack, or during as many well-formed requests."""
     processes = get_context("spawn")
     begun = processes.Event()
     arguments = (name, as_well_formed, server.port, seconds, begun)
@@ -197,7 +197,7 @@ def _p99(answers: list[Answer]) -> float:
 
 
 def run(server: Server, name: str, seconds: float, base: Found) -> tuple[Found, int, int]:
-    """One attack; gives what was found, and the memory before it and after it."""
+    """Run one attack; return the results, and the memory before and after it."""
     before = server.resident()
     found = beside(server, seconds, name)
     time.sleep(min(4.0, seconds))
@@ -212,7 +212,7 @@ def run(server: Server, name: str, seconds: float, base: Found) -> tuple[Found, 
 
 
 def main() -> int:
-    """Run them all; returns 1 if one of them does harm."""
+    """Run all attacks; return 1 if one of them does harm."""
     harm = 0
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
@@ -224,7 +224,7 @@ def main() -> int:
     ):
         beside(server, 2.0, "malformed", as_well_formed=True)  # warm
         for name in options.attack or ATTACKS:
-            # Anew each time: on a shared disk it differs from minute to minute.
+            # Measured again each time: on a shared disk it differs from minute to minute.
             base = beside(server, max(2.0, options.seconds / 4), name, as_well_formed=True)
             print(f"beside well-formed requests: p99 {1e3 * base.p99:.1f} ms, {base.bad} failed")
             found, before, _ = run(server, name, options.seconds, base)

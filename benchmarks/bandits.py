@@ -1,9 +1,9 @@
 """One, ten and a hundred bandits in one process: requests/s, idle CPU, connections and threads.
 
-A decider with so many bandits, a learner of all of them, PostgreSQL that syncs; wrk asks a bandit
-drawn at random each time. The numbers follow each other in rounds, so that a busy machine is busy
-for all of them. Idle CPU is that of the decider and of the learner together while nobody asks, once
-the windows of all decisions have ended: until then a learner has something to do.
+A decider with that many bandits, a learner of all of them, and PostgreSQL with synced commits; wrk
+sends each request to a random bandit. The numbers alternate in rounds, so that other load on the
+machine affects all of them. Idle CPU is that of the decider and the learner together without
+requests, once the windows of all decisions have ended: until then the learner is not idle.
 
 Run: python benchmarks/bandits.py [--rounds 3] [--seconds 3] [--settle 75] [--idle 30]
 """
@@ -21,16 +21,16 @@ from psycopg.conninfo import conninfo_to_dict
 from service import POST, Load, quartiles, rows
 from service_processes import Server
 
-# Found by what service_processes.py adds to the path.
+# Importable because service_processes.py extends the path.
 from tests.integration.postgres_server import database
 
 NUMBERS = (1, 10, 100)
 CONNECTIONS = 128
-#: Seconds after which the kernels of a process are compiled, or loaded: that takes CPU, too.
+#: Seconds until the kernels of a process are compiled or loaded, which takes CPU.
 ARRIVED = 6.0
-#: Least requests/s at a hundred against one, and the most of the others.
+#: Minimum ratio of requests/s at a hundred bandits to one, and the maximum of the others.
 MIN_RATIO, MAX_IDLE, MAX_CONNECTIONS, MAX_THREADS = 0.6, 0.05, 6, 12
-#: For wrk: each request for any of the bandits.
+#: wrk script: each request goes to a random bandit.
 ANY = (
     POST
     + """
@@ -43,7 +43,7 @@ end
 
 
 def idle(servers: list[Server], seconds: float) -> float:
-    """Share of one processor that they take together while nobody asks."""
+    """Return the share of one CPU that the servers use while idle."""
     before, start = sum(one.cpu() for one in servers), time.monotonic()
     time.sleep(seconds)
     return (sum(one.cpu() for one in servers) - before) / (time.monotonic() - start)

@@ -1,8 +1,8 @@
 """CPU time of decide_many and observe_many, as a ratio to a loop of decide and observe.
 
-1,000 requests with features (PerArm, 8 actions, 5 fields), from a list of contexts and from a frame
-of pandas, into a MemoryJournal and into SQLite; then 1,000 rewards. Both policies, on a bandit that
-has learned from 2,000 rewards before. Each time is the least of several repeats.
+1,000 requests with features (PerArm, 8 actions, 5 fields), from a list of contexts and from a
+pandas frame, into a MemoryJournal and into SQLite; then 1,000 rewards. Both policies, on a bandit
+that has learned from 2,000 rewards. Each time is the minimum of several repeats.
 
 Run: python benchmarks/batches.py [--repeats 5]
 """
@@ -40,7 +40,7 @@ def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def opened(policy: type[Policy], features: PerArm, journal: str | None) -> Bandit:
-    """A bandit that has learned something."""
+    """Return a bandit that has learned from some rewards."""
     rng = np.random.default_rng(0)
     bandit = Bandit(
         policy=policy(features.dim, Bernoulli()),
@@ -60,7 +60,7 @@ def contexts(count: int, rng: np.random.Generator) -> list[dict[str, float]]:
 
 
 def measure(policy: type[Policy], features: PerArm, folder: str | None) -> list[float]:
-    """Seconds of decide, decide_many, decide_many of a frame, observe and observe_many."""
+    """Return the seconds of decide, decide_many (list and frame), observe and observe_many."""
     given = contexts(COUNT, np.random.default_rng(1))
     frame = pd.DataFrame(given)
     journals = [None if folder is None else f"sqlite:///{folder}/{n}.db?bandit=b" for n in range(3)]

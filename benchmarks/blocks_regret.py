@@ -1,7 +1,7 @@
-"""Compare the regret of `PerArm`, which keeps a block for each action, with one dense matrix.
+"""Compare the regret of `PerArm`, with a block per action, and of one dense matrix.
 
-Both bandits get the same contexts and the same luck in each round of a seed: rewards of 0 and 1
-come late by a geometric delay. The dense one gets the rows of `PerArm` over all coefficients, zero
+Both bandits get the same contexts and random numbers in each round of a seed: rewards of 0 and 1
+arrive with geometric delays. The dense one gets the rows of `PerArm` over all coefficients, zero
 outside of the action's own. Prints the mean difference of their regrets and its standard error.
 
 Run: python benchmarks/blocks_regret.py [--size 20x10] [--rounds 2000] [--seeds 10] [--delay 100]

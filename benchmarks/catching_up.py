@@ -1,10 +1,11 @@
 """CPU time of reading and folding a journal, and of opening a bandit from its snapshot.
 
-Each journal holds the same events: decisions with rows of 20 numbers, and a reward for half of
-them a hundred decisions later. The bare read is the driver's, page by page, nothing decoded; a
-ratio of wall-clock times says how much of its speed is left. One fit at the end is counted too.
-Then rows of 50 numbers and rewards for 5 %, as pages that were read before: what a learner behind a
-large service folds. Then 10^7 events are opened from a snapshot, in a process of its own.
+Each journal holds the same events: decisions with rows of 20 numbers, and a reward for half of them
+a hundred decisions later. The bare read is that of the database driver, page by page, without
+decoding; a ratio of wall-clock times shows how much of its speed remains. One fit at the end is
+included. Then rows of 50 numbers and rewards for 5 %, as pages already in memory: what a learner
+that is behind a large service folds. Then 10^7 events are opened from a snapshot, in a separate
+process.
 
 Run: python benchmarks/catching_up.py [--events 200000] [--opened 10000000] [--only memory ...]
 """
@@ -37,7 +38,7 @@ from belated.model.kernels import compiled_pages
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-#: CPU µs an event.
+#: Goals in CPU µs per event.
 TARGETS = {"memory": 2.7, "sqlite": 4.2, "postgres": 1.5}
 WIDE_TARGET, OPENING_TARGET, SHARE_TARGET = 1.8, 3.0, 0.5
 WEEK = Explicit("7d")
@@ -46,7 +47,7 @@ START = 1_700_000_000_000_000
 
 
 def history(events: int, dim: int, rewarded: float) -> list[Event]:
-    """Decisions, and a reward for some of them a hundred decisions later."""
+    """Return decisions, and a reward for some of them a hundred decisions later."""
     rng = np.random.default_rng(0)
     decisions = round(events / (1.0 + rewarded))
     rows = rng.normal(size=(decisions, dim)).astype(np.float32) / np.float32(dim**0.5)
@@ -66,7 +67,7 @@ def fill(journal: Journal, events: list[Event], size: int = PAGE) -> None:
 
 
 def spent(work: Callable[[], object]) -> tuple[float, float]:
-    """CPU and wall-clock seconds."""
+    """Return CPU and wall-clock seconds."""
     cpu, wall = time.process_time(), time.perf_counter()
     work()
     return time.process_time() - cpu, time.perf_counter() - wall
@@ -143,7 +144,7 @@ def in_postgres(count: int, repeats: int) -> None:
 
 
 def in_pages(count: int, repeats: int) -> None:
-    """Wide rows and few rewards, as pages that are there already: the fold alone."""
+    """Measure wide rows and few rewards, as pages already in memory: the fold alone."""
     journal, kernels = MemoryJournal(), compiled_pages()
     fill(journal, history(count, 50, 0.05))
     for size in (64, 1_000):
@@ -165,7 +166,7 @@ def in_pages(count: int, repeats: int) -> None:
 
 
 def opening(count: int) -> None:
-    """Fill a file, then open it in a process of its own."""
+    """Fill a file, then open it in a separate process."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "b.db")
         with SQLiteJournal(path, bandit="b") as journal:

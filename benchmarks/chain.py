@@ -1,6 +1,6 @@
-"""What it costs to chain records: microseconds of CPU for each, by the size of a page.
+"""CPU time of chaining records, in µs per record, by the size of a page.
 
-python benchmarks/chain.py [--repeats 200]
+Run: python benchmarks/chain.py [--repeats 200]
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ RECORDS = 8 * LINK
 
 
 def main() -> None:
-    """Print the least of some repeats."""
+    """Print the minimum of some repeats."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=200)
     options = parser.parse_args()
@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def cost(records: list[Record], size: int, repeats: int) -> float:
-    """Of one record, in microseconds of CPU."""
+    """Return the CPU time per record, in microseconds."""
     pages = [records[n : n + size] for n in range(0, len(records), size)]
     least = float("inf")
     for _ in range(repeats):

@@ -1,12 +1,12 @@
-"""What a new process waits for, with nothing compiled yet.
+"""Start-up times of a new process without compiled kernels.
 
-Prints, each in processes of its own and with an empty cache of numba:
+Each is measured in separate processes, with an empty numba cache:
 
 * CPU time of ``import belated`` beyond that of ``import numpy``;
-* wall time of the first decision, and p99 of those while the kernels are compiled;
+* wall time of the first decision, and p99 of decisions while the kernels are compiled;
 * wall time of ``belated compare --figure``.
 
-The machine may be busy: each figure is given as least, middle and greatest of all repetitions.
+The machine may be busy: each figure is given as minimum, median and maximum of all repetitions.
 
 Run: python benchmarks/cold_start.py
 """
@@ -52,7 +52,7 @@ COMPARE = ["-m", "belated", "compare", "--delay", "Batched(500)", "Constant(0)",
 
 
 def main() -> None:
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed has its bytecode
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # installed packages have bytecode
     cpu("import belated")
     numpy = repeated(3 * REPETITIONS, lambda: cpu("import numpy"))
     belated = repeated(3 * REPETITIONS, lambda: cpu("import numpy, belated"))

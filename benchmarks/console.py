@@ -1,9 +1,9 @@
-"""What an open console costs: CPU of a decider with and without a browser that shows a report.
+"""CPU of a decider with and without a browser that shows the console with a report.
 
 ``python benchmarks/console.py`` serves a bandit whose journal holds a month (benchmarks/report.py),
-asks for 50 decisions a second, and opens the console in a real browser (``.ci/chromium``) every
-other time. It prints what the decider's process takes of one processor with and without it, the
-difference with its standard error, and what the processes that make the reports take.
+requests 50 decisions per second, and opens the console in a real browser (``.ci/chromium``) every
+other time. It prints the CPU share of the decider's process with and without it, the difference
+with its standard error, and the CPU share of the processes that compute reports.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ features = "PerArm({actions}, context={context})"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--decisions", type=int, default=100_000, help="in the journal")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of each time")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each measurement")
     parser.add_argument("--pairs", type=int, default=4)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -70,7 +70,7 @@ def _measure(pid: int, port: int, profile: Path, options: argparse.Namespace) ->
     load = threading.Thread(target=_ask, args=(port, ended), daemon=True)
     load.start()
     with _console(port, Path(f"{profile}-first")) as browser:
-        _wait_for_charts(browser)  # until the first report is made, and all is warm
+        _wait_for_charts(browser)  # until the first report is ready, and everything is warm
     without, opened, children = [], [], []
     for pair in range(options.pairs):
         alone, _ = _span(pid, options.seconds)
@@ -107,7 +107,7 @@ def _wait_for_charts(browser: Chromium) -> None:
 
 
 def _span(pid: int, seconds: float) -> tuple[float, float]:
-    """What a process and its children that have ended took of one processor."""
+    """Return the CPU share of a process, and that of its children that have ended."""
     before, start = _cpu(pid), time.monotonic()
     time.sleep(seconds)
     after, span = _cpu(pid), time.monotonic() - start

@@ -1,9 +1,9 @@
-"""What a record costs if everything comes under one id, beside rewards of distinct decisions.
+"""Cost of records that all share one id, compared with rewards of distinct decisions.
 
-For each kind of crowd: CPU time to fold it over that of as many rewards of distinct decisions (the
-median over repeats, the kinds in turn), and by how much a process grows. The ledger is measured
-alone: a learner would add to the rewards of distinct decisions, and so hide a slow ledger. Ends
-with 1 if one of the first four is beyond ``--bound``, or grows by more than 64 MB.
+For each kind of crowd: CPU time to fold it, relative to that of as many rewards of distinct
+decisions (median over repeats, alternating between kinds), and how much a process grows. The ledger
+is measured alone: a learner would add to the rewards of distinct decisions, and so hide a slow
+ledger. Exits with 1 if one of the first four exceeds ``--bound``, or grows by more than 64 MB.
 
 Run: python benchmarks/contested.py [--events 100000] [--repeats 7] [--bound 2.0]
 """
@@ -28,12 +28,12 @@ from belated.fold.ledger import Ledger, NullListener
 
 START = 1_700_000_000_000_000
 ROW = np.ones(2, dtype=np.float32)
-#: Bytes by which a process may grow.
+#: Maximum growth of a process, in bytes.
 ROOM = 64 << 20
-#: With what all others are compared.
+#: The kind that all others are compared with.
 DISTINCT = "rewards of distinct decisions"
 
-#: What is folded before, and what is measured.
+#: Events that are folded before, and events that are measured.
 Crowd = tuple[list[Event], list[Event]]
 
 
@@ -72,7 +72,7 @@ def revised_parts(count: int) -> Crowd:
     ]
 
 
-#: The last two learn each time, so they do more for a record; it does not grow with their number.
+#: The last two learn each time, so each record costs more, but not more with their number.
 CROWDS: dict[str, Callable[[int], Crowd]] = {
     DISTINCT: distinct,
     "values for one part and revision": values,
@@ -109,7 +109,7 @@ def cpu_seconds(before: list[Record], then: list[Record]) -> float:
 
 
 def growth(name: str, count: int) -> int:
-    """Bytes by which this process grows: for a process that does nothing else."""
+    """Return the growth of this process in bytes; it must do nothing else."""
     before, then = records_of(CROWDS[name](count))
     ledger = folded(before)
     gc.collect()
@@ -120,7 +120,7 @@ def growth(name: str, count: int) -> int:
 
 
 def grown(name: str, count: int) -> int:
-    """The same, measured in a process of its own."""
+    """Return the growth, measured in a separate process."""
     command = [sys.executable, __file__, "--events", str(count), "--growth", name]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 

@@ -1,13 +1,13 @@
-"""Latency of other callers while one caller looks up ids that were made to crowd the index.
+"""Latency of other callers while one caller looks up ids chosen to crowd the index.
 
 Two services run the configuration that README recommends (benchmarks/recommended.py). One is
-crowded: it has decisions under chosen ids that all begin alike, and rewards under one id. The other
-has as many decisions under ids like any others, with a reward each. A caller asks each for the
-decisions that it has most of: a new chosen id, the id with the rewards, and the history of that id.
-Meanwhile other callers decide, in an open loop. Slices of both services follow each other, so that
-a busy machine is busy for both.
+crowded: it has decisions with chosen ids that all begin alike, and many rewards of one id. The
+other has as many decisions with ordinary ids, with a reward each. A caller looks up in each the
+kind of id that it has most of: a new chosen id, the id with the rewards, and the history of that
+id. Meanwhile other callers decide, in an open loop. Slices of both services alternate, so that
+other load on the machine affects both.
 
-Prints p50 and p99 of the other callers, and the ratio of the two p99. Ends with 1 if it is beyond
+Prints p50 and p99 of the other callers, and the ratio of the two p99. Exits with 1 if it exceeds
 ``--bound``.
 
 Run: python benchmarks/crowded_ids.py [--ids 100000] [--slices 5] [--seconds 10] [--bound 2]
@@ -36,27 +36,27 @@ from belated.journals.addresses import open_store
 sys.path.append(str(Path(__file__).parents[1]))
 from tests.integration.postgres_server import PostgresServer
 
-#: Of every chosen id: the time and the slot of an id that is made here.
+#: Common beginning of all chosen ids: the time and the slot of a generated id.
 PREFIX = "019bcfe568007005"
 ONE = "order-1"
 PATH = "/v1/offers"
-#: Events that are written at once, before a service starts.
+#: Events per write, before a service starts.
 BATCH = 1_000
 VISITORS = contexts()
 
 
 def chosen_id() -> str:
-    """Return an id that begins like all chosen ones."""
+    """Return an id that begins like all other chosen ones."""
     return f"{PREFIX}{1 << 63 | secrets.randbits(62):016x}"
 
 
 def other_id() -> str:
-    """Return an id that is like no other."""
+    """Return an ordinary id."""
     return f"order-{secrets.token_hex(12)}"
 
 
 def fill(address: str, is_crowded: bool, count: int) -> None:
-    """Write so many decisions, and as many rewards, into a store that no service uses yet."""
+    """Write this many decisions, and as many rewards, into a store that no service uses yet."""
     store = open_store(address)
     store.create_tables()
     offers = [FEATURES.rows(visitor, ACTIONS) for visitor in VISITORS]
@@ -77,7 +77,7 @@ def fill(address: str, is_crowded: bool, count: int) -> None:
 
 
 class Side:
-    """A service, with a caller that looks up what it has most of.
+    """A service, with a caller that looks up the ids it has most of.
 
     Args:
         port: Where it listens.
@@ -90,7 +90,7 @@ class Side:
         self.seconds: list[float] = []
 
     async def slice(self, seconds: float, rate: float, *, counts: bool) -> None:
-        """Have both kinds of callers ask for a while."""
+        """Have both kinds of callers send requests for a while."""
 
         async def decide(number: int, due: float) -> None:
             body = json.dumps(self._request()).encode()
@@ -125,7 +125,7 @@ class Side:
 
 
 async def measure(sides: dict[str, Side], arguments: argparse.Namespace) -> None:
-    """Let slices of both services follow each other; the first warms up."""
+    """Alternate slices of both services; the first ones warm up."""
     for number in range(arguments.slices + 1):
         left = (arguments.slices + 1 - number) * 2 * arguments.seconds
         print(f"\r{number} slices, {left:.0f} s left ", end="", file=sys.stderr, flush=True)
@@ -135,14 +135,14 @@ async def measure(sides: dict[str, Side], arguments: argparse.Namespace) -> None
 
 
 def compare(engine: str, addresses: list[str], arguments: argparse.Namespace) -> float:
-    """Print a line for each service of an engine; returns the ratio of their p99."""
+    """Print a line for each service of an engine; return the ratio of their p99."""
     names = {"like any others": False, "crowded": True}
     for address, is_crowded in zip(addresses, names.values(), strict=True):
         fill(address, is_crowded, arguments.ids)
     with ExitStack() as stack:
         servers = [stack.enter_context(service(address)) for address in addresses]
         for server in servers:
-            server.settle()  # all is learned, and the kernels are loaded
+            server.settle()  # everything is learned, and the kernels are loaded
         sides = {
             name: Side(server.port, is_crowded)
             for (name, is_crowded), server in zip(names.items(), servers, strict=True)

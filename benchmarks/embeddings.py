@@ -1,17 +1,14 @@
-"""Measure `PerArm` with embeddings: a decision, a reward and memory; and those of bayesianbandits.
+"""Measure `PerArm` with embeddings: a decision, a reward and memory; compare bayesianbandits.
 
-The context is a vector of normals; each action has a θ of its own; rewards of 0 and 1 come 50
+The context is a vector of normals; each action has its own θ; rewards of 0 and 1 arrive 50
 decisions late. First they are reported as README recommends, with ``ConversionsOnly``, where a
 reward of 0 is never reported; then all of them, with ``Explicit``. Times are in ms: CPU time of the
-calling thread, the time that passed ("wall"), and the CPU time of all other threads for each round
-("threads"), which make fits. Memory is the peak of the process. Each size runs in a process of its
-own. With ``--peer`` an interpreter that has bayesianbandits (its version is in
-experiments/benchmark/requirements) plays the same rounds, one learner for each action, as
-experiments/benchmark does. A size such as 2000x1 is a single block; with ``--inline`` bandits that
+calling thread, elapsed time ("wall"), and the CPU time of all other threads per round ("threads"),
+which fit the model. Memory is the peak of the process. Each size runs in a separate process. With
+``--peer``, a Python interpreter that has bayesianbandits (its version is in
+experiments/benchmark/requirements) plays the same rounds, with one learner per action, as
+experiments/benchmark does. A size such as 2000x1 is a single block; with ``--inline``, bandits that
 fit in the caller's thread play the same rounds.
-
-Run: python benchmarks/embeddings.py [--sizes 384x10 2000x1] [--rounds 4000] [--inline]
-     [--peer PYTHON]
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-#: Decisions by which a reward is late.
+#: Delay of rewards, in decisions.
 DELAY = 50
 SIZES = ("384x5", "384x10", "384x50", "384x200", "768x10")
 
@@ -42,7 +39,7 @@ def play(
     *,
     silence: bool = False,
 ) -> dict[str, float]:
-    """Play rounds, and return what they took and cost; in ``silence`` no reward of 0 is told."""
+    """Play rounds and return their costs; with ``silence``, rewards of 0 are not reported."""
     width, actions = map(int, size.split("x"))
     rng = np.random.default_rng(7)
     thetas = 4.0 * rng.normal(size=(actions, width)) / np.sqrt(width)

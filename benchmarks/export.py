@@ -1,8 +1,8 @@
-"""How long an export of many decisions to Parquet takes, and how much memory.
+"""Time and memory of an export of many decisions to Parquet.
 
 ``python benchmarks/export.py --decisions 1000000`` writes a journal of a month to a file, as
-benchmarks/report.py does, exports it in a process of its own with ``belated journal export``, and
-prints seconds, the greatest resident memory and the size of the file.
+benchmarks/report.py does, exports it in a separate process with ``belated journal export``, and
+prints seconds, the peak resident memory and the size of the file.
 """
 
 from __future__ import annotations

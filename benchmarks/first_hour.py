@@ -1,9 +1,9 @@
-"""From nothing to a first decision, a first decision over HTTP and a first picture.
+"""Time from nothing to a first decision, a first decision over HTTP and a first figure.
 
-Builds the wheel, then for each goal makes a new environment, installs the wheel with the extras it
-needs from the package index that pip is set up with, without pip's cache, and does what the README
-says. Prints the seconds of each, installation included; then the same with the extra ``fast`` and
-nothing compiled.
+Builds the wheel, then for each goal creates an environment, installs the wheel with the required
+extras from the package index that pip is configured with, without pip's cache, and follows the
+README. Prints the seconds of each, including the installation; then the same with the extra
+``fast`` and nothing compiled.
 
 Run: python benchmarks/first_hour.py
 """
@@ -20,7 +20,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-#: Of each goal: the extras, the seconds it may take, and what is run in the new environment.
+#: By goal: the extras, the time limit in seconds, and the command to run in the new environment.
 GOALS = {
     "first decision": ((), 60, ["quickstart.py"]),
     "first decision over HTTP": (("service",), 90, [str(ROOT / "tests/first_decision.py")]),
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def reach(wheel: Path, extras: tuple[str, ...], command: list[str]) -> tuple[float, float]:
-    """Seconds to install, and to have done what is asked for."""
+    """Return the seconds of the installation, and of the command."""
     with tempfile.TemporaryDirectory() as folder:
         blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
         lines = [

@@ -1,8 +1,8 @@
-"""CPU time that the default estimator's fits cost a round, over the first rounds of a bandit.
+"""CPU time of the default estimator's fits per round, over the first rounds of a bandit.
 
-A new bandit fits often: at every arrival at first, then each time its rewards have grown by 5 %.
-Rows are of unit length and rewards depend on them, as in the problems the defaults are judged by.
-The time is that within ``Learner.fit`` alone.
+A new bandit fits often: at every arrival at first, then whenever its rewards have grown by 5 %.
+Rows have unit length and rewards depend on them, as in the problems used to choose the defaults.
+Only the time within ``Learner.fit`` counts.
 
 Run: python benchmarks/fits.py [--rounds 1500] [--repeats 5]
 """
@@ -29,7 +29,7 @@ ARMS = 10
 
 
 def cost(dim: int, family: Family, rounds: int, seed: int) -> tuple[float, int]:
-    """Microseconds a round within fits, and how many fits there were."""
+    """Return the microseconds per round within fits, and the number of fits."""
     rng = np.random.default_rng(seed)
     theta = rng.normal(size=dim)
     theta *= 3.0 / np.linalg.norm(theta)
@@ -56,7 +56,7 @@ def timed(act: Callable[[], None], spent: list[float]) -> Callable[[], None]:
 
 
 def drawn(family: Family, mean: float, rng: np.random.Generator) -> float:
-    """A reward with this mean."""
+    """Draw a reward with this mean."""
     if isinstance(family, Bernoulli):
         return float(rng.random() < mean)
     if isinstance(family, Poisson):

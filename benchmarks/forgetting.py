@@ -1,9 +1,9 @@
-"""CPU time of decide + observe with ``half_life="auto"``, as a ratio to that without one.
+"""CPU time of decide + observe with ``half_life="auto"``, as a ratio to that without it.
 
-Both bandits keep their journals in memory, choose one of K rows and use the default estimator;
-their rewards come at once, or 2,000 decisions late. Slices of rounds in turn; prints the median of
-the ratios of neighbouring slices, with its 95 % interval. A round with "auto" also predicts by each
-half-life, weighs those predictions and fits what is compared.
+Both bandits have journals in memory, choose one of K rows and use the default estimator; rewards
+arrive at once, or 2,000 decisions late. Slices of rounds alternate; prints the median of the ratios
+of neighbouring slices, with its 95 % interval. A round with "auto" also predicts with each
+half-life, weighs those predictions and fits the candidates.
 
 Run: python benchmarks/forgetting.py [--slices 40] [--sizes 20x10 100x100]
 """
@@ -27,12 +27,12 @@ from belated.model import kernels
 
 TARGET = 1.5
 LATE = 2_000
-#: Rounds of a slice, and those before the first: early fits are no part of this.
+#: Rounds of a slice, and rounds before the first, which exclude early fits.
 SLICE, WARM = 200, 3_000
 
 
 def rounds(half_life: str | None, arms: int, dim: int, late: int, using: kernels.Kernels) -> Step:
-    """Return what plays so many rounds of a bandit."""
+    """Return a function that plays rounds of a bandit."""
     policy = DelayedUCB(dim, Bernoulli(), half_life=half_life)
     clock = iter(range(1_700_000_000_000_000, 2_000_000_000_000_000, 500_000))
     bandit = Bandit(

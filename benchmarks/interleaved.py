@@ -34,7 +34,7 @@ sys.path.append(str(HERE))
 
 from tests.integration.postgres_server import PostgresServer  # noqa: E402
 
-#: By script, what it measures.
+#: Measurements by script.
 MEASUREMENTS = {
     "recommended": [
         "memory",
@@ -48,9 +48,9 @@ MEASUREMENTS = {
     ],
     "stores": ["sqlite", "postgres"],
 }
-#: Those that read what is built before.
+#: Measurements that read the files built before.
 FROM_FILES = {"catch-up", "opening"}
-#: Of recommended.py.
+#: Measurements of recommended.py.
 QUICK = ["--rounds", "60", "--history", "200", "--events", "400", "--opened", "400", "--uncompiled"]
 
 
@@ -85,7 +85,7 @@ class Checkout:
             shutil.copy(HERE / self._script, path / self._script)
 
     def run(self, name: str) -> dict[str, float]:
-        """Run one act of the script in a process of its own."""
+        """Run one step of the script in a separate process."""
         command = [sys.executable, str(self._path / self._script), name, *self._options]
         if name in self._database_options:
             command += [self._database_options[name], self._new_database()]
@@ -111,7 +111,7 @@ class Checkout:
 
 
 def compare(old: Checkout, new: Checkout, names: list[str], pairs: int) -> None:
-    """Measure in turn, and show how far it is."""
+    """Measure in turn, and show progress."""
     runs = [
         (pair, name, checkout)
         for pair in range(pairs)
@@ -128,7 +128,7 @@ def compare(old: Checkout, new: Checkout, names: list[str], pairs: int) -> None:
 
 
 def report(old: Checkout, new: Checkout) -> None:
-    """Print the table of what was measured by both."""
+    """Print a table of what both checkouts have measured."""
     print("| CPU time | pairs | old | new | new / old, median | quartiles |")
     print("|---|--:|--:|--:|--:|---|")
     for name, after in new.seconds.items():

@@ -1,18 +1,19 @@
-"""What the journal in Kafka costs beside a bare producer, and what partitions cost the brokers.
+"""Cost of the Kafka journal compared with a bare producer, and of partitions for the brokers.
 
-Produce: ``KafkaJournal.append`` of commits of decisions with rows of 50, each commit of one
-partition, by --threads threads; against a bare producer that sends each event, encoded beforehand,
-as a message of its own and waits at the end. Both with acks=all and idempotence, on 16 partitions.
-For each: events a second, in % of bare; CPU of this process and of all brokers, in µs an event.
+Produce: ``KafkaJournal.append`` of commits of decisions with rows of 50, each commit in one
+partition, by --threads threads; compared with a bare producer that sends each event, already
+encoded, as a separate message and waits at the end. Both with acks=all and idempotence, on 16
+partitions. For each: events per second, in % of bare; CPU of this process and of all brokers, in µs
+per event.
 
-Partitions: CPU of all brokers an event for commits of 64: decisions of one slot, which are one
-record, and rewards of any slot, which are one record for each partition they fall on.
+Partitions: CPU of all brokers per event for commits of 64: decisions of one slot, which are one
+record, and rewards of any slot, which are one record per partition that they fall into.
 
-Waiting: 128 callers on an event loop, each of whom sends an event, waits until it is acknowledged,
-and begins anew: through ``GroupCommit``, as in the service, and bare, a message each, with the
-client's usual linger of 5 ms and with none.
+Waiting: 128 callers on an event loop; each sends an event, waits until it is acknowledged, and
+repeats: through ``GroupCommit``, as in the service, and bare, with a message per event, with the
+client's default linger of 5 ms and without it.
 
-Starts three brokers and a database of its own. Rounds alternate; medians, and the range in
+Starts three brokers and a database. Rounds alternate; the figures are medians, with the range in
 brackets.
 
 Run: python benchmarks/kafka.py [--rounds 3] [--events 40000] [--seconds 4] [--threads 4]
@@ -67,7 +68,7 @@ def reward() -> Reward:
 
 
 class Bench:
-    """Brokers, a database, and what a run costs."""
+    """The brokers and the database, and the cost of a run."""
 
     def __init__(self, cluster: KafkaCluster, dsn: str) -> None:
         self._cluster = cluster
@@ -100,7 +101,7 @@ class Bench:
         return ticks / os.sysconf("SC_CLK_TCK")
 
     def cost(self, run: Callable[[], int]) -> tuple[float, float, float]:
-        """Events a second, and µs of CPU an event: of this process, of the brokers."""
+        """Return events per second, and µs of CPU per event: of this process, of the brokers."""
         brokers, mine, start = self.brokers_cpu(), time.process_time(), time.perf_counter()
         events = run()
         seconds = time.perf_counter() - start
@@ -109,7 +110,7 @@ class Bench:
 
 
 def commit_all(journal: KafkaJournal, commits: Sequence[Sequence[Event]], threads: int) -> int:
-    """Append all commits, by so many threads; returns how many events they have."""
+    """Append all commits with this many threads; return the number of events."""
     left = iter(commits)
     lock = threading.Lock()
 
@@ -130,7 +131,7 @@ def commit_all(journal: KafkaJournal, commits: Sequence[Sequence[Event]], thread
 
 
 def send_bare(producer: Producer, topic: str, data: Sequence[tuple[int, bytes]]) -> int:
-    """Send each event as a message of its own, and wait for all."""
+    """Send each event as a separate message, and wait for all."""
     failed: list[object] = []
 
     def told(error: object, message: object) -> None:
@@ -146,13 +147,13 @@ def send_bare(producer: Producer, topic: str, data: Sequence[tuple[int, bytes]])
 
 
 def produce(bench: Bench, rounds: int, events: int, threads: int) -> None:
-    """Commits of several sizes against single messages."""
+    """Compare commits of several sizes with single messages."""
     found: dict[str, list[tuple[float, float, float]]] = {}
     with bench.journal(16) as journal:
         producer = bench.producer()
         topic = journal._topic
         assert topic is not None
-        for number in range(rounds + 1):  # the first warms up, and counts for nothing
+        for number in range(rounds + 1):  # the first one warms up
             data = [(n % 16, encode(decision(n % 16))) for n in range(events)]
             costs = {"bare": bench.cost(lambda: send_bare(producer, topic, data))}  # noqa: B023
             for size in SIZES:
@@ -178,14 +179,14 @@ def produce(bench: Bench, rounds: int, events: int, threads: int) -> None:
 
 
 def partitions(bench: Bench, rounds: int, events: int) -> None:
-    """What a commit of 64 costs the brokers, by the number of partitions."""
+    """Measure the cost of a commit of 64 for the brokers, by the number of partitions."""
     found: dict[tuple[str, int], list[tuple[float, float, float]]] = {}
     journals = {count: bench.journal(count) for count in PARTITIONS}
     for number in range(rounds + 1):
         for count, journal in journals.items():
             commits = max(8, events // 64 // (1 if number else 4))
             one_slot = [[decision(n % count) for _ in range(64)] for n in range(commits)]
-            # Scattered ones cost the more, the more partitions: fewer of them tell as much.
+            # Scattered commits cost more with more partitions; fewer of them are enough.
             any_slot = [[reward() for _ in range(64)] for _ in range(max(8, commits // 4))]
             for what, some in (("decisions", one_slot), ("rewards", any_slot)):
                 cost = bench.cost(lambda: commit_all(journal, some, 1))  # noqa: B023
@@ -203,7 +204,7 @@ def partitions(bench: Bench, rounds: int, events: int) -> None:
 
 
 def waiting(bench: Bench, rounds: int, seconds: float) -> None:
-    """How long 128 callers wait."""
+    """Measure the latency of 128 callers."""
     found: dict[str, list[tuple[float, float, float]]] = {}
     with bench.journal(16) as opened:
         topic = opened._topic

@@ -1,14 +1,14 @@
 """Tens of millions of events through Kafka: the memory of the learners must not grow with them.
 
 Decisions and their rewards go into eight partitions, in commits of 500 decisions and of the rewards
-of 500 others; decisions are remembered for a few seconds, so that what a learner must keep is
-bounded: by that time and the rate, which is constant. Two learners share the partitions. Every half
-minute a line says how many events were sent and learned, and how many megabytes each learner holds.
-In the end all that was sent must have been learned once, with sums right to 1e-9, and the memory of
-the last third must not exceed that of the second by more than a twentieth.
+of 500 earlier ones. Decisions are remembered for a few seconds, so the memory of a learner is
+bounded by that time and the constant rate. Two learners share the partitions. Every half minute a
+line shows how many events were sent and learned, and the memory of each learner. At the end,
+everything sent must have been learned exactly once, with sums correct to 1e-9, and the memory in
+the last third must not exceed that in the second by more than 5 %.
 
-Starts three brokers, a database and two learners of its own. The brokers keep all: some 200 bytes
-of disk an event.
+Starts three brokers, a database and two learners. The brokers store everything: about 200 bytes of
+disk per event.
 
 Run: python benchmarks/kafka_soak.py [--events 50000000] [--rate 60000] [--retention 10]
 """
@@ -43,17 +43,17 @@ from tests.integration.postgres_server import database
 from tests.integration.processes import Process, later
 
 DIM, PARTITIONS, LEARNERS, THREADS = 5, 8, 2, 3
-#: Decisions in a commit; how many commits of its thread later their rewards come.
+#: Decisions per commit, and the number of commits of its thread after which their rewards follow.
 SIZE, LATE = 500, 4 * PARTITIONS
 #: Seconds between two lines.
 EVERY = 30.0
-#: The rows that decisions have in turn: the sums of any number of them are known.
+#: The rows of decisions, in rotation, so that the sums of any number of them are known.
 ROWS = np.random.default_rng(0).normal(size=(SIZE, DIM)).astype(np.float32)
 VALUES = np.arange(SIZE) % 2.0
 
 
 class Sender:
-    """Appends commits in threads, at a rate, and knows how many it has.
+    """Appends commits in threads, at a rate, and counts the events.
 
     Args:
         journal: to append to.
@@ -93,7 +93,7 @@ class Sender:
 
 
 class Learned:
-    """What the learners say they have learned."""
+    """The sums that the learners have published."""
 
     def __init__(self, store: Store) -> None:
         with closing(store.coordination("offers")) as coordination:
@@ -104,7 +104,7 @@ class Learned:
         self.events = self.decisions + sum(one.n for one in self.moments)
 
     def check(self, decisions: int) -> None:
-        """Each of the decisions, and its reward, counts once."""
+        """Check that each decision and its reward count once."""
         assert self.decisions == decisions
         assert sum(one.n for one in self.moments) == decisions
         rows, times = ROWS.astype(np.float64), decisions / SIZE
@@ -115,7 +115,7 @@ class Learned:
 
 
 def settings(address: str, retention: float) -> str:
-    """The file of the learners."""
+    """Return the configuration of the learners."""
     return "\n".join((
         "[store]", f'address = "{address}"',
         "[server]", "learn = false", 'lease_ttl = "6s"',
@@ -127,7 +127,7 @@ def settings(address: str, retention: float) -> str:
 
 @contextmanager
 def learners(folder: Path) -> Iterator[list[Process]]:
-    """Learners that own all partitions between them."""
+    """Start learners, which share all partitions."""
     made = [
         Process(folder / f"log {n}", "learn", str(folder / "belated.toml")) for n in range(LEARNERS)
     ]
@@ -140,7 +140,7 @@ def learners(folder: Path) -> Iterator[list[Process]]:
 
 
 def soak(store: Store, sender: Sender, processes: Sequence[Process]) -> list[float]:
-    """Send all, and wait until it is learned; returns the learners' megabytes, line by line."""
+    """Send all events and wait until they are learned; return the total memory by line, in MB."""
     print("| s | million events sent | learned | MB of each learner | MB a partition |")
     print("|--:|--:|--:|---|--:|")
     found: list[float] = []
@@ -167,7 +167,7 @@ def soak(store: Store, sender: Sender, processes: Sequence[Process]) -> list[flo
 
 
 def main() -> None:
-    """Print the table, and what it comes to."""
+    """Print the table, and check the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=50_000_000)
     parser.add_argument("--rate", type=float, default=60_000, help="events a second")

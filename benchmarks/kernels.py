@@ -1,6 +1,6 @@
 """CPU time of one round through ``models.py``, as a ratio to the same round in bare BLAS calls.
 
-A round: choose one of K rows by upper confidence, count it as pending, learn its reward: two
+A round chooses one of K rows by upper confidence, counts it as pending, and learns its reward: two
 rank-one root updates, logistic rewards, no refit, no ids. All variants run interleaved in slices
 in one process, on one BLAS thread; the figure is the median of the slices' ratios.
 
@@ -87,7 +87,7 @@ def slice_seconds(step: Callable[[Matrix, float], None], tables: Matrix, y: list
 
 def measure(dim: int, arms: int, slices: int, per_slice: int) -> dict[str, list[float]]:
     rng = np.random.default_rng(0)
-    # Few enough tables to stay in the cache, as rows that were just made are.
+    # Few enough tables to stay in the cache, like rows that were just computed.
     tables = rng.normal(size=(8, arms, dim))
     tables /= np.linalg.norm(tables, axis=2, keepdims=True)
     tables.flags.writeable = False  # as the rows of events are

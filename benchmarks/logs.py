@@ -1,8 +1,7 @@
-"""How long it takes to read, evaluate and report a log, and to make a journal of it.
+"""Time to read, evaluate and report a log, and to convert it to a journal.
 
-``python benchmarks/logs.py --decisions 200000`` makes a frame of pandas with times in a time zone
-and half of the rewards pending, and prints the seconds of each step,
-by the clock and of the processor.
+``python benchmarks/logs.py --decisions 200000`` makes a pandas frame with times in a time zone and
+half of the rewards pending, and prints wall-clock and CPU seconds of each step.
 """
 
 from __future__ import annotations

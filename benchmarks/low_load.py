@@ -1,14 +1,14 @@
-"""Latency of decisions at low load: what most services have.
+"""Latency of decisions at low load, which is what most services have.
 
 The service runs the configuration that README recommends (benchmarks/recommended.py) on a
-PostgreSQL server of its own that syncs, and learns in the same process. 30 % of the decisions are
-rewarded at once. Three loads: one connection that waits for each answer, and open loops of 50 and
-500 decisions/s. Beside each, at the same pace: an echo of the same request, and a bare commit (one
-row inserted by psycopg on the same server). Their slices follow each other, so that a busy machine
-is busy for all three. A latency counts from the moment the request is sent. Commits are made one
-after the other, also where the disk is too slow for the rate.
+PostgreSQL server that syncs commits, and learns in the same process. 30 % of the decisions are
+rewarded at once. Three loads: one connection that waits for each response, and open loops of 50 and
+500 decisions/s. Two references are measured at the same pace: an echo of the same request, and a
+bare commit (one row inserted by psycopg on the same server). Slices alternate, so that other load
+on the machine affects all three. A latency counts from the moment the request is sent. Commits are
+made one after the other, even if the disk is too slow for the rate.
 
-Prints p50 and p99, and p50 over the sum of the p50 of echo and commit; the goal is 1.5.
+Prints p50 and p99, and the ratio of p50 to the sum of the p50 of echo and commit; the goal is 1.5.
 
 Run: python benchmarks/low_load.py [--slices 5] [--seconds 10] [--rates 50 500]
 """
@@ -30,18 +30,18 @@ from open_loop import Caller, at_rate
 from recommended import ACTIONS, REWARDED, contexts, service
 from service_processes import Server
 
-# Found by what service_processes.py adds to the path.
+# Importable because service_processes.py extends the path.
 from tests.integration.postgres_server import PostgresServer
 
 GOAL = 1.5
-#: Bytes of the row of a bare commit: about those of a decision with its request.
+#: Size of the row of a bare commit: about that of a decision with its request.
 ROW = bytes(600)
-#: Makes one request or commit; returns the seconds it took.
+#: Makes one request or commit; returns its seconds.
 Ask = Callable[[], Awaitable[float]]
 
 
 def echoing(caller: Caller, bodies: list[bytes]) -> Ask:
-    """Ask the echo."""
+    """Return a function that calls the echo."""
     requests = itertools.cycle(bodies)
 
     async def ask() -> float:
@@ -53,7 +53,7 @@ def echoing(caller: Caller, bodies: list[bytes]) -> Ask:
 
 
 def deciding(caller: Caller, bodies: list[bytes]) -> Ask:
-    """Ask for a decision, and reward some; the reward does not count."""
+    """Return a function that requests a decision and rewards some; rewards are not timed."""
     requests, draws = itertools.cycle(bodies), random.Random(1)
     path = "/v1/offers/decisions"
 
@@ -70,7 +70,7 @@ def deciding(caller: Caller, bodies: list[bytes]) -> Ask:
 
 
 def committing(connection: psycopg.Connection) -> Ask:
-    """Insert one row and commit; nothing else happens in this process meanwhile."""
+    """Return a function that inserts a row and commits, while this process does nothing else."""
     connection.execute("CREATE TABLE bare (place bigserial PRIMARY KEY, event bytea)")
 
     async def ask() -> float:
@@ -82,7 +82,7 @@ def committing(connection: psycopg.Connection) -> Ask:
 
 
 async def closed_loop(ask: Ask, seconds: float) -> list[float]:
-    """Ask again after each answer."""
+    """Repeat, each time after the response."""
     took, end = [], time.perf_counter() + seconds
     while time.perf_counter() < end:
         took.append(await ask())
@@ -90,7 +90,7 @@ async def closed_loop(ask: Ask, seconds: float) -> list[float]:
 
 
 async def open_loop(ask: Ask, rate: float, seconds: float) -> list[float]:
-    """Ask at random moments, however slow the answers are."""
+    """Send requests at random moments, however slow the responses are."""
     took = []
 
     async def note(number: int, due: float) -> None:
@@ -103,7 +103,7 @@ async def open_loop(ask: Ask, rate: float, seconds: float) -> list[float]:
 async def measure(
     asks: dict[str, Ask], rates: list[float], slices: int, seconds: float
 ) -> dict[str, dict[str, list[float]]]:
-    """Return the seconds of all answers, by load and what was asked; a slice before warms up."""
+    """Return the seconds of all responses, by load and kind; one slice before warms up."""
     loads: dict[str, Callable[[Ask], Awaitable[list[float]]]] = {
         "one connection": lambda ask: closed_loop(ask, seconds)
     }

@@ -1,11 +1,11 @@
-"""What a decision between 1,000 or 10,000 actions takes, as CPU time.
+"""CPU time of a decision between 1,000 or 10,000 actions.
 
-(a) Choosing: a policy that is given rows as they are held, in float32, over one product by BLAS of
-    the same rows in float64 that gives all scores and widths: X S with the length of each row, and
+(a) Choosing: a policy with rows in float32, as they are stored, relative to the BLAS products of
+    the same rows in float64 that give all scores and widths: X S with the length of each row, and
     X θ. Before the first reward, when all means are equal, and after 300.
 (b) ``Shared.rows`` of 20 × 20 encoded fields, with records and by the names of a catalogue.
-(c) ``Bandit.decide`` end to end, in memory: rows of the caller's own, ``Shared`` with records, with
-    names, and with all of the catalogue; over the product by BLAS of its rows.
+(c) ``Bandit.decide`` end to end, in memory: with rows passed by the caller, ``Shared`` with
+    records, with names, and with the whole catalogue; relative to the BLAS product of its rows.
 
 Run: python benchmarks/many_actions.py [--slices 9]
 """
@@ -40,9 +40,9 @@ from belated.model import kernels
 from belated.model.model import Model
 
 SIZES = [(count, dim) for count in (1_000, 10_000) for dim in (50, 100)]
-#: Of a decision by a policy over one product.
+#: Maximum ratio of a decision to one product.
 TARGET = 2.0
-#: Numbers of context and action: (c) with 6 × 6 has rows of 49 numbers, with 9 × 9 of 100.
+#: Numbers in context and action: (c) with 6 × 6 has rows of 49 numbers, with 9 × 9 of 100.
 WIDE, FIELDS = 20, (6, 9)
 
 
@@ -55,7 +55,7 @@ def product(rows: Matrix, theta: Vector, root: Matrix) -> Vector:
 
 
 def milliseconds(variants: dict[str, Callable[[], Any]], slices: int) -> dict[str, list[float]]:
-    """CPU time of a call of each variant, slice by slice in turn."""
+    """Return the CPU time of a call of each variant, in alternating slices."""
     times: dict[str, list[float]] = {name: [] for name in variants}
     for number in range(slices + 1):
         for name, call in variants.items():
@@ -69,7 +69,7 @@ def milliseconds(variants: dict[str, Callable[[], Any]], slices: int) -> dict[st
 
 
 def report(title: str, times: dict[str, list[float]], target: float | None = None) -> None:
-    """Print the medians; where there is a product, also the ratios to it with their quartiles."""
+    """Print the medians and, if there is a product, the ratios to it with their quartiles."""
     bare = np.array(times.pop("BLAS", [np.nan]))
     print(f"{title}: BLAS {np.median(bare):.2f} ms" if bare[0] == bare[0] else f"{title}:")
     for name, values in times.items():
@@ -99,7 +99,7 @@ def choosing(count: int, dim: int, rewards: int, slices: int) -> None:
 
 
 def world(count: int, fields: int) -> tuple[Shared, dict[str, float], dict[str, dict[str, Any]]]:
-    """Features with a catalogue, a context and the records."""
+    """Return features with a catalogue, a context and the records."""
     rng = np.random.default_rng(0)
     numbers = {f"f{n}": Number(-2, 2) for n in range(fields)}
     records = [

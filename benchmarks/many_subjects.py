@@ -1,9 +1,8 @@
 """Memory of subjects, and the time to open a bandit that knows many of them.
 
-A SQLite file gets one decision for each subject, and a reward for every third. It is opened in
-processes of their own: by a replay of all records, then from the snapshot that this has left. The
-same is done with as many decisions and rewards that name no subject; the difference is what
-subjects take.
+A SQLite file gets one decision per subject, and a reward for every third. It is opened in separate
+processes: by a replay of all records, then from the snapshot that this saves. The same is done with
+as many decisions and rewards without subjects; the difference is the cost of subjects.
 
 Run: python benchmarks/many_subjects.py [--subjects 100000 1000000]
 """
@@ -34,7 +33,7 @@ KINDS = ("with subjects", "without")
 
 
 def fill(path: Path, count: int, subjects: bool) -> None:
-    """Write the records, and show how far it is."""
+    """Write the records, and show progress."""
     rng = np.random.default_rng(0)
     with SQLiteJournal(path, bandit="b") as journal:
         for start in range(0, count, PAGE):
@@ -56,7 +55,7 @@ def fill(path: Path, count: int, subjects: bool) -> None:
 
 
 def open_(path: Path) -> None:
-    """Open the bandit; prints the seconds of CPU time, and the bytes it takes."""
+    """Open the bandit; print the seconds of CPU time and its memory in bytes."""
     compiled_pages()
     before, begin = resident(), time.process_time()
     journal = SQLiteJournal(path, bandit="b")
@@ -66,7 +65,7 @@ def open_(path: Path) -> None:
 
 
 def opened(path: Path) -> tuple[float, int]:
-    """Open the bandit in a process of its own."""
+    """Open the bandit in a separate process."""
     command = [sys.executable, __file__, "--open", str(path)]
     seconds, size = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.split()
     return float(seconds), int(size)

@@ -1,8 +1,8 @@
-"""Memory of a fresh process per decision, d = 50: pending, settled and remembered, forgotten.
+"""Memory per decision in a fresh process, d = 50: pending, settled and remembered, forgotten.
 
-Each case runs in a process of its own; resident memory is read before and after. A settled decision
-that was rewarded and is remembered has its row among the observations: their bytes (4 d + 9 each)
-are subtracted, and stated. What is kept of forgotten ones, ``rewards_memory.py`` measures.
+Each case runs in a separate process; resident memory is read before and after. A settled decision
+with a reward that is remembered has its row among the observations: their bytes (4 d + 9 each) are
+subtracted, and shown. ``rewards_memory.py`` measures what remains of forgotten ones.
 
 Run: python benchmarks/memory.py [--decisions 1000000] [--forgotten 10000000]
 """

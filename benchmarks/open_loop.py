@@ -1,7 +1,7 @@
-"""Load that does not wait: requests leave when they are due, however slow the answers are.
+"""Open-loop load: requests are sent when they are due, however slow the responses are.
 
-A closed loop, as wrk has it, asks less of a server that is slow, and so never sees the queue that
-real callers make. Here a latency counts from the moment the request was due.
+A closed loop, as in wrk, sends fewer requests to a slow server, and so never sees the queue that
+real callers cause. Here a latency counts from the moment the request was due.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)\r\n", re.IGNORECASE)
 
 
 class Answer:
-    """What came back, and how long after it was due."""
+    """A response, and its latency since the request was due."""
 
     __slots__ = ("body", "due", "seconds", "status")
 
@@ -29,7 +29,7 @@ class Answer:
 
 
 class _Connection(asyncio.Protocol):
-    """One request at a time, kept alive."""
+    """A keep-alive connection with one request at a time."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -71,7 +71,7 @@ class _Connection(asyncio.Protocol):
 
 
 class Caller:
-    """Calls one server; opens as many connections as are needed at once."""
+    """Calls one server; opens as many connections as are needed concurrently."""
 
     def __init__(
         self, port: int, host: str = "127.0.0.1", *, headers: Mapping[str, str] | None = None
@@ -81,7 +81,7 @@ class Caller:
         self._idle: list[_Connection] = []
 
     async def ask(self, method: str, path: str, body: bytes, due: float) -> Answer:
-        """One request; a connection that breaks is an answer with status 0."""
+        """Send one request; a connection that breaks gives a response with status 0."""
         head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         data = f"{head}{self._headers}Content-Length: {len(body)}\r\n\r\n".encode() + body
         try:
@@ -114,10 +114,10 @@ async def at_rate(
     *,
     seed: int = 0,
 ) -> float:
-    """Call ``ask(number, due)`` at random moments, ``rate`` of them a second on average.
+    """Call ``ask(number, due)`` at random moments, ``rate`` times per second on average.
 
     Returns:
-        By how many seconds the latest one left late: the generator's own slowness.
+        The delay of the latest call in seconds: the generator's own slowness.
     """
     gaps = np.random.default_rng(seed).exponential(1 / rate, int(rate * seconds))
     start = time.perf_counter()
@@ -126,7 +126,7 @@ async def at_rate(
 
     def ended(task: asyncio.Future[object]) -> None:
         waiting.discard(task)
-        task.result()  # a mistake of ours is told, and not swallowed
+        task.result()  # raise errors of this program
 
     for number, due in enumerate((start + np.cumsum(gaps)).tolist()):
         while (now := time.perf_counter()) < due:
@@ -141,7 +141,7 @@ async def at_rate(
 
 
 def quantiles(seconds: list[float]) -> str:
-    """In milliseconds.
+    """Format quantiles in milliseconds.
 
     >>> quantiles([0.001] * 99 + [0.5])
     'p50 1.0, p99 6.0, worst 500.0 ms'

@@ -4,11 +4,11 @@ The bandit is the one README and ``belated init`` recommend: ``PerArm`` features
 ``ConversionsOnly``, requests kept ("auto"), SQLite. ``--plain`` lists the paths of a bandit with
 plain rows and ``DefaultAfter`` as well.
 
-A profile hook notes the file of every Python function that is called, from the call of ``decide``
-or ``observe``, or from the first byte of the request, to the answer. Threads that poll, learn or
-save are not part of the path. Of the measured calls the path that most of them take is listed, so
-that a fit that happens to be due does not count. The calls run without numba, because a profile
-hook does not see the functions that a compiled kernel calls.
+A profile hook records the file of every Python function that is called, from the call of ``decide``
+or ``observe``, or from the first byte of the request, to the response. Threads that poll, learn or
+save are not part of the path. The path that most of the measured calls take is listed, so that a
+fit that happens to be due does not count. The calls run without numba, because a profile hook does
+not see the functions that a compiled kernel calls.
 
 ``__init__.py`` files count only if one of their functions is called. They hold re-exports, which
 run once, at import.
@@ -52,9 +52,9 @@ from belated.service.http.server import Server  # noqa: E402
 
 ROOT = f"{Path(belated.__file__).parent}/"
 JSON = {"Content-Type": "application/json"}
-#: Calls before the measured ones, and measured calls.
+#: Warm-up calls, and measured calls.
 WARM_UP, CALLS = 100, 25
-#: What the names of threads contain that are not part of the path.
+#: Parts of the names of threads that do not belong to the path.
 BACKGROUND = ("models", "learn", "fit", "save", "lease", "keys", "spool", "session")
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Configuration:
-    """What is measured: a bandit, and one request to it."""
+    """A bandit to measure, and one request to it."""
 
     definition: Definition
     #: The arguments of ``Bandit.decide``, and the body of the same request over HTTP.
@@ -92,7 +92,7 @@ class Recorder:
     def __init__(self) -> None:
         self._files: set[str] = set()
         self._is_active = False
-        #: How many calls took each path, by the kind of call.
+        #: Number of calls by path, by the kind of call.
         self.paths: dict[str, Counter[tuple[str, ...]]] = {}
 
     def hook(self, frame: FrameType, event: str, argument: Any) -> None:

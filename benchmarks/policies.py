@@ -1,10 +1,10 @@
 """CPU time of one round through the public policies, as a ratio to the same round in bare BLAS.
 
-A round: choose one of K rows with its exact propensity, count it as pending, learn its reward: no
-refit, no ids. The references are bare: upper confidence as in benchmarks/kernels.py; Thompson with
-a fresh draw θ + S z a round and the same two rank-one updates. Then ``simulate`` at d = 10, K = 20,
-T = 10,000 with fixed rows and geometric delays, against a hand-written loop of bare BLAS calls that
-simulates the same and never refits.
+A round chooses one of K rows with its exact propensity, counts it as pending, and learns its
+reward: no refit, no ids. The references are bare: upper confidence as in benchmarks/kernels.py;
+Thompson sampling with a draw θ + S z per round and the same two rank-one updates. Then ``simulate``
+at d = 10, K = 20, T = 10,000 with fixed rows and geometric delays, compared with a hand-written
+loop of bare BLAS calls that simulates the same and never refits.
 
 Run: python benchmarks/policies.py
 """
@@ -40,7 +40,7 @@ SIMULATE = (1.6, 1.0)
 
 
 class BareThompson(Bare):
-    """A fresh draw a round."""
+    """Thompson sampling with a new draw per round."""
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
@@ -98,7 +98,7 @@ def rounds(name: str, dim: int, arms: int, slices: int) -> dict[str, list[float]
 
 
 def bare_simulation(horizon: int, seed: int) -> float:
-    """The loop one writes by hand: contexts, luck, a calendar of arrivals, regret."""
+    """Run a hand-written loop: contexts, random numbers, a calendar of arrivals, regret."""
     world = environments.fixed(seed)
     rng = np.random.default_rng(seed)
     rows, means = next(world.rounds(1, rng))

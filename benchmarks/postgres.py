@@ -1,12 +1,12 @@
-"""What it costs that positions are in the order of commits, in PostgreSQL.
+"""Cost of positions in the order of commits, in PostgreSQL.
 
-The same events are appended in two ways, by several writers at once: with the function of the
-journal, which locks the partition, recognises events that come again and numbers without gaps; and
-with a plain INSERT into the same columns and indexes, numbered by an identity column, which readers
-that follow it would skip records of. Slices alternate; medians, with the middle half in brackets.
-The cost is how much less the journal appends in the same time.
+The same events are appended in two ways by several concurrent writers: with the journal's function,
+which locks the partition, recognizes duplicate events and numbers without gaps; and with a plain
+INSERT into the same columns and indexes, numbered by an identity column, with which readers that
+follow the log would skip records. Slices alternate; the figures are medians, with quartiles in
+brackets. The cost is how much less the journal appends in the same time.
 
-Starts a server of its own, with fsync on, unless --dsn names one (whose schema `belated` it uses).
+Starts a server with fsync on, unless --dsn names one (whose schema `belated` is used).
 
 Run: python benchmarks/postgres.py [--slices 15] [--seconds 0.5] [--dsn ...]
 """
@@ -59,7 +59,7 @@ ROW = np.linspace(0, 1, 20, dtype=np.float32)
 
 
 class Writer:
-    """Appends batches to one partition over a connection of its own, in either way."""
+    """Appends batches to one partition over its own connection, in either way."""
 
     def __init__(self, dsn: str, bandit: Registration, partition: int) -> None:
         self._connection = psycopg.connect(dsn, autocommit=True)
@@ -82,7 +82,7 @@ class Writer:
 
 
 def slice_rate(writers: list[Writer], statement: bytes, batch: int, seconds: float) -> float:
-    """Events a second, of all writers together."""
+    """Return the events per second of all writers together."""
     counts: list[int] = []
     start = time.monotonic()
     threads = [
@@ -113,7 +113,7 @@ def main() -> None:
 
 @contextmanager
 def served(dsn: str | None) -> Iterator[str]:
-    """The server at this address, or one of its own."""
+    """Yield the address of this server, or of a new one."""
     if dsn is not None:
         yield dsn
         return
@@ -138,7 +138,7 @@ def run(dsn: str, slices: int, seconds: float) -> None:
         with PostgresJournal(dsn, bandit=name, partitions=partitions) as journal:
             crowd = [Writer(dsn, journal.registration, n % partitions) for n in range(writers)]
         rates: dict[str, list[float]] = {way: [] for way in ways}
-        # The first slice of each makes plans and warms up; the order turns round.
+        # The first slice of each warms up and prepares plans; the order alternates.
         for n, order in zip(range(slices + 1), itertools.cycle([[*ways], [*ways][::-1]])):
             for way in order:
                 rate = slice_rate(crowd, ways[way], batch, seconds)

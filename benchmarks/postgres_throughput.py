@@ -1,19 +1,19 @@
-"""What the journal in PostgreSQL costs beside the least a client of PostgreSQL can do.
+"""Cost of the PostgreSQL journal compared with the minimum for any client of PostgreSQL.
 
 Appending: ``PostgresJournal.append`` of batches of 128 decisions with rows of 20, on one partition;
-against a bare COPY of the same columns in binary, whose values are known beforehand, into a table
-with the same indexes, which locks the partition in the same transaction. Both over one connection,
-with every commit synced; the bare one locks, copies and commits in one round trip.
+compared with a bare binary COPY of the same columns, with known values, into a table with the same
+indexes, which locks the partition in the same transaction. Both over one connection, with every
+commit synced; the bare one locks, copies and commits in one round trip.
 
-Reading: ``Fold.catch_up`` from the journal (two decisions a reward, rows of 20, one fit at the end,
-compiled kernels); the same from a MemoryJournal, which is folding alone; ``PostgresJournal.read``
-alone; and bare reading, which fetches the same rows in pages of the same size and leaves them as
-they are.
+Reading: ``Fold.catch_up`` from the journal (two decisions per reward, rows of 20, one fit at the
+end, compiled kernels); the same from a MemoryJournal, which is folding alone;
+``PostgresJournal.read`` alone; and bare reading, which fetches the same rows in pages of the same
+size without decoding them.
 
-Slices alternate. For each way: µs an event of wall time and of this process's CPU time, medians;
-then how fast it is in % of its reference, medians with the middle half in brackets.
+Slices alternate. For each way: median µs per event of wall time and of this process's CPU time;
+then its speed in % of its reference, as medians with quartiles in brackets.
 
-Starts a server of its own, with fsync on, unless --dsn names one (whose schema `belated` it uses).
+Starts a server with fsync on, unless --dsn names one (whose schema `belated` is used).
 
 Run: python benchmarks/postgres_throughput.py [--slices 15] [--batches 60] [--events 100000] [--dsn]
 """
@@ -50,20 +50,20 @@ from belated.model import kernels
 
 BATCH = 128
 APPEND_GOAL, READ_GOAL = 60, 50
-#: One statement after the other without a BEGIN: the server takes them as one transaction.
+#: Statements without a BEGIN: the server runs them as one transaction.
 COPY = """SELECT FROM belated.partition WHERE bandit = {} AND partition = 0 FOR UPDATE;
 COPY bare FROM STDIN (FORMAT binary)"""
 #: Position, stamp, check, bandit, partition, mark, digest, event.
 BareRow = tuple[int, int, int, int, int, bytes, bytes, bytes]
 FIELDS = struct.Struct(">h iq iq iq ii ih i16s i32s i".replace(" ", ""))
 HEAD, END = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
-#: Wall and CPU time of one slice, by the way it was done.
+#: Wall and CPU time of each slice, by way.
 Times = dict[str, list[tuple[float, float]]]
 Slice = Callable[[], tuple[float, float]]
 
 
 class BareCopy:
-    """Appends to a table like that of the journal, with nothing between it and libpq."""
+    """Appends to a table like that of the journal, using only libpq."""
 
     def __init__(self, dsn: str, number: int) -> None:
         self._connection = pq.PGconn.connect(dsn.encode())
@@ -71,7 +71,7 @@ class BareCopy:
         self._statement = COPY.format(number).encode()
 
     def rows(self, events: list[Event]) -> list[BareRow]:
-        """What the server would find out: known beforehand."""
+        """Return the values that the server would otherwise compute."""
         now, found = time.time_ns() // 1000, []
         for event in events:
             self._position += 1
@@ -135,7 +135,7 @@ def timed(work: Callable[[], object]) -> tuple[float, float]:
 def alternating(
     ways: dict[str, Callable[[], tuple[float, float]]], slices: int, what: str
 ) -> Times:
-    """The times of each way; the first slice makes plans and warms up, the order turns round."""
+    """Return the times of each way; the first slice warms up, and the order alternates."""
     times: Times = {way: [] for way in ways}
     for n in tqdm(range(slices + 1), desc=what, unit="slice", leave=False):
         for way in [*ways][:: -1 if n % 2 else 1]:

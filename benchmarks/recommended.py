@@ -83,14 +83,14 @@ FEATURES = PerArm(
 )
 POLICY = DelayedUCB(floor=0.02)
 WINDOW = "4h"
-#: For stores with a clock of their own, where time cannot be simulated.
+#: For stores with their own clock, where time cannot be simulated.
 SHORT_WINDOW = "1m"
-#: The first moment of a simulated clock, and the time between two decisions, in microseconds.
+#: Start of a simulated clock, and the time between two decisions, in microseconds.
 START, SECOND = 1_700_000_000_000_000, 1_000_000
-#: The share of decisions that are rewarded, and after how many decisions on average.
+#: Share of decisions that are rewarded, and the mean delay of rewards in decisions.
 REWARDED, DELAY = 0.3, 600
 CONNECTIONS = (4, 32, 128)
-#: The bandits whose catching up is measured: name and settings.
+#: Bandits whose catch-up is measured: name and settings.
 KINDS: dict[str, dict[str, Any]] = {
     "conversions": {"rewards": ConversionsOnly(WINDOW)},
     "explicit": {"rewards": Explicit(WINDOW)},
@@ -100,7 +100,7 @@ KINDS: dict[str, dict[str, Any]] = {
     },
     "holdout": {"rewards": Explicit(WINDOW), "holdout": Holdout(0.1, "uniform")},
 }
-#: What ``python -m belated serve`` reads.
+#: Configuration for ``python -m belated serve``.
 CONFIG = """
 [store]
 address = "{address}"
@@ -170,12 +170,12 @@ class Traffic:
         self._pending: list[tuple[float, str]] = []
 
     def tick(self, decisions: int) -> None:
-        """Let the time pass in which so many decisions are made."""
+        """Advance the clock by the time in which this many decisions are made."""
         if self.clock is not None:
             self.clock.now += decisions * SECOND
 
     def due(self, decisions: list[Decision]) -> list[str]:
-        """Draw the rewards of new decisions; return the ids of those that are rewarded by now."""
+        """Draw the rewards of new decisions; return the ids of those that are due by now."""
         for decision in decisions:
             self.decisions += 1
             if self._rng.random() < REWARDED:
@@ -188,7 +188,7 @@ class Traffic:
         return ids
 
     def fill(self, count: int, batch: int = 200) -> None:
-        """Make so many decisions, and report their rewards, in batches."""
+        """Make this many decisions, and report their rewards, in batches."""
         begin = time.perf_counter()
         for done in range(0, count, batch):
             self.tick(batch)
@@ -292,7 +292,7 @@ def simulated(options: Options) -> Seconds:
 
 
 def build(options: Options) -> Seconds:
-    """Write the files that catch-up and opening read, if possible by a policy that is quick."""
+    """Write the files that catch-up and opening read, with a fast policy if possible."""
     uniform = {"policy": Uniform(FEATURES.dim, Bernoulli()), "rewards": Explicit(WINDOW)}
     for name, settings in (
         ("catch-up", uniform),
@@ -313,8 +313,8 @@ def build(options: Options) -> Seconds:
 
 
 def _open(path: Path, kind: str, options: Options) -> tuple[float, int]:
-    """Open a copy of a file; return the CPU seconds of that, and how many events are in it."""
-    opened()  # has the kernels loaded
+    """Open a copy of a file; return the CPU seconds and the number of its events."""
+    opened()  # loads the kernels
     wait_for_kernels()
     written = json.loads(path.with_suffix(".json").read_text())
     clock = Clock(written["now"])
@@ -346,7 +346,7 @@ def opening(options: Options) -> Seconds:
 
 
 class Service:
-    """The service in a process of its own.
+    """The service in a separate process.
 
     Args:
         address: of the store.
@@ -386,7 +386,7 @@ class Service:
 
     def cpu(self) -> float:
         """Return the CPU seconds of all its threads so far."""
-        clock = (~self._process.pid << 3) | 2  # Linux: what clock_getcpuclockid(3) returns
+        clock = (~self._process.pid << 3) | 2  # on Linux, as in clock_getcpuclockid(3)
         return time.clock_gettime(clock)
 
     def event_loop_cpu(self) -> float:
@@ -458,7 +458,7 @@ def http(options: Options) -> Seconds:
 async def _ask_all(
     caller: Caller, requests: list[tuple[str, str, bytes]], connections: int
 ) -> list[Answer]:
-    """Send all requests over so many connections, each as soon as one is idle."""
+    """Send all requests over these connections, each as soon as one is idle."""
     remaining, answers = iter(requests), []
 
     async def ask() -> None:
@@ -473,7 +473,7 @@ async def _ask_all(
 
 
 def warm(options: Options) -> Seconds:
-    """Have the kernels compiled, so that no measurement waits for them."""
+    """Compile the kernels, so that no measurement waits for them."""
     opened()
     wait_for_kernels()
     return {}
@@ -497,7 +497,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("act", choices=ACTS)
     parser.add_argument("--rounds", type=int, default=1_500)
-    parser.add_argument("--history", type=int, default=4_000, help="decisions before those")
+    parser.add_argument("--history", type=int, default=4_000, help="earlier decisions")
     parser.add_argument("--events", type=int, default=50_000, help="decisions to catch up")
     parser.add_argument("--opened", type=int, default=1_000_000, help="decisions to open")
     parser.add_argument("--folder", type=Path, help="of what build writes")

@@ -1,9 +1,9 @@
 """CPU time and memory of a logistic refit, as a ratio to a bare BLAS Newton loop on float64 rows.
 
-The bare loop holds the rows in float64 and scales a copy of them in every pass, as one writes it
-by hand; it stops by the same rule. Ours reads float32 rows in chunks. Each runs alone in a process
-of its own (memory is the peak beyond what was in use before the rows were made, so the rows count),
-in turns, on one BLAS thread.
+The bare loop holds the rows in float64 and scales a copy of them in every pass, as one would write
+it by hand; it stops by the same rule. Ours reads float32 rows in chunks. Each runs alone in a
+separate process (memory is the peak above what was in use before the rows were created, so the rows
+count), in turn, on one BLAS thread.
 
 Run: python benchmarks/refit.py [--rows 1000000] [--dim 50] [--repeats 3]
 """
@@ -37,7 +37,7 @@ TIME_TARGET, MEMORY_TARGET = 1.3, 1.5
 
 
 def pieces(rows: int, dim: int) -> Iterator[tuple[NDArray[np.float32], Vector]]:
-    """Unit rows and logistic rewards, piece by piece, as arrivals come."""
+    """Yield unit rows and logistic rewards in chunks."""
     rng = np.random.default_rng(0)
     theta = rng.normal(size=dim)
     theta *= 3.0 / np.linalg.norm(theta)

@@ -1,8 +1,8 @@
-"""How long a report of many decisions takes, and how much memory.
+"""Time and memory of a report of many decisions.
 
 ``python benchmarks/report.py --decisions 1000000`` writes a journal of a month to a file, makes its
-report in a process of its own, as ``belated report`` does, and prints seconds, the greatest
-resident memory and the size of the file.
+report in a separate process, as ``belated report`` does, and prints seconds, the peak resident
+memory and the size of the file.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def write(path: Path, count: int) -> int:
-    """A journal of a month, without the cost of deciding; returns its records."""
+    """Write a journal of a month, without the cost of deciding; return the number of records."""
     now = [START]
     features = PerArm(ACTIONS, context=CONTEXT)
     policy = DelayedThompson(features.dim, Bernoulli(), floor=0.02)
@@ -71,7 +71,7 @@ def write(path: Path, count: int) -> int:
 
 
 def pages(count: int, features: PerArm) -> Iterator[tuple[int, list[Event]]]:
-    """Decisions and the rewards of earlier ones, in the order of time."""
+    """Yield decisions and the rewards of earlier ones, ordered by time."""
     rng = np.random.default_rng(0)
     step = 30 * DAY // count
     waiting: list[tuple[int, str]] = []

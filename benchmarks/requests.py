@@ -1,12 +1,12 @@
-"""What it costs that decisions keep their requests.
+"""Cost of storing the requests of decisions.
 
 (a) Wall time of appends of 128 decisions with and without requests, K = 10 rows of d = 20, on
-    SQLite and PostgreSQL: pairs in turn, the median ratio with its middle half.
-(b) CPU time of a learner that reads and folds the same decisions, with and without requests beside
-    them: the same.
-(c) Bytes a decision in the two stores, with and without, at d = 20 and 50.
+    SQLite and PostgreSQL: alternating pairs, the median ratio with quartiles.
+(b) CPU time of a learner that reads and folds the same decisions, with and without requests:
+    likewise.
+(c) Bytes per decision in the two stores, with and without, at d = 20 and 50.
 
-Starts a server of its own, with fsync on, unless --dsn names one (whose schema `belated` it uses).
+Starts a server with fsync on, unless --dsn names one (whose schema `belated` is used).
 
 Run: python benchmarks/requests.py [--pairs 40] [--decisions 20000] [--dsn ...]
 """
@@ -34,12 +34,12 @@ K, BATCH = 10, 128
 NAMES = [f"offer {n}" for n in range(K)]
 #: Opens the journal of a new bandit.
 Open = Callable[[], Journal]
-#: That, and the bytes of all that it has opened.
+#: The above, and a function that returns the bytes of everything it has opened.
 Store = tuple[Open, Callable[[], int]]
 
 
 def decisions(dim: int, keep: float, rng: np.random.Generator) -> Made:
-    """A batch, decided as the service does it."""
+    """Return a batch of decisions, made as in the service."""
     policy = DelayedUCB(dim, Bernoulli(), floor=0.1)
     decider = Decider(policy, LoadedModel(policy), partitions=1, keep_requests=keep)
     table = rng.normal(size=(BATCH * K, dim)).astype(np.float32)
@@ -48,7 +48,7 @@ def decisions(dim: int, keep: float, rng: np.random.Generator) -> Made:
 
 
 def append_ratios(open_journal: Open, pairs: int, dim: int = 20) -> list[float]:
-    """Time with requests over that without, of pairs of appends to two bandits."""
+    """Return the ratios of times with and without requests, for pairs of appends to two bandits."""
     rng = np.random.default_rng(1)
     ratios = []
     with open_journal() as bare, open_journal() as keeping:
@@ -61,11 +61,11 @@ def append_ratios(open_journal: Open, pairs: int, dim: int = 20) -> list[float]:
                 journal.append(made.decisions, requests=made.requests)
                 seconds[keep] = time.perf_counter() - start
             ratios.append(seconds[1.0] / seconds[0.0])
-    return ratios[5:]  # the first ones connect and plan
+    return ratios[5:]  # the first ones connect and prepare
 
 
 def reading_ratios(open_journal: Open, count: int, pairs: int, dim: int = 20) -> list[float]:
-    """CPU time of a learner on a journal with requests over that on one without."""
+    """Return the ratios of a learner's CPU time, on journals with and without requests."""
     rng = np.random.default_rng(2)
     with open_journal() as bare, open_journal() as keeping:
         for _ in range(count // BATCH):
@@ -89,7 +89,7 @@ def reading_ratios(open_journal: Open, count: int, pairs: int, dim: int = 20) ->
 
 
 def bytes_each(open_journal: Open, size: Callable[[], int], count: int, dim: int) -> list[float]:
-    """Bytes a decision without and with its request."""
+    """Return the bytes per decision without and with its request."""
     found = []
     for keep in (0.0, 1.0):
         rng = np.random.default_rng(3)
@@ -103,7 +103,7 @@ def bytes_each(open_journal: Open, size: Callable[[], int], count: int, dim: int
 
 
 def sqlite(folder: Path) -> Store:
-    """Files, one for each bandit."""
+    """Return a store of files, one per bandit."""
     numbers = itertools.count()
 
     def open_journal() -> Journal:
@@ -113,7 +113,7 @@ def sqlite(folder: Path) -> Store:
 
 
 def postgres(dsn: str) -> Store:
-    """Bandits of one database, and the size of its tables."""
+    """Return a store of bandits in one database, and the size of its tables."""
     numbers = itertools.count()
     run = time.time_ns()
     connection = psycopg.connect(dsn, autocommit=True)
@@ -133,7 +133,7 @@ def postgres(dsn: str) -> Store:
 
 
 def told(ratios: list[float]) -> str:
-    """The median with the middle half."""
+    """Format the median with quartiles."""
     low, middle, high = statistics.quantiles(ratios, n=4)
     return f"{middle:.2f} [{low:.2f}, {high:.2f}]"
 

@@ -1,4 +1,4 @@
-"""The memory of a process, as Linux tells it."""
+"""The resident memory of a process, from Linux."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from pathlib import Path
 
 
 def resident(pid: int | str = "self") -> int:
-    """Bytes of a process in memory; of this one if none is named."""
+    """Return the resident memory of a process in bytes, by default of this one."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")

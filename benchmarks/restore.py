@@ -1,10 +1,10 @@
-"""A drill: back a journal up, wipe the database, restore it, and compare what it comes to.
+"""A drill: back up a journal, wipe the database, restore it, and compare the folds.
 
 A real PostgreSQL that syncs, decisions with a reward for every other one, pg_dump and pg_restore.
-The digest of all decisions and the sums must be equal before and after; it prints the seconds for
-10^6 events of each step.
+The digest of all decisions and the sums must be equal before and after; it prints the seconds of
+each step, scaled to 10^6 events.
 
-With --trim the older half of the journal is trimmed before it is backed up.
+With --trim, the older half of the journal is trimmed before the backup.
 
 Run: python benchmarks/restore.py [--events 20000] [--jobs 2] [--trim]
 """
@@ -36,7 +36,7 @@ DIM, PAGE, PARTITIONS = 20, 500, 2
 
 
 def events(count: int) -> list[Event]:
-    """Decisions, each second one with its reward behind it."""
+    """Return decisions, every second one followed by its reward."""
     rng = np.random.default_rng(0)
     made: list[Event] = []
     while len(made) < count:
@@ -48,7 +48,7 @@ def events(count: int) -> list[Event]:
 
 
 def fold(dsn: str) -> Fold:
-    """What the journal comes to."""
+    """Fold the journal."""
     found = Fold(DelayedUCB(DIM, Bernoulli()), Explicit(), partitions=PARTITIONS)
     with PostgresJournal(dsn, bandit="offers") as journal:
         found.begin(journal)
@@ -57,7 +57,7 @@ def fold(dsn: str) -> Fold:
 
 
 def trim_half(dsn: str) -> int:
-    """Drop the older half of each partition; returns how many records."""
+    """Drop the older half of each partition; return the number of records."""
     count = 0
     with PostgresJournal(dsn, bandit="offers") as journal:
         whole = fold(dsn)
@@ -76,7 +76,7 @@ def trim_half(dsn: str) -> int:
 
 
 def main() -> int:
-    """Run the drill; 1 if what was restored is not what was backed up."""
+    """Run the drill; return 1 if the restored journal differs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=20_000)
     parser.add_argument("--jobs", type=int, default=2, help="of pg_restore")

@@ -1,9 +1,9 @@
-"""Memory of what a learner keeps of rewards, from 10⁶ to 10⁷ of them: flat with a retention.
+"""Memory that a learner needs for rewards, from 10⁶ to 10⁷ of them: constant with a retention.
 
-Rewards are learned in pages, as a learner that catches up does, in 4 partitions; each is forgotten
+Rewards are learned in pages, as by a learner that catches up, in 4 partitions; each is forgotten
 100,000 rewards later, as with a retention. Resident memory of the process, the bytes of a snapshot
-of the statistics, and the rows that are kept are printed after each tenth; then CPU time a reward.
-Each family runs in a process of its own.
+of the statistics, and the number of stored rows are printed after each tenth; then CPU time per
+reward. Each family runs in a separate process.
 
 Run: python benchmarks/rewards_memory.py [--rewards 10000000] [--dim 20]
 """

@@ -1,14 +1,14 @@
 """CPU time of decide + observe through a whole ``Bandit``, as a ratio to the bare engine.
 
 In memory, the engine is BLAS: the same mathematics by hand (``kernels.Bare``). A round chooses one
-of K rows with its propensity, makes an id and an event, appends and folds it, answers; then the
-reward: event, append, fold, learn, receipt. No fits here (``Online``), for the reference has none:
-they are in benchmarks/fits.py. Rewards come at once, and 2,000 decisions late. Requests are not
-kept. Then ``decide_many`` and ``observe_many``, for each decision, against ``decide`` and
-``observe``.
+of K rows with its propensity, makes an id and an event, appends and folds it, and responds; then
+the reward: event, append, fold, learn, receipt. There are no fits (``Online``), because the
+reference has none: they are in benchmarks/fits.py. Rewards arrive at once, and 2,000 decisions
+late. Requests are not stored. Then ``decide_many`` and ``observe_many``, per decision, compared
+with ``decide`` and ``observe``.
 
-On disk, the engine is the database: the same bytes inserted and committed by its driver alone, by
-wall-clock time, for that is what a caller waits for. PostgreSQL is a server of our own that syncs.
+On disk, the engine is the database: the same bytes inserted and committed by its driver alone, in
+wall-clock time, because that is what a caller waits for. PostgreSQL is a local server that syncs.
 
 Run: python benchmarks/rounds.py [--slices 40] [--only memory many sqlite postgres]
 """
@@ -44,7 +44,7 @@ from belated.model.estimators import Online
 sys.path.append(str(Path(__file__).parents[1]))
 
 SIZES = ((20, 10), (100, 100))
-#: Ratios to BLAS, plain and compiled.
+#: Goals of the ratios to BLAS, without and with compiled kernels.
 TARGETS = {(20, 10): (2.4, 1.2), (100, 100): (1.7, 1.15)}
 MANY_TARGET, DURABLE_TARGET = 0.5, 1.15
 LATE = 2_000
@@ -72,7 +72,7 @@ def tables_of(dim: int, arms: int) -> Matrix:
 
 
 def rounds_of(bandit: Bandit, tables: Matrix, late: int = 0) -> Step:
-    """Decide, and reward the decision made so many before."""
+    """Return a step that decides, and rewards the decision made ``late`` steps before."""
     waiting = deque(bandit.decide(rows=tables[n % len(tables)]).id for n in range(late))
 
     def step(rows: Matrix, y: float) -> None:
@@ -83,7 +83,7 @@ def rounds_of(bandit: Bandit, tables: Matrix, late: int = 0) -> Step:
 
 
 def measure(variants: dict[str, Step], tables: Matrix, slices: int) -> dict[str, list[float]]:
-    """CPU µs a round of each variant, in slices that alternate."""
+    """Return CPU µs per round of each variant, in alternating slices."""
     rng = np.random.default_rng(1)
     times: dict[str, list[float]] = {name: [] for name in variants}
     for number in range(slices + 1):
@@ -177,7 +177,7 @@ class BareSQLite:
 
 
 class BarePostgres:
-    """The same by psycopg, each statement prepared and committed by itself."""
+    """The same with psycopg; each statement is prepared and committed separately."""
 
     def __init__(self, dsn: str) -> None:
         import psycopg
@@ -199,7 +199,7 @@ class BarePostgres:
 
 
 def durable(name: str, journal: Journal, bare: BareSQLite | BarePostgres, slices: int) -> None:
-    """Rounds of a bandit on a journal, then the same bytes written without one, in turns."""
+    """Alternate rounds of a bandit on a journal, and writes of the same bytes without one."""
     dim, arms, size = 20, 10, 20
     tables = itertools.cycle(tables_of(dim, arms))
     bandit = opened(dim, kernels.compiled(), journal)

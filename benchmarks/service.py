@@ -1,12 +1,12 @@
 """The decision service under load: requests/s and CPU against an echo on the same server.
 
-One process with the service, one with a raw echo of the same request (1.1 kB: 10 rows of 20
-numbers), both as ``belated serve`` starts them; a real PostgreSQL that syncs, wrk for the load; all
-on loopback. Slices follow each other, so that a busy machine is busy for both; ratios are to the
-median of all slices of the echo with as many connections. Requests are not kept, but in one case.
-At last an open loop at half of that: latencies beside those of the echo, and of bare commits.
+One process has the service, one a raw echo of the same request (1.1 kB: 10 rows of 20 numbers),
+both as ``belated serve`` starts them; a real PostgreSQL that syncs, wrk for the load; all on
+loopback. Slices alternate, so that other load on the machine affects both; ratios are to the median
+of all slices of the echo with as many connections. Requests are stored in one case only. Finally an
+open loop at half of that rate: latencies next to those of the echo and of bare commits.
 
-With --pin each process that answers stays on the first core; wrk and PostgreSQL run where they can.
+With --pin, each of the two processes stays on the first core; wrk and PostgreSQL run anywhere.
 
 Run: python benchmarks/service.py [--slices 5] [--seconds 3] [--pin]
 """
@@ -35,11 +35,11 @@ from belated.core.events import Decision
 from belated.core.ids import new_id
 from belated.journals import open_store
 
-# Found by what service_processes.py adds to the path.
+# Importable because service_processes.py extends the path.
 from tests.integration.keyrings import make
 from tests.integration.postgres_server import database
 
-#: What is measured: the case, connections, the goal for requests/s, and for CPU, against the echo.
+#: Cases: name, connections, and the goals of the ratios of requests/s and CPU to the echo.
 GOALS = {
     ("decide", 128): (0.6, 1.5),
     ("decide", 32): (0.45, 1.9),
@@ -49,17 +49,17 @@ GOALS = {
 
 
 def rows(count: int = 1) -> list[list[list[float]]]:
-    """Offers whose JSON has about 1.1 kB each."""
+    """Return offers whose JSON has about 1.1 kB each."""
     rng = np.random.default_rng(0)
     return [rng.uniform(-1, 1, (ARMS, DIM)).round(2).tolist() for _ in range(count)]
 
 
 def packed(offer: list[list[float]]) -> str:
-    """The same as float32 numbers in base64."""
+    """Return an offer as float32 numbers in base64."""
     return base64.b64encode(np.array(offer, dtype="<f4").tobytes()).decode()
 
 
-#: For wrk: a constant request, or a reward for an id that is new each time.
+#: wrk scripts: a constant request, or a reward with a new id each time.
 POST = """
 wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
@@ -87,7 +87,7 @@ class Load:
         self.path = path
 
     def run(self, server: Server, connections: int, seconds: int) -> tuple[float, float]:
-        """Requests/s, and CPU seconds of the server for each request."""
+        """Return requests/s, and CPU seconds of the server per request."""
         before = server.cpu()
         url = f"http://127.0.0.1:{server.port}{self.path}"
         command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(self.script), url]
@@ -127,14 +127,14 @@ def main() -> None:
         saturated = measure(Path(name), echo, service, kept, arguments)
         latencies(echo, service, dsn, saturated / 2, 2 * arguments.seconds)
         key = make(open_store(dsn), "decide", rate=1e6).key
-        time.sleep(2.5)  # until it is known
+        time.sleep(2.5)  # until the key is known
         compare(Path(name), service, guarded, key, arguments)
 
 
 def compare(
     folder: Path, service: Server, guarded: Server, key: str, arguments: argparse.Namespace
 ) -> None:
-    """What keys, rates, tokens and a spool cost: both in turn, so that the minute is the same."""
+    """Measure the cost of keys, rates, tokens and a spool, in alternating slices."""
     body = json.dumps({"rows": rows()[0]}, separators=(",", ":"))
     path = f"/v1/{OFFERS.name}/decisions"
     open_ = Load(folder, "open", POST.format(body=body), path)
@@ -149,7 +149,7 @@ def compare(
 
 
 def latencies(echo: Server, service: Server, dsn: str, rate: float, seconds: float) -> None:
-    """An open loop: requests leave when they are due, however slow the answers are."""
+    """Measure latencies in an open loop."""
     body = json.dumps({"rows": rows()[0]}, separators=(",", ":")).encode()
     found = {}
     for name, server, path in (
@@ -174,7 +174,7 @@ def latencies(echo: Server, service: Server, dsn: str, rate: float, seconds: flo
 async def ask_at_rate(
     port: int, path: str, body: bytes, rate: float, seconds: float
 ) -> NDArray[np.float64]:
-    """Middle and 99th percentile of the seconds that answers took; the first second warms up."""
+    """Return p50 and p99 of the latencies in seconds; the first second warms up."""
     caller, took = Caller(port), []
 
     async def ask(number: int, due: float) -> None:
@@ -191,7 +191,7 @@ async def ask_at_rate(
 
 
 def bare_commits(dsn: str, size: int, count: int = 500) -> NDArray[np.float64]:
-    """The same of commits by the journal alone, one after the other."""
+    """Return p50 and p99 of commits by the journal alone, one after the other."""
     took, x = [], np.zeros(DIM, dtype=np.float32)
     with open_store(dsn).journal("bare commits", partitions=1) as journal:
         for _ in range(count):
@@ -205,7 +205,7 @@ def bare_commits(dsn: str, size: int, count: int = 500) -> NDArray[np.float64]:
 def measure(
     folder: Path, echo: Server, service: Server, kept: Server, arguments: argparse.Namespace
 ) -> float:
-    """The closed loop; returns the decisions/s that were reached with 128 connections."""
+    """Measure the closed loop; return the decisions/s reached with 128 connections."""
     (offer,) = rows()
     many = rows(100)
     decide = "/v1/offers/decisions"

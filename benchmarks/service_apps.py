@@ -1,4 +1,4 @@
-"""What benchmarks/service.py measures: the service, and an echo of the same request beside it."""
+"""The applications that benchmarks/service.py measures: the service, and an echo of its request."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OFFERS = Definition(
 
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
-    """Answer what was sent, over plain ASGI: what a service on uvicorn costs at least."""
+    """Echo the request over plain ASGI: the minimum cost of a service on uvicorn."""
     body, more = b"", True
     while more:
         message = await receive()
@@ -45,7 +45,7 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
 
 
 def serve_asgi(app: Any, port: int, lifespan: Literal["on", "off"]) -> int:
-    """As quick as uvicorn can: nothing is logged, and all that it can do in C is."""
+    """Serve as fast as uvicorn can: without logs, and with its C extensions."""
     config = uvicorn.Config(
         app, port=port, http="httptools", loop="uvloop", ws="none", lifespan=lifespan,
         log_config=None, access_log=False, server_header=False, proxy_headers=False,
@@ -57,13 +57,13 @@ def serve_asgi(app: Any, port: int, lifespan: Literal["on", "off"]) -> int:
 
 
 def many(count: int) -> list[Definition]:
-    """Bandits that differ in their names only; what they hold soon stays as it is."""
+    """Return bandits that differ only in their names; their state soon stops growing."""
     some = replace(OFFERS, keep_requests=0.0, retention=120_000_000)
     return [replace(some, name=f"b{n}") for n in range(count)]
 
 
 def main() -> int:
-    """One of them, on a port."""
+    """Run one application on a port."""
     kind, port, dsn = sys.argv[1:]
     if kind.startswith(("many ", "keyed ", "learners ")):
         what, count = kind.split()
@@ -86,7 +86,7 @@ def main() -> int:
 
 
 def serve_guarded(port: int, dsn: str) -> int:
-    """With all that guards it and keeps it up: keys with a rate, tokens, and a spool."""
+    """Serve with all protections: keys with a rate, tokens, and a spool."""
     with tempfile.TemporaryDirectory() as folder:
         app = Service(
             [replace(OFFERS, tokens="enforce", keep_requests=0.0)],
@@ -99,7 +99,7 @@ def serve_guarded(port: int, dsn: str) -> int:
 
 
 def fit_on_demand() -> None:
-    """From SIGUSR1 to SIGUSR2 a fit is due whenever the one before has ended."""
+    """From SIGUSR1 to SIGUSR2, make a fit due whenever the previous one has ended."""
     told: list[int] = []
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, lambda number, frame: told.append(number))
@@ -112,7 +112,7 @@ def fit_on_demand() -> None:
 
 
 def learn(port: int, dsn: str, bandits: Sequence[Definition] = (OFFERS,)) -> int:
-    """As ``belated learn`` does."""
+    """Learn as ``belated learn`` does."""
     start_logging("warning")
     fit_on_demand()
     told = threading.Event()

@@ -1,12 +1,12 @@
 """The decision service on Kafka against the same service on PostgreSQL: requests/s and CPU.
 
-One process on each, a real PostgreSQL that syncs and three brokers that acknowledge to each other,
-wrk with 128 connections for the load; all on loopback. Slices take turns, so that a busy machine is
-busy for both. The brokers share the processors with the service: with two processors that is what
-is measured, too; one broker takes less of them.
+One process on each, a real PostgreSQL that syncs and three brokers that replicate, wrk with 128
+connections for the load; all on loopback. Slices alternate, so that other load on the machine
+affects both. The brokers share the processors with the service, and with two processors that is
+measured, too; a single broker takes less of them.
 
-Rewards wait for each other for a quarter of a second, so that a commit fills few records of Kafka:
-128 connections that wait for each answer report some 500 a second, however idle the service is.
+Rewards are batched for a quarter of a second, so that a commit fills few Kafka records: 128
+connections that wait for each response report about 500 per second, however idle the service is.
 
 Run: python benchmarks/service_kafka.py [--slices 5] [--seconds 3] [--brokers 3]
 """
@@ -23,13 +23,13 @@ from urllib.parse import quote
 from service import POST, REWARD, Load, quartiles, rows
 from service_processes import Server
 
-# Found by what service_processes.py adds to the path.
+# Importable because service_processes.py extends the path.
 from belated.journals import open_store
 from tests.integration.kafka_server import KafkaCluster
 from tests.integration.postgres_server import database
 
 CONNECTIONS = 128
-#: Of the requests/s on PostgreSQL.
+#: Goal of the ratio of requests/s to those on PostgreSQL.
 GOAL = 0.9
 
 
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def compare(folder: Path, postgres: Server, kafka: Server, arguments: argparse.Namespace) -> None:
-    """Both in turn; the first slice warms up."""
+    """Measure both in alternating slices; the first one warms up."""
     body = json.dumps({"rows": rows()[0]}, separators=(",", ":"))
     loads = {
         "decide": Load(folder, "decide", POST.format(body=body), "/v1/offers/decisions"),

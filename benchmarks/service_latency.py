@@ -1,10 +1,10 @@
-"""How long single decisions take: at half of what the service can do, and beside heavy work.
+"""Latency of single decisions: at half of the service's capacity, and alongside heavy work.
 
 The load is open-loop: a latency counts from the moment a request was due. First wrk finds how many
-decisions a second one decider can make; then requests come at half that rate: to an echo, which
-tells what the machine and the generator are good for; to the service alone, beside batches of 100,
-and beside a learner that fits a million rewards again and again. The phases follow each other
-several times, so that a busy machine is busy for all.
+decisions per second one decider can make; then requests are sent at half that rate: to an echo,
+which shows the limits of the machine and the generator; to the service alone, alongside batches of
+100, and alongside a learner that repeatedly fits a million rewards. The phases are repeated several
+times, so that other load on the machine affects all of them.
 
 Run: python benchmarks/service_latency.py [--rounds 3] [--rewards 1000000] [--together]
 """
@@ -33,16 +33,16 @@ from belated.core.events import Decision, Reward
 from belated.core.ids import new_id
 from belated.journals import PostgresJournal
 
-# Found by what service_processes.py adds to the path.
+# Importable because service_processes.py extends the path.
 from tests.integration.postgres_server import database
 
-#: Batches a second beside single decisions.
+#: Batches per second alongside single decisions.
 BATCHES = 5
 _DECIDE = "/v1/offers/decisions"
 
 
 def saturation(service: Server, folder: Path) -> float:
-    """Decisions a second at 128 connections."""
+    """Return the decisions per second at 128 connections."""
     body = json.dumps({"rows": rows()[0]})
     load = Load(folder, "decide", POST.format(body=body), _DECIDE)
     load.run(service, 128, 2)  # the first one warms up
@@ -50,7 +50,7 @@ def saturation(service: Server, folder: Path) -> float:
 
 
 def fill(dsn: str, rewards: int) -> None:
-    """A journal with this many decisions and their rewards."""
+    """Fill a journal with this many decisions and their rewards."""
     rng = np.random.default_rng(0)
     journal = PostgresJournal(dsn, bandit=OFFERS.name, partitions=OFFERS.partitions)
     for start in range(0, rewards, 2_000):
@@ -66,7 +66,7 @@ def fill(dsn: str, rewards: int) -> None:
 
 
 def catch_up(learner: Server, rewards: int) -> None:
-    """Wait until it has learned them all."""
+    """Wait until the learner has learned all rewards."""
     name = 'belated_learner_events_total{bandit="offers",status="rewarded"}'
     while (done := learner.metrics().get(name, 0.0)) < rewards:
         print(f"\r{done:,.0f} of {rewards:,} learned", end="", file=sys.stderr, flush=True)
@@ -77,7 +77,7 @@ def catch_up(learner: Server, rewards: int) -> None:
 async def singles(
     service: Server, rate: float, seconds: float, beside: Callable[[], Awaitable[None]] | None
 ) -> list[float]:
-    """How long each of the decisions took."""
+    """Return the latency of each decision."""
     caller = Caller(service.port)
     bodies = [json.dumps({"rows": one}).encode() for one in rows(64)]
     found: list[float] = []
@@ -97,7 +97,7 @@ async def singles(
 
 
 async def batches(service: Server, seconds: float) -> None:
-    """Requests with a hundred offers each."""
+    """Send batches of a hundred requests."""
     caller = Caller(service.port)
     body = json.dumps({"requests": [{"rows": one} for one in rows(100)]}).encode()
 

@@ -1,4 +1,4 @@
-"""The processes that the benchmarks of the service start, and what they take."""
+"""The processes that the benchmarks of the service start, and their resource usage."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.ports import free_port  # noqa: E402
 
 
 class Server:
-    """An application of service_apps.py in a process of its own, once it answers.
+    """An application of service_apps.py in a separate process; created once it responds.
 
     Args:
-        app: its name there.
-        dsn: of the database.
+        app: the name of the application.
+        dsn: the address of the database.
         pinned: whether all its threads stay on one core.
     """
 
@@ -36,7 +36,7 @@ class Server:
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
         self.process = subprocess.Popen(command, cwd=HERE, env=environment)
         deadline = time.monotonic() + 120
-        while not self._answers():  # connections it takes before it can answer
+        while not self._answers():  # it accepts connections before it can respond
             if time.monotonic() > deadline or self.process.poll() is not None:
                 raise RuntimeError(f"{app} did not start")
             time.sleep(0.1)
@@ -56,20 +56,20 @@ class Server:
         self.process.wait(60)
 
     def cpu(self) -> float:
-        """Seconds of CPU so far."""
+        """Return the CPU seconds used so far."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def resident(self) -> int:
-        """Bytes in memory."""
+        """Return the resident memory in bytes."""
         return resident(self.process.pid)
 
     def threads(self) -> int:
-        """How many it has."""
+        """Return the number of threads."""
         return len(list(Path(f"/proc/{self.process.pid}/task").iterdir()))
 
     def connections(self, port: int) -> int:
-        """How many TCP connections it has to a port of this machine."""
+        """Return the number of its TCP connections to a port of this machine."""
         inodes = set()
         for one in Path(f"/proc/{self.process.pid}/fd").iterdir():
             try:
@@ -86,7 +86,7 @@ class Server:
         )
 
     def metrics(self) -> dict[str, float]:
-        """What it tells Prometheus, by name and labels as they stand there."""
+        """Return its Prometheus metrics, by name and labels in their text form."""
         with urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as answer:
             text = answer.read().decode()
         return {name: float(value) for name, value in re.findall(r"^([^#]\S*) (\S+)$", text, re.M)}

@@ -1,4 +1,4 @@
-"""How many machines a rate of decisions takes: the tables of docs/howto/sizing.md.
+"""How many machines a rate of decisions needs: the tables of docs/howto/sizing.md.
 
 Without options the tables are computed from the figures in REFERENCE. ``--measure`` measures the
 parts on this machine instead: a service asked over HTTP, commits to a real store, a learner. CPU
@@ -142,7 +142,7 @@ class Costs:
     stores: dict[str, StoreCosts]
 
 
-#: Measured with ``--measure``: 20 features, 10 actions, on two cores that others used as well.
+#: Measured with ``--measure``: 20 features, 10 actions, on two cores that were shared with others.
 REFERENCE = Costs(
     embedded_decision=3.3e-3,
     embedded_reward=3.3e-3,
@@ -198,13 +198,13 @@ REFERENCE = Costs(
 
 # --- arithmetic ----------------------------------------------------------------------------------
 
-#: Nothing is planned to be busy for more than half of its time: load is uneven, and machines fail.
+#: Parts are planned to be busy at most half of the time: load is uneven, and machines fail.
 HALF = 0.5
 #: A machine.
 CORES, MEMORY = 16, 64e9
-#: On Kafka: fewest partitions, partitions per learner, most partitions, copies of a record.
+#: On Kafka: minimum partitions, partitions per learner, maximum partitions, replicas of a record.
 LEAST_PARTITIONS, EACH_PARTITIONS, MAX_PARTITIONS, COPIES = 16, 4, 4096, 3
-#: From the simplest on.
+#: Stores, simplest first.
 STORES = ("sqlite", "postgresql", "kafka")
 
 
@@ -223,7 +223,7 @@ class Demand(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """What a demand takes on a store.
+    """The resources that a demand needs on a store.
 
     ``loads`` holds the used share of each part that cannot be multiplied, 1.0 for all of it.
     """
@@ -245,7 +245,7 @@ class Plan:
 
     @property
     def breaks_first(self) -> tuple[str, float]:
-        """The part with the least to spare, and the rate at which it has none left."""
+        """The part with the least headroom, and the rate at which it has none left."""
         name, load = max(self.loads.items(), key=lambda item: item[1])
         return name, self.demand.rate / load
 
@@ -255,13 +255,13 @@ class Plan:
 
 
 def plan(costs: Costs, demand: Demand) -> Plan:
-    """The simplest store that carries a demand, and what that takes."""
+    """Return the plan for the simplest store that can carry a demand."""
     plans = [plan_for(costs, demand, store) for store in STORES]
     return next((made for made in plans if made.fits), plans[-1])
 
 
 def plan_for(costs: Costs, demand: Demand, store: str) -> Plan:
-    """What a demand takes on a store, whether the store can carry it or not."""
+    """Return the plan for a demand on a store, whether the store can carry it or not."""
     log = costs.stores[store]
     kafka = store == "kafka"
     memory = demand.rate * demand.window * costs.pending_bytes
@@ -309,9 +309,9 @@ def plan_for(costs: Costs, demand: Demand, store: str) -> Plan:
 
 
 def commit_size(events: float, wait: Linear) -> float:
-    """Events in a commit: those that came during the one before, or the next one.
+    """Return the events per commit: those that arrive during the previous one, or the next one.
 
-    They come at random, so none comes during a commit with the probability exp(-expected).
+    They arrive at random, so none arrives during a commit with the probability exp(-expected).
     """
     count = 1.0
     for _ in range(MAX_COMMIT):
@@ -323,7 +323,7 @@ def commit_size(events: float, wait: Linear) -> float:
 
 
 def came_meanwhile(count: float) -> float:
-    """Events that come during a commit if commits have ``count``: commit_size inverted."""
+    """Return the events that arrive during a commit of ``count`` events: commit_size inverted."""
     low, high = 0.0, count
     for _ in range(60):
         middle = (low + high) / 2
@@ -332,33 +332,33 @@ def came_meanwhile(count: float) -> float:
 
 
 def decider_load(log: StoreCosts, demand: Demand, deciders: int, commit: float) -> float:
-    """Cores of one of several deciders, with commits of so many events."""
+    """Return the cores of one of several deciders, with commits of so many events."""
     requests = demand.rate * (log.request + demand.reward_share * log.reward)
     commits = demand.events * (log.turn / commit + log.commit.each)
     return log.idle + (requests + commits) / deciders
 
 
 def learner_load(log: StoreCosts, events: float) -> float:
-    """Cores of the only learner of a bandit: it folds, looks for more, and publishes."""
+    """Return the cores of the only learner of a bandit: it folds, polls, and publishes."""
     models = min(events, 1.0 / PUBLISH)
     folding = events * log.event + learner_rounds(events) * log.round
     return min(1.0, folding + models * log.publish)
 
 
 def learner_rounds(events: float) -> float:
-    """How often per second a learner finds something.
+    """Return how often per second a learner finds new events.
 
-    It rests between two looks, and twice as long if it found nothing: the next event is found
-    about two rests after it came.
+    It pauses between two polls, and twice as long if it found nothing: the next event is found
+    about two pauses after it arrived.
     """
     return events / (1.0 + 2.0 * IDLE * events)
 
 
 def deciders_of(log: StoreCosts, demand: Demand, store: str) -> tuple[int, float]:
-    """The number of deciders, and how many events they commit at a time."""
+    """Return the number of deciders, and how many events they commit at a time."""
 
     def commit(count: int) -> float:
-        # In one database commits follow one another; brokers accept those of all deciders at once.
+        # In a database, commits are sequential; brokers accept those of all deciders concurrently.
         return commit_size(demand.events / (count if store == "kafka" else 1), log.turn_wait)
 
     count = 1
@@ -368,7 +368,7 @@ def deciders_of(log: StoreCosts, demand: Demand, store: str) -> tuple[int, float
 
 
 def _least(holds: Callable[[int], bool]) -> int:
-    """The least number from 1 on for which it holds, if it holds for all larger ones too."""
+    """Return the least number from 1 on for which it holds, if it holds for all larger ones too."""
     high = 1
     while not holds(high) and high < 1 << 20:
         high *= 2
@@ -383,7 +383,7 @@ def _least(holds: Callable[[int], bool]) -> int:
 
 
 def cost_table(costs: Costs) -> str:
-    """The parts, for each store."""
+    """Return the table of parts, by store."""
     rows: dict[str, Callable[[StoreCosts], str]] = {
         "commit, CPU of the decider": lambda log: _line(log.commit),
         "commit, time until it is durable": lambda log: _line(log.wait),
@@ -399,7 +399,7 @@ def cost_table(costs: Costs) -> str:
 
 
 def plan_table(costs: Costs, demands: Sequence[Demand]) -> str:
-    """What each demand takes."""
+    """Return the table of resources, by demand."""
     rows: dict[str, Callable[[Plan], str]] = {
         "store": lambda made: made.store,
         "decider processes": lambda made: f"{made.deciders:,}",
@@ -440,20 +440,20 @@ def _cores(count: float) -> str:
 
 # --- measuring -----------------------------------------------------------------------------------
 
-#: Events in a small and in a large commit, with the number of commits; rounds, of which the median.
+#: Events in a small and in a large commit, with the number of commits; number of rounds.
 SMALL, LARGE, ROUNDS = (1, 50), (256, 8), 3
-#: Decisions to learn from, in commits of so many, and partitions that learners on Kafka share.
+#: Decisions to learn from, decisions per commit, and partitions that learners on Kafka share.
 LEARNED, TOGETHER, PARTITIONS = 8_192, 256, 4
 #: Repetitions: embedded decisions, models, decisions in memory.
 EMBEDDED, MODELS, REMEMBERED = 150, 20, 100_000
-#: Requests at a slow pace per second; requests of many callers at once, and rewards of some.
+#: Requests per second at a slow pace; requests of concurrent callers, and rewards of some.
 FEW, PACE, MANY, REWARDED, CALLERS, WARM = 300, 200.0, 2_000, 512, 64, 256
 #: Seconds to wait for a child process.
 PATIENCE = 120.0
 
 
 class Traffic:
-    """Decisions as a service makes them, with their requests, and rewards of them."""
+    """Decisions as a service makes them, with their requests, and rewards for some of them."""
 
     def __init__(self, policy: Policy, actions: int, reward_share: float) -> None:
         self.policy, self.actions, self.reward_share = policy, actions, reward_share
@@ -461,7 +461,7 @@ class Traffic:
         self._rng = np.random.default_rng(0)
 
     def decide(self, count: int) -> Made:
-        """Decisions of one slot, as in one commit on Kafka."""
+        """Return decisions of one slot, as in one commit on Kafka."""
         size = count * self.actions, self.policy.dim
         table = self._rng.uniform(-1, 1, size).astype(np.float32)
         self._decider.slot = int(self._rng.integers(4096))
@@ -472,7 +472,7 @@ class Traffic:
         return made
 
     def journal(self) -> tuple[list[Made], list[Decision]]:
-        """Commits to learn from, and the decisions that get a reward."""
+        """Return commits to learn from, and the decisions that get a reward."""
         made = [self.decide(TOGETHER) for _ in range(LEARNED // TOGETHER)]
         few = max(TOGETHER, round(self.reward_share * LEARNED))
         return made, [decision for commit in made for decision in commit.decisions][:few]
@@ -496,7 +496,7 @@ def measure(traffic: Traffic, stores: dict[str, tuple[str, list[int]]]) -> Costs
 
 
 def _embedded(policy: Policy, actions: int, path: Path) -> tuple[float, float]:
-    """Seconds by the clock of a decision and of a reward, with a file on disk."""
+    """Return the wall-clock seconds of a decision and of a reward, with a file on disk."""
     rows = np.random.default_rng(0).uniform(-1, 1, (actions, policy.dim))
     with Bandit(policy=policy, rewards=Explicit(), journal=SQLiteStore(path).journal()) as bandit:
         bandit.decide(rows=rows)
@@ -510,7 +510,7 @@ def _embedded(policy: Policy, actions: int, path: Path) -> tuple[float, float]:
 
 
 def _remembered_bytes(policy: Policy) -> float:
-    """Memory of a learner per decision, in a process of its own."""
+    """Return the memory of a learner per decision, in a separate process."""
     with child(_remember, policy) as link:
         return float(answer(link))  # type: ignore[arg-type]
 
@@ -522,7 +522,7 @@ def _remember(policy: Policy, link: Connection) -> None:
     before = 0
     with fold.learner.bulk():
         for n in range(REMEMBERED + 1_000):
-            if n == 1_000:  # memory that is needed once is allocated by now
+            if n == 1_000:  # one-time allocations are done by now
                 before = resident()
             decision = Decision(new_id(now + n), now, 0, 0, rows[n % 1_000], 0.5, 1.0, 0)
             fold.take(Record(0, n + 1, now, decision))
@@ -530,7 +530,7 @@ def _remember(policy: Policy, link: Connection) -> None:
 
 
 def wait_for_kernels() -> None:
-    """Wait for the kernels that a process uses once it has run for a while."""
+    """Wait for the kernels that a process compiles once it has run for a while."""
     with suppress(MissingExtra):
         kernels.compiled()
         while kernels.complete() is kernels.plain():
@@ -556,7 +556,7 @@ class StoreBench:
         )
 
     def _commits(self) -> list[Linear]:
-        """CPU here, time until durable, CPU of the server."""
+        """Return CPU here, time until durable, and CPU of the server, per commit."""
         with self._store.journal(self._bandit) as journal:
 
             def append(size: int, count: int) -> list[float]:
@@ -576,7 +576,7 @@ class StoreBench:
         ]
 
     def _bytes(self) -> tuple[float, float]:
-        """Stored bytes of a decision and of a reward; the learner reads them afterwards."""
+        """Return the stored bytes of a decision and of a reward; the learner reads them later."""
         made, rewarded = self._traffic.journal()
         if self._store.name == "kafka":
             self._fill(self._bandit, made, rewarded)
@@ -601,7 +601,7 @@ class StoreBench:
                 journal.append(rewards_of(rewarded[start : start + TOGETHER]))
 
     def _size(self) -> int:
-        """Bytes on disk, while nobody has the store open."""
+        """Return the bytes on disk, while no process has the store open."""
         if isinstance(self._store, SQLiteStore):
             path = self._store.path
             return sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
@@ -613,7 +613,7 @@ class StoreBench:
             return int(found.fetchone()[0])  # type: ignore[index]
 
     def _learner(self) -> tuple[float, float]:
-        """CPU of the only learner per event; of learner and decider per model."""
+        """Return the CPU of the only learner per event; of learner and decider per model."""
         definition = Definition(self._bandit, self._traffic.policy, Explicit())
         learner = learning_service(definition, self._store)
         session = self._store.session()
@@ -636,7 +636,7 @@ class StoreBench:
             learner.close()
 
     def _shared_event(self) -> float:
-        """CPU of one of several learners per event."""
+        """Return the CPU of one of several learners per event."""
         definition = Definition(
             f"{self._bandit}-shared",
             self._traffic.policy,
@@ -662,7 +662,7 @@ class StoreBench:
     def _service(
         self, commit: Linear, wait: Linear, event: float, publish: float
     ) -> tuple[float, float, float, float, float, Linear]:
-        """What a service costs: asked by few callers and by many, with and without a learner."""
+        """Return the costs of a service, with few and many callers, with and without a learner."""
         calls = decision_calls(MANY, self._traffic)
         with served(self._traffic.policy, self._address) as service:
             service.ask(calls[:WARM])  # the first ones take longer
@@ -679,7 +679,7 @@ class StoreBench:
         idle, few, many, rewarded = (after.since(before) for before, after in pairwise(marks))
         with served(self._traffic.policy, self._address, learn=True) as service:
             service.ask(calls[:WARM])
-            service.rest()  # earlier events are learned by now
+            service.rest()  # until earlier events are learned
             before = service.used()
             service.ask(calls[:FEW], rate=PACE)
             learned = service.used().since(before)
@@ -713,7 +713,7 @@ def _each(work: Callable[[], object], count: int) -> float:
 
 
 def cpu_of(pids: Sequence[int]) -> float:
-    """CPU seconds of servers and their children so far; on Linux, to the nanosecond."""
+    """Return the CPU seconds of servers and their children so far; to the nanosecond on Linux."""
     seconds = 0.0
     for folder in Path("/proc").glob("[0-9]*") if pids else ():
         with suppress(OSError):  # it has just ended
@@ -725,7 +725,7 @@ def cpu_of(pids: Sequence[int]) -> float:
     return seconds
 
 
-# --- a service in a process of its own -----------------------------------------------------------
+# --- a service in a separate process -------------------------------------------------------------
 
 
 @contextmanager
@@ -745,14 +745,14 @@ def child(work: Callable[..., None], *arguments: object) -> Iterator[Connection]
 
 
 def answer(link: Connection) -> object:
-    """What a child process sends."""
+    """Return what a child process sends."""
     if not link.poll(PATIENCE):
         raise TimeoutError(f"the child process did not answer for {PATIENCE:.0f} s")
     return link.recv()
 
 
 class Used(NamedTuple):
-    """What a service has used: CPU seconds, commits, and events in them."""
+    """The resources that a service has used: CPU seconds, commits, and events in them."""
 
     cpu: float
     commits: int
@@ -773,7 +773,7 @@ class Call(NamedTuple):
 
 
 class Service:
-    """A service that says what it uses."""
+    """A service that reports its resource usage."""
 
     def __init__(self, link: Connection, bandit: str) -> None:
         self._link, self._bandit = link, bandit
@@ -796,9 +796,9 @@ class Service:
             before = now
 
     def ask(self, calls: Sequence[Call], *, rate: float = 0.0) -> list[str]:
-        """Send requests, by CALLERS at a time; returns the id in each response.
+        """Send requests with CALLERS concurrent callers; return the id in each response.
 
-        At a rate, requests leave at random moments, if a caller is free.
+        With a rate, requests are sent at random moments, if a caller is free.
         """
         return asyncio.run(self._ask(calls, rate))
 
@@ -833,7 +833,7 @@ class Service:
 
 @contextmanager
 def served(policy: Policy, address: str, *, learn: bool = False) -> Iterator[Service]:
-    """A service on a store, with or without a learner."""
+    """Run a service on a store, with or without a learner."""
     bandit = f"sizing-{open_store(address).name}"
     with child(_serve, bandit, policy, address, learn) as link:
         yield Service(link, bandit)
@@ -876,22 +876,22 @@ def reward_calls(ids: Sequence[str]) -> list[Call]:
     ]
 
 
-# --- comparing the arithmetic with a service -----------------------------------------------------
+# --- comparing the computation with a service ----------------------------------------------------
 
 
 def computed(costs: Costs, store: str, demand: Demand) -> tuple[float, float]:
-    """Cores of a process that decides and learns, and events in a commit."""
+    """Return the computed cores of a process that decides and learns, and events per commit."""
     log = costs.stores[store]
     count = commit_size(demand.events, log.turn_wait)
     return decider_load(log, demand, 1, count) + learner_load(log, demand.events), count
 
 
 def observed(traffic: Traffic, address: str, rate: float, seconds: float) -> tuple[float, float]:
-    """The same of a service under load."""
+    """Return the same, measured on a service under load."""
     count, share = round(rate * seconds), traffic.reward_share
     with served(traffic.policy, address, learn=True) as service:
         first = service.ask(decision_calls(max(1, round(share * count)), traffic))
-        service.rest()  # they are learned by now
+        service.rest()  # until they are learned
         calls = []
         rewards = iter(reward_calls(first))
         for n, call in enumerate(decision_calls(count, traffic)):
@@ -905,11 +905,11 @@ def observed(traffic: Traffic, address: str, rate: float, seconds: float) -> tup
 
 
 def check(traffic: Traffic, rates: Sequence[float], rounds: int, seconds: float) -> bool:
-    """Print measured / computed; whether all are within 30 %."""
+    """Print measured / computed; return whether all are within 30 %."""
     ratios: dict[tuple[str, float, str], list[float]] = {}
     for _ in range(
         rounds
-    ):  # costs and service in the same minutes: the machine is as busy for both
+    ):  # costs and service alternate, so that other load on the machine affects both
         with database() as dsn, database() as other, tempfile.TemporaryDirectory() as folder:
             sqlite = [
                 SQLiteStore(Path(folder, name)).address for name in ("costs.db", "service.db")
@@ -938,7 +938,7 @@ def check(traffic: Traffic, rates: Sequence[float], rounds: int, seconds: float)
 
 
 def measured(traffic: Traffic, names: Sequence[str]) -> Costs:
-    """What stores cost here, with the CPU of their servers; the others have reference figures."""
+    """Return the costs measured here, with reference figures for the other stores."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         stores: dict[str, tuple[str, list[int]]] = {}

@@ -1,10 +1,10 @@
-"""What a snapshot writes and how long it holds up the fold, with many decisions remembered.
+"""Size of snapshots, and how long they block the fold, with many remembered decisions.
 
-Decisions with rows of 20 numbers, a reward for half of them some hundred decisions later, or
-``--late``: of any decision so far. After the first snapshot of all, one is saved whenever another
-100,000 events were folded and it pays. It is written in a thread while further events are folded
-one by one, as the learner of the service does: the longest time without one of them is the pause.
-The bytes that it writes for each event since the last one are a ratio to the event's own bytes.
+Decisions with rows of 20 numbers; half of them get a reward some hundred decisions later or, with
+``--late``, any decision so far. After the first snapshot, one is saved whenever another 100,000
+events were folded and it pays. It is written in a thread while further events are folded one by
+one, as in the learner of the service: the longest time without an event is the pause. The bytes
+written per event since the last snapshot are a ratio to the event's own bytes.
 
 Run: python benchmarks/snapshots.py [--decisions 1000000] [--saves 3] [--late]
 """
@@ -36,7 +36,7 @@ EVERY, PAGE = 100_000, 2_000
 
 
 class Counting(MemoryJournal):
-    """Counts what it is given to save."""
+    """A journal that counts the bytes it is given to save."""
 
     given = 0
 
@@ -67,7 +67,7 @@ class Traffic:
 
 
 def save_beside(fold: Fold, journal: Counting, traffic: Traffic) -> tuple[float, int]:
-    """Save in a thread and fold on; returns the longest pause, and how many were folded."""
+    """Save in a thread and continue to fold; return the longest pause and the events folded."""
     fill(journal, traffic.events(20_000))
     waiting = journal.read(0, fold.positions[0], 1 << 30)
     journal.given = 0
@@ -93,7 +93,7 @@ def main() -> None:
     arguments = parser.parse_args()
     journal, traffic = Counting(), Traffic(arguments.late)
     fold = Fold(DelayedUCB(DIM, Bernoulli()), WEEK)
-    fold.learner.defers = True  # fits are done beside it too
+    fold.learner.defers = True  # fits run concurrently, too
     fill(journal, traffic.events(arguments.decisions))
     size = float(np.mean([len(encode(one.event)) for one in journal.read(0, 0, 1_000)]))
     fold.catch_up(journal)

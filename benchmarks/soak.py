@@ -1,8 +1,8 @@
 """Two deciders, a learner and PostgreSQL under load for minutes: errors, memory, lag.
 
-Decisions come at random moments, in an open loop, to one decider and the other, for bandit after
-bandit and with an API key; half of them get a reward, some seconds later. The window is a minute.
-Every ten seconds a line says what happened.
+Decisions are requested at random moments, in an open loop, alternating between the deciders and
+bandits, with an API key; half of them get a reward, some seconds later. The window is a minute.
+A line is printed every ten seconds.
 
 Run: python benchmarks/soak.py [MINUTES] [--bandits 100] [--rate 500]
 """
@@ -25,7 +25,7 @@ from service_processes import Server
 
 from belated.journals import open_store
 
-# Found by what service_processes.py adds to the path.
+# Importable because service_processes.py extends the path.
 from tests.integration.keyrings import make
 from tests.integration.postgres_server import database
 
@@ -36,7 +36,7 @@ _PENDING = "belated_pending_decisions{"
 
 
 class Soak:
-    """The load, and what came of it."""
+    """The load, and its results."""
 
     def __init__(self, deciders: list[Server], learner: Server, bandits: int, key: str) -> None:
         headers = {"Authorization": f"Bearer {key}"}
@@ -51,7 +51,7 @@ class Soak:
         self.rewarding: set[asyncio.Task[None]] = set()
 
     async def decide(self, number: int, due: float) -> None:
-        """One decision, and perhaps its reward."""
+        """Request a decision, and report its reward with some probability."""
         caller = self._callers[number % 2]
         body = self._bodies[number % len(self._bodies)]
         bandit = number // 2 % self._bandits
@@ -78,7 +78,7 @@ class Soak:
             self.failed.append(answer.body[:200])
 
     async def report(self) -> None:
-        """A line now and then."""
+        """Print a line periodically."""
         print("| s | requests | failed | decide, ms | deciders, MB | learner, MB | pending |")
         print("|--:|--:|--:|---|---|--:|--:|")
         for count in range(1, 10**6):
@@ -98,7 +98,7 @@ class Soak:
 async def soak(
     deciders: list[Server], learner: Server, key: str, arguments: argparse.Namespace
 ) -> None:
-    """Run it, and say what it came to."""
+    """Run the load, and print the result."""
     load = Soak(deciders, learner, arguments.bandits, key)
     reporting = asyncio.ensure_future(load.report())
     late = await at_rate(arguments.rate, 60 * arguments.minutes, load.decide)

@@ -1,11 +1,11 @@
 """Measure the CPU time of what stores do, in this checkout.
 
 ``benchmarks/interleaved.py --script stores`` compares two checkouts. It prints a JSON object: CPU
-seconds by measurement, of this process: what a server does is not counted.
+seconds of this process by measurement; the CPU of servers is not counted.
 
 * append: one decision, and each of a hundred in one call.
-* read: a record, in pages of a thousand.
-* look up: the records of one id, and the decisions of a hundred in one call, each.
+* read: one record, in pages of a thousand.
+* look up: the records of one id, and each of the decisions of a hundred ids in one call.
 * renew: the leases of a hundred bandits, all together.
 * save and load: a snapshot of 32 pieces of 64 KiB, of which one is new each time.
 
@@ -34,7 +34,7 @@ from belated.journals.coordination import Held, renew_leases
 from belated.journals.snapshots import Snapshot
 
 ROW = np.linspace(0, 1, 20, dtype=np.float32)
-#: Pieces of a snapshot, and their size in bytes.
+#: Number of pieces of a snapshot, and their size in bytes.
 PIECES, SIZE = 32, 1 << 16
 BANDITS = 100
 
@@ -42,7 +42,7 @@ Seconds = dict[str, float]
 
 
 def each(act: Callable[[], object], count: int) -> float:
-    """Return the CPU time of one of so many."""
+    """Return the CPU time per call."""
     begin = time.process_time()
     for _ in range(count):
         act()
@@ -50,13 +50,13 @@ def each(act: Callable[[], object], count: int) -> float:
 
 
 def decisions(count: int) -> list[Decision]:
-    """Make decisions with ids of now."""
+    """Return decisions with newly generated ids."""
     now = time.time_ns() // 1000
     return [Decision(new_id(now), now, "blue", 0, ROW, 0.25, 1.0, 7) for _ in range(count)]
 
 
 def of_journal(journal: Journal, rounds: int) -> Seconds:
-    """Measure what a journal does."""
+    """Measure the operations of a journal."""
     one, many = iter(decisions(rounds)), iter(decisions(100 * rounds))
     found = {"append one": each(lambda: journal.append([next(one)]), rounds)}
     hundred = [[next(many) for _ in range(100)] for _ in range(rounds)]
@@ -103,7 +103,7 @@ def renewal(store: Store, rounds: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("engine", choices=("warm", "sqlite", "postgres"))
-    parser.add_argument("--folder", help="of no use here")
+    parser.add_argument("--folder", help="ignored")
     parser.add_argument("--dsn", help="a database of PostgreSQL")
     parser.add_argument("--rounds", type=int, default=300)
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""CPU time of a decision for a subject, and of one that is returned again, beside a plain one.
+"""CPU time of a decision for a subject, and of a sticky one, compared with a plain one.
 
 The configuration is the one that README recommends (benchmarks/recommended.py). One bandit decides
 in slices: without subjects, for new subjects, and again for these with ``sticky``; the order
@@ -45,7 +45,7 @@ Slices = dict[str, list[float]]
 
 
 def rounds(count: int, measure: Callable[[str, int], float]) -> Slices:
-    """Measure slices in turn, and show how far it is."""
+    """Measure slices in turn, and show progress."""
     found: Slices = {kind: [] for kind in KINDS}
     for number in range(count):
         order = ("plain", "subject") if number % 2 else ("subject", "plain")
@@ -145,7 +145,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--slice", type=int, default=200, help="decisions in a slice")
-    parser.add_argument("--history", type=int, default=4_000, help="decisions before those")
+    parser.add_argument("--history", type=int, default=4_000, help="earlier decisions")
     parser.add_argument("--only", nargs="*", choices=ACTS, default=list(ACTS))
     options = parser.parse_args()
     warnings.simplefilter("ignore")

@@ -1,15 +1,15 @@
-"""What forgetting costs beside a journal at work, and whether its size stays flat.
+"""Cost of trimming for a journal in use, and whether the size of the journal stays constant.
 
-A journal is filled in appends of 128 events, decisions and rewards by turns, as if a hundred days
-went by. It is trimmed again and again, so that ten days stay: by another process, as `belated
-journal trim` does it. Printed after each tenth of the events: how large the records are on disk,
-how large snapshots and base. At the end, with the trim beside them and without: the time of
-appends (p50, p99, the longest) and of reading pages of 10,000 records. The two are measured in
-turn, in the same minutes, so that a busy machine slows both.
+A journal is filled in appends of 128 events, alternating decisions and rewards, as if a hundred
+days passed. Another process trims it repeatedly, as `belated journal trim` does, so that ten days
+remain. After each tenth of the events, the size of the records on disk, and of snapshots and base,
+is printed. At the end, with and without a concurrent trim: the time of appends (p50, p99, maximum)
+and of reading pages of 10,000 records. The two are measured in turn, so that other load on the
+machine affects both.
 
-The longest append that was held up says how long any lock was held at most.
+The longest append during a trim bounds how long any lock was held.
 
-Starts a server of its own, with fsync on, for PostgreSQL.
+Starts a PostgreSQL server with fsync on, if needed.
 
 Run: python benchmarks/trimming.py [--events 10000000] [--store sqlite | postgresql]
 """
@@ -48,12 +48,12 @@ REWARDS, RETENTION = DefaultAfter(timedelta(hours=1)), DAY
 
 
 def empty() -> Fold:
-    """One that has folded nothing."""
+    """Return an empty fold."""
     return Fold(DelayedUCB(DIM, Bernoulli()), REWARDS, retention=RETENTION)
 
 
 def events(start: int, count: int, total: int, rng: np.random.Generator) -> list[Event]:
-    """Some of all that happens; every fourth decision has no reward."""
+    """Return some of the events; every fourth decision has no reward."""
     made: list[Event] = []
     rows = rng.random((count, DIM), dtype=np.float32)
     for n in range(0, count, 2):
@@ -65,19 +65,19 @@ def events(start: int, count: int, total: int, rng: np.random.Generator) -> list
 
 
 def at_of(event: Event) -> int:
-    """When it is recorded."""
+    """Return when an event is recorded."""
     return event.until if isinstance(event, Settled) else event.at_us  # type: ignore[union-attr]
 
 
 class Sizes:
-    """How large the tables are, in megabytes."""
+    """The sizes of the tables, in megabytes."""
 
     def __init__(self, store: Store, dsn: str | None) -> None:
         self._store = store
         self._dsn = dsn
 
     def now(self) -> tuple[float, float]:
-        """Of records and requests; of snapshots and base."""
+        """Return the sizes of records and requests; of snapshots and base."""
         if self._dsn is not None:
             with psycopg.connect(self._dsn, autocommit=True) as connection:
                 found = [
@@ -89,7 +89,7 @@ class Sizes:
                 ]
             return tuple(float(one[0]) for one in found if one)  # type: ignore[return-value]
         assert isinstance(self._store, SQLiteStore)
-        # Pages that are free are counted with the latter: they were those of older snapshots.
+        # Free pages are counted with the latter: they belonged to older snapshots.
         find = (
             "SELECT sum(pgsize) FROM dbstat WHERE name IN ('record', 'record_by_mark', 'request')"
         )
@@ -101,7 +101,7 @@ class Sizes:
 
 @contextmanager
 def opened(kind: str) -> Iterator[tuple[Store, str | None]]:
-    """A new store; the address of its server, if it has one."""
+    """Create a store; yield it with the address of its server, if it has one."""
     if kind == "sqlite":
         with tempfile.TemporaryDirectory() as folder:
             yield open_store(f"sqlite:///{folder}/offers.db"), None
@@ -116,7 +116,7 @@ def opened(kind: str) -> Iterator[tuple[Store, str | None]]:
 
 
 def trim_once(address: str, before: int) -> None:
-    """As the command does it, but by the time of these events."""
+    """Trim as the command does, but by the time of these events."""
     with open_store(address).journal("offers") as journal:
         journal._clock = lambda: before + KEPT * DAY  # type: ignore[attr-defined]
         snapshot = open_store(address).describe()[0].snapshots[0]
@@ -129,14 +129,14 @@ def trim_once(address: str, before: int) -> None:
 
 
 class Times:
-    """How long calls took, in milliseconds."""
+    """The durations of calls, in milliseconds."""
 
     def __init__(self) -> None:
         self.appends: list[float] = []
         self.reads: list[float] = []
 
     def told(self) -> str:
-        """The figures."""
+        """Format the figures."""
         p50, p99 = np.quantile(self.appends, [0.5, 0.99])
         return (
             f"appends p50 {p50:.2f} ms, p99 {p99:.2f} ms, longest {max(self.appends):.1f} ms; "
@@ -204,7 +204,7 @@ def fill(
     times: Times,
     trimming: subprocess.Popen[bytes] | None = None,
 ) -> int:
-    """Append up to a number of events; what is measured beside a trim ends with it."""
+    """Append events up to a number; when measuring during a trim, stop when the trim ends."""
     while done < goal:
         made = events(done, min(BATCH, goal - done), total, rng)
         stamps = [at_of(one) for one in made]
@@ -222,7 +222,7 @@ def fill(
 
 
 def main() -> None:
-    """Run it, or one trim."""
+    """Run the benchmark, or one trim."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=10_000_000)
     parser.add_argument("--store", choices=("sqlite", "postgresql"), default="sqlite")

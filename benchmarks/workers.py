@@ -1,11 +1,10 @@
-"""How much two learners fold against one, on a journal in PostgreSQL that they share.
+"""How much two learners fold compared with one, on a journal in PostgreSQL that they share.
 
-Each learner is a process of its own, which folds its partitions from their first record. What is
-measured is the processor time of the busiest of them: with a core for each, that is how long it
-takes. Wall-clock time is printed beside it; it tells the same only if the cores were idle.
-Rounds with one and two learners take turns. Which partitions each has is fixed, where Kafka's
-brokers would say so: folding is measured, and reading from a database is quicker to set up.
-
+Each learner is a separate process, which folds its partitions from their first record. The result
+is the CPU time of the busiest one: with a core per learner, that is the elapsed time. Wall-clock
+time is printed as well; it is meaningful only if the cores were idle. Rounds with one and two
+learners alternate. The assignment of partitions is fixed, instead of made by Kafka's brokers: the
+benchmark measures folding, and a database is quicker to set up.
 ``python benchmarks/workers.py [--events N] [--rounds N]`` starts a PostgreSQL of its own.
 """
 
@@ -40,7 +39,7 @@ DEFINITION = Definition(
 
 
 class Folded(NamedTuple):
-    """What a learner has done: records, and seconds of its processor and of the clock."""
+    """The work of a learner: records, and seconds of CPU and wall-clock time."""
 
     records: int
     cpu: float
@@ -48,7 +47,7 @@ class Folded(NamedTuple):
 
 
 def fill(dsn: str, count: int) -> None:
-    """Decisions, and rewards of half of them."""
+    """Write decisions, and rewards of half of them."""
     rng = np.random.default_rng(0)
     with PostgresJournal(dsn, bandit="offers", partitions=PARTITIONS) as journal:
         for start in range(0, count, 2_000):
@@ -63,7 +62,7 @@ def fill(dsn: str, count: int) -> None:
 
 
 def fold(dsn: str, learners: int, number: int, barrier: object, answers: object) -> None:
-    """Fold this learner's share, in a process of its own."""
+    """Fold this learner's share, in a separate process."""
     store = open_store(dsn)
     assign_partitions(store, range(number, PARTITIONS, learners), PARTITIONS)
     learner = shared_learner(DEFINITION, store, lease=600.0)
@@ -83,7 +82,7 @@ def fold(dsn: str, learners: int, number: int, barrier: object, answers: object)
 
 
 def measure(dsn: str, learners: int) -> list[Folded]:
-    """One round."""
+    """Run one round."""
     context = multiprocessing.get_context("spawn")
     barrier, answers = context.Barrier(learners), context.Queue()
     processes = [

@@ -1,6 +1,6 @@
-"""Run every experiment and write its table and picture; ``--quick`` checks the tables instead.
+"""Run every experiment and write its table and figure; ``--quick`` checks the tables instead.
 
-On two free cores a full run takes some seven hours: regret 20 minutes, failures 5, rates 10,
+On two idle cores a full run takes about seven hours: regret 20 minutes, failures 5, rates 10,
 pending 6, waiting 4, widths 4, posteriors 4, missing 1, defaults 12, priors 5, encoding 8, blocks
 20, evaluation 60, forgetting 60, over HTTP 6, forged 8, and the benchmark of other libraries three
 hours. The quick check takes a few minutes.
@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-#: In the order they run: what is named here is run after each other, in one environment.
+#: Steps of each experiment, in order; all run sequentially in one environment.
 STEPS = {
     "regret": ["-m experiments.regret.sweep", "-m experiments.regret.analysis"],
     "failures": ["-m experiments.regret.failures"],
@@ -33,7 +33,7 @@ STEPS = {
     "blocks": ["-m experiments.blocks.sweep", "-m experiments.blocks.analysis"],
     "evaluation": ["-m experiments.evaluation.sweep", "-m experiments.evaluation.analysis"],
     "forgetting": ["-m experiments.forgetting.sweep", "-m experiments.forgetting.analysis"],
-    # These start other libraries' environments, which know nothing of ours: scripts, not modules.
+    # These start the environments of other libraries, without this package: scripts, not modules.
     "benchmark": [
         "experiments/benchmark/install.py",
         "experiments/benchmark/run.py tuning",
@@ -43,7 +43,7 @@ STEPS = {
     "over_http": ["-m experiments.over_http.sweep", "-m experiments.over_http.analysis"],
     "forged": ["-m experiments.forged.sweep", "-m experiments.forged.analysis"],
 }
-#: Each holds a few new seeds against a committed table, or against what must be so.
+#: Each compares a few new seeds with a committed table, or checks an invariant.
 QUICK = {
     "regret": ["-m experiments.regret.quick"],
     "rates": ["-m experiments.rates.quick"],

@@ -1,4 +1,4 @@
-"""A few runs on other seeds, held against a committed table."""
+"""Compare a few runs on other seeds with a committed table."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-#: A mean may be off by this many standard deviations of the difference: 1 in 15,000 by chance.
+#: Tolerance of a mean, in standard deviations of the difference: exceeded by chance once in 15,000.
 WIDTH = 4.0
 
 
 def hold(new: pd.DataFrame, committed: pd.DataFrame, cell: Sequence[str], value: str) -> None:
-    """End with an error if a cell's mean is not within the interval of the table's.
+    """Exit with an error if a cell's mean differs from that of the table.
 
-    The mean of k new runs should lie within the table's mean ± 4 standard deviations of their
-    difference, sd √(1/k + 1/n). Positive values are compared by their logarithms: runs differ by a
-    factor, and one that goes astray would decide the mean of a few.
+    The mean of k new runs should be within 4 standard deviations of the table's mean, where the
+    standard deviation of the difference is sd √(1/k + 1/n). Positive values are compared on a log
+    scale: runs differ by a factor, and a single outlier would dominate the mean of a few.
 
     Args:
-        new: rows of a few seeds that the table has not seen.
+        new: rows of a few seeds that are not in the table.
         committed: the table.
-        cell: the columns that name a cell.
-        value: the column that is compared.
+        cell: the columns that identify a cell.
+        value: the column to compare.
     """
     known_by_cell = dict(list(committed.groupby(list(cell))[value]))
     outside = 0
     for key, values in new.groupby(list(cell))[value]:
         known = known_by_cell[key]
         is_positive = min(values.min(), known.min()) > 0
-        few, many = (np.log(one) if is_positive else one for one in (values, known))
+        few, many = (np.log(x) if is_positive else x for x in (values, known))
         spread = many.std() * (1 / len(few) + 1 / len(many)) ** 0.5
         away = (few.mean() - many.mean()) / max(spread, 1e-12)
         outside += abs(away) > WIDTH
         name = ", ".join(map(str, key))
         print(f"{name:<44} {values.mean():9.4g} {known.mean():9.4g} {away:+5.1f}")
     if outside:
-        sys.exit(f"{outside} cells are outside: run sweep.py and analysis.py, and see what changed")
+        sys.exit(f"{outside} cells differ: run sweep.py and analysis.py, and see what changed")

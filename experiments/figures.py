@@ -1,4 +1,4 @@
-"""How every picture of the experiments looks: as those of `belated compare`, for light and dark."""
+"""The style of the experiments' figures, as in `belated compare`, for light and dark pages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from belated.cli.figures import (
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours for a page: of the paper, of text and lines, and of curves."""
+    """Colours of a page: paper, text, lines and curves."""
 
     paper: str
     ink: str
@@ -38,7 +38,7 @@ class Theme:
     colours: tuple[str, ...]
 
 
-#: As in the figures of commands.
+#: The colours of figures that commands draw.
 LIGHT = Theme(
     paper=commands.PAPER,
     ink=commands.INK,
@@ -47,7 +47,7 @@ LIGHT = Theme(
     grid=commands.GRID,
     colours=commands.COLOURS,
 )
-#: The palette of :data:`LIGHT`, its dark colours lighter.
+#: The palette of :data:`LIGHT`, with lighter dark colours.
 DARK = Theme(
     paper="#0d1117",
     ink="#e6edf3",
@@ -56,10 +56,10 @@ DARK = Theme(
     grid="#262d36",
     colours=("#56B4E9", "#F08A3C", "#2FC79A", "#E09BC6", "#F0C05A", "#8FB8FF", "#BBBBBB"),
 )
-#: The first is for what is ours.
+#: The first colour is for this library.
 COLOURS = LIGHT.colours
 INK, GREY, PAPER = LIGHT.ink, LIGHT.grey, LIGHT.paper
-#: Inches of the title and of a character of small text; and how many of them go into a line.
+#: Sizes of the title and of a character of small text in inches, and characters per line.
 HEAD, CHARACTER, ACROSS = 0.5, 0.078, 106
 
 mpl.use("agg")
@@ -80,18 +80,18 @@ mpl.rcParams.update(
         "grid.linewidth": 0.6,
         "xtick.color": GREY,
         "ytick.color": GREY,
-        "svg.hashsalt": "belated",  # the same picture gives the same file
+        "svg.hashsalt": "belated",  # equal figures give equal files
     }
 )
 
 
 def figure(height: float) -> Figure:
-    """An empty figure, as wide as all of them."""
+    """Return an empty figure of the common width."""
     return plt.figure(figsize=(WIDTH, height))
 
 
 def head(chart: Figure, title: str, about: str) -> float:
-    """What the picture says, and how it was measured; gives the share of the height below them."""
+    """Add title and description; return the share of the height below them."""
     lines = lines_of(about, ACROSS)
     add_head(chart, title, lines)
     return 1.0 - (HEAD + len(lines) * SMALL * LINE / 72) / chart.get_figheight()
@@ -100,14 +100,14 @@ def head(chart: Figure, title: str, about: str) -> float:
 def columns(
     title: str, about: str, heads: Sequence[str], rows: Sequence[str], row: float
 ) -> tuple[Figure, list[Axes]]:
-    """Narrow panels side by side: a column for each head, and the same named rows in all.
+    """Return narrow panels side by side: a column per head, with the same named rows in all.
 
     Args:
-        title: what the picture says.
+        title: the message of the figure.
         about: how it was measured.
-        heads: above the panels.
-        rows: names, from the top.
-        row: inches of one.
+        heads: the titles of the panels.
+        rows: the names of the rows, from the top.
+        row: the height of a row in inches.
     """
     lines = 1 + max(name.count("\n") for name in heads)
     above = (
@@ -133,23 +133,23 @@ def columns(
 
 
 def below(chart: Figure, text: str) -> None:
-    """What all the horizontal axes are."""
+    """Add a common label of the horizontal axes."""
     chart.supxlabel(text, fontsize=SMALL, color=GREY, y=0.1 / chart.get_figheight())
 
 
 def band(axis: Axes, x: Any, means: Any, errors: Any, colour: str, **line: Any) -> None:
-    """A line with two standard errors on either side."""
+    """Draw a line with a band of two standard errors on either side."""
     x, means, errors = np.asarray(x), np.asarray(means), np.asarray(errors)
     axis.plot(x, means, color=colour, lw=1.8, **line)
     axis.fill_between(x, means - 2 * errors, means + 2 * errors, color=colour, alpha=0.18, lw=0)
 
 
 def save(chart: Figure, path: Path) -> None:
-    """As SVG for light pages, and beside it for dark ones (``-dark``), without a background."""
+    """Save as SVG for light pages, and for dark ones (``-dark``), with a transparent background."""
     light = path.with_suffix(".svg")
     chart.savefig(light, transparent=True, metadata={"Date": None})
     drawing = light.read_text(encoding="utf-8")
-    dark = re.sub("#[0-9a-f]{6}", lambda found: _AT_NIGHT[found[0]], drawing)
+    dark = re.sub("#[0-9a-f]{6}", lambda match: _AT_NIGHT[match[0]], drawing)
     light.with_stem(f"{light.stem}-dark").write_text(dark, encoding="utf-8")
 
 
@@ -158,5 +158,5 @@ def _all_colours(theme: Theme) -> list[str]:
     return [mpl.colors.to_hex(colour) for colour in (*others, *colours)]
 
 
-#: What each colour becomes on a dark page; there are no others.
+#: Colours of a dark page by those of a light one; there are no others.
 _AT_NIGHT = dict(zip(_all_colours(LIGHT), _all_colours(DARK), strict=True))

@@ -1,4 +1,4 @@
-"""Names at the ends of lines, moved apart where they would cover one another."""
+"""Labels at the ends of lines, moved apart where they would overlap."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from collections.abc import Iterable
 
 from matplotlib.axes import Axes
 
-#: Points between the middles of two names.
+#: Minimum distance of the centres of two labels, in points.
 GAP = 12.0
 
 
 def end_labels(axis: Axes, x: float, names: Iterable[tuple[float, str, str]]) -> None:
-    """Write each name beside its y, at least a line of text from the next.
+    """Write each label next to its line, at least a line of text apart from the next.
 
     Call it when limits, scales and layout are final.
 
     Args:
-        axis: to write on.
-        x: where the lines end.
-        names: y, words and colour of each.
+        axis: the axes to write on.
+        x: the end of the lines.
+        names: y, text and colour of each label.
     """
     to_points = 72.0 / axis.figure.dpi
     ordered = sorted(names, key=lambda name: name[0])
     heights = [axis.transData.transform((x, y))[1] * to_points for y, _, _ in ordered]
     places = list(heights)
-    for _ in range(200):  # neighbours push each other away, a little at a time
+    for _ in range(200):  # neighbours repel each other, a little at a time
         moved = False
         for i in range(len(places) - 1):
             short = GAP - (places[i + 1] - places[i])

@@ -1,4 +1,4 @@
-"""Regret as a multiple of one policy's: a column for each delay, a row for each policy."""
+"""Regret as a multiple of one policy's: a column per delay, a row per policy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from experiments.figures import COLOURS, GREY, below, columns
 from experiments.regret.policies import HORIZON
 
-#: Of regret, and of multiples of it.
+#: Axis limits of regret, and of multiples of it.
 TICKS = [5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000]
 MULTIPLES = {1: "1×", 3: "", 10: "10×"}
 DELAYS = {
@@ -24,14 +24,14 @@ DELAYS = {
     "batch1000": "batches\nof 1,000",
     "never30": "geo. 100,\n30 % lost",
 }
-#: A colour and a mark for each problem.
+#: Colour and marker by problem.
 MARKS = list(zip(COLOURS, "osD", strict=False))
-#: Rows between the problems of a policy.
+#: Offset between the problems of a policy, in rows.
 STEP = 0.28
 
 
 def logarithmic(axes: Iterable[Axes]) -> None:
-    """Vertical axes with a few plain numbers, once all is drawn."""
+    """Give vertical log axes a few plain tick labels, once everything is drawn."""
     for axis in axes:
         axis.set_yscale("log")
         low, high = axis.get_ylim()
@@ -48,7 +48,7 @@ def multiples(
     title: str,
     about: str,
 ) -> Figure:
-    """Each policy against the first, whose own regret is written in its row.
+    """Compare each policy with the first, whose own regret is written in its row.
 
     Points are ratios of means over the same seeds, with two standard errors on either side.
     """
@@ -58,10 +58,10 @@ def multiples(
     about += f" Bars: ± 2 standard errors, {seeds} paired seeds."
     chart, axes = columns(title, about, heads, [f"{base},\nits regret", *others], row=0.44)
     for k, (world, (colour, mark)) in enumerate(zip(worlds, MARKS, strict=True)):
-        here = table[table["environment"] == world]
+        selected = table[table["environment"] == world]
         up = (k - 1) * STEP
         for axis, delay in zip(axes, delays, strict=True):
-            regrets = here[here["delay"] == delay].pivot_table("regret", "seed", "policy")
+            regrets = selected[selected["delay"] == delay].pivot_table("regret", "seed", "policy")
             name = f" {world}" if axis is axes[0] else ""
             words = f"{regrets[base].mean():,.0f}{name}"
             axis.text(1.0, up, words, color=colour, va="center", fontsize=9)
@@ -81,7 +81,7 @@ def multiples(
 
 
 def ratio(values: pd.Series, base: pd.Series) -> tuple[float, float, float]:
-    """Of two means over the same seeds, and two standard errors of its logarithm to each side."""
+    """Return the ratio of two paired means, and two standard errors of its logarithm either way."""
     middle = values.mean() / base.mean()
     error = float((values / values.mean() - base / base.mean()).std() / len(base) ** 0.5)
     return middle, middle * math.exp(-2.0 * error), middle * math.exp(2.0 * error)

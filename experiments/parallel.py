@@ -1,4 +1,4 @@
-"""One function over many cells, in several processes, with the time left."""
+"""Run a function on many cells, in several processes, with a progress bar."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Rows = list[dict[str, Any]]
 def table_of(
     function: Callable[..., Rows], cells: Collection[Iterable[Any]], *, jobs: int, unit: str
 ) -> pd.DataFrame:
-    """The rows of all cells, in the order of the cells.
+    """Return the rows of all cells, in the order of the cells.
 
     Args:
-        function: makes the rows of one cell.
-        cells: the arguments of each.
-        jobs: processes.
-        unit: what a cell is called beside the bar.
+        function: returns the rows of one cell.
+        cells: the arguments of each cell.
+        jobs: number of processes.
+        unit: what the progress bar calls a cell.
     """
     with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
-        found = joblib.Parallel(return_as="generator")(
+        results = joblib.Parallel(return_as="generator")(
             joblib.delayed(function)(*cell) for cell in cells
         )
-        rows = [row for rows in tqdm(found, total=len(cells), unit=unit) for row in rows]
+        rows = [row for rows in tqdm(results, total=len(cells), unit=unit) for row in rows]
     return pd.DataFrame(rows)

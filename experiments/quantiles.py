@@ -1,4 +1,4 @@
-"""A quantile of a sample, with an interval that assumes nothing of its law."""
+"""A quantile of a sample, with a distribution-free interval."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from scipy.stats import binom
 
 
 def quantile(values: Any, level: float = 0.95) -> tuple[float, float, float]:
-    """The quantile and its 95 % interval, by the ranks between which it lies.
+    """Return the quantile and its 95 % interval, from order statistics.
 
-    How many of n values lie below the true quantile is binomial. The ends are the order statistics
-    at the 2.5 % and 97.5 % points of that law: where n is small, the upper one is the maximum.
+    The number of values below the true quantile is binomial. The ends are the order statistics at
+    the 2.5 % and 97.5 % points of that law; for small samples, the upper one is the maximum.
     """
     ordered = np.sort(np.asarray(values, dtype=np.float64))
     low, high = binom.ppf([0.025, 0.975], len(ordered), level).astype(int)

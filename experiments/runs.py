@@ -1,4 +1,4 @@
-"""What every sweep is told, and how it writes its table."""
+"""Arguments and output of sweeps and analyses."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pandas as pd
 
 
 def parse(doc: str | None, here: Path, seeds: int, first_seed: int = 0) -> argparse.Namespace:
-    """The arguments of a sweep; ``resume`` is where its finished runs are kept."""
+    """Parse the arguments of a sweep; ``resume`` is the file of finished runs."""
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seeds", type=int, default=seeds, help=f"how many ({seeds})")
+    parser.add_argument("--seeds", type=int, default=seeds, help=f"number of seeds ({seeds})")
     parser.add_argument("--first-seed", type=int, default=first_seed)
     parser.add_argument("--jobs", type=int, default=-1, help="processes (all cores)")
     parser.add_argument("--output", type=Path, default=here / "table.csv")
@@ -27,14 +27,14 @@ def parse(doc: str | None, here: Path, seeds: int, first_seed: int = 0) -> argpa
 
 
 def write(table: pd.DataFrame, columns: list[str], arguments: argparse.Namespace) -> None:
-    """These columns, and a line on how long it took."""
+    """Write these columns, and print a line with the elapsed time."""
     table[columns].to_csv(arguments.output, index=False, float_format="%.2f")
     minutes = (time.perf_counter() - arguments.start) / 60
     print(f"{len(table)} rows in {minutes:.1f} minutes -> {arguments.output.name}")
 
 
 def read(doc: str | None, here: Path) -> tuple[pd.DataFrame, Path]:
-    """The table an analysis is of, by its argument ``--table``, and where it is."""
+    """Return the table to analyse, from the argument ``--table``, and its folder."""
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -44,6 +44,6 @@ def read(doc: str | None, here: Path) -> tuple[pd.DataFrame, Path]:
 
 
 def publish(text: str, path: Path) -> None:
-    """Print a table, and write it beside its numbers."""
+    """Print a table, and write it to a file."""
     print(text)
     path.with_suffix(".md").write_text(text, encoding="utf-8")

@@ -18,13 +18,13 @@ from tests.integration.processes import Process, later
 def serving(
     dsn: str, bandits: Mapping[str, Mapping[str, str]], *, head: str = "", **environment: str
 ) -> Iterator[int]:
-    """A service that learns too; its port, once every bandit has a model.
+    """Start a service that also learns; yield its port once every bandit has a model.
 
     Args:
-        dsn: of the database, which has the tables.
-        bandits: the settings of each, by its name.
-        head: what stands in its file besides.
-        environment: of the process.
+        dsn: the address of the database, whose tables exist.
+        bandits: the settings of each bandit, by name.
+        head: further lines of the configuration.
+        environment: environment variables of the process.
     """
     lines = [head, "[store]", f'address = "{dsn}"']
     for name, settings in bandits.items():
@@ -44,25 +44,25 @@ def serving(
 
 
 class Caller:
-    """Asks a service, over one connection that is kept."""
+    """Calls a service over one persistent connection."""
 
     def __init__(self, port: int) -> None:
         self._connection = HTTPConnection("127.0.0.1", port, timeout=60)
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """The status, and what was answered."""
+        """Return the status and the response."""
         data = None if body is None else json.dumps(body)
         self._connection.request(method, path, data, {"Content-Type": "application/json"})
         answer = self._connection.getresponse()
         return answer.status, json.loads(answer.read())
 
     def tell(self, method: str, path: str, body: object = None) -> Any:
-        """What was answered, which must be no refusal."""
-        status, found = self.ask(method, path, body)
+        """Return the response, which must be a success."""
+        status, response = self.ask(method, path, body)
         if status >= 300:
-            raise RuntimeError(f"{path}: {status} {found}")
-        return found
+            raise RuntimeError(f"{path}: {status} {response}")
+        return response
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._connection.close()

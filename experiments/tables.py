@@ -1,4 +1,4 @@
-"""Tables of mean regrets, with how sure a difference from the default is."""
+"""Tables of mean regrets, with the significance of differences from the default."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pandas as pd
 
 
 def cell(values: pd.Series, default: pd.Series) -> str:
-    """Mean ± standard error, and in brackets the paired t of the difference from the default."""
+    """Format mean ± standard error, with the paired t of the difference from the default."""
     text = f"{values.mean():.0f}±{values.sem():.0f}"
     difference = values - default
     if difference.abs().max() == 0:
@@ -17,7 +17,7 @@ def cell(values: pd.Series, default: pd.Series) -> str:
 
 
 def rule(first: str, columns: Iterable[str]) -> list[str]:
-    """The first two lines of a table."""
+    """Return the first two lines of a table."""
     columns = list(columns)
     return [f"| {first} | " + " | ".join(columns) + " |", "|---|" + "--:|" * len(columns)]
 
@@ -29,16 +29,16 @@ def by_delay(
     policies: Sequence[str],
     default: str,
 ) -> str:
-    """For each problem a table: a row for each policy, a column for each delay."""
+    """Return a table per problem: a row per policy, a column per delay."""
     delays = list(delays)
     lines = []
     for world in worlds:
         lines += [f"**{world}**", "", *rule("policy", delays)]
-        here = table[table["environment"] == world].pivot_table(
+        means = table[table["environment"] == world].pivot_table(
             "regret", ["delay", "seed"], "policy"
         )
         for policy in policies:
-            cells = [cell(here.loc[delay, policy], here.loc[delay, default]) for delay in delays]
+            cells = [cell(means.loc[delay, policy], means.loc[delay, default]) for delay in delays]
             lines.append(f"| {policy} | " + " | ".join(cells) + " |")
         lines.append("")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Regret over the scale of the rewards, for rewards in units of .01, 1 and 100.
+"""Regret divided by the scale of the rewards, for rewards in units of .01, 1 and 100.
 
 Gaussian rewards whose noise is half of their spread, geometric delays of 50 rounds on average.
 Prints a table; takes two minutes.
@@ -39,7 +39,7 @@ def world(seed: int, scale: float) -> GLM:
 
 
 def regrets(policy: Policy, scale: float, seeds: Iterable[int]) -> Vector:
-    """Over the scale, one for each seed."""
+    """Return the regret divided by the scale, for each seed."""
     law = delays.Geometric(mean=50)
     return np.array(
         [

@@ -1,7 +1,7 @@
-"""Bandits in situations that are as they should be, and in such as hurt: what do they warn of?
+"""Bandits in sound and in harmful situations: what do they warn of?
 
-Three actions are clicked with 2, 5 and 10 %, one decision a minute. A reward comes ten minutes
-later on average.
+Three actions have click rates of 2, 5 and 10 %, with one decision per minute. A reward arrives ten
+minutes later on average.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def scaled(size: float) -> Rows:
 
 
 def ordinary(rng: np.random.Generator, reward: float) -> float:
-    """Ten minutes on average."""
+    """Return a delay of ten minutes on average."""
     return float(rng.exponential(10.0))
 
 
 def bad_news_late(rng: np.random.Generator, reward: float) -> float:
-    """Ten minutes on average for a click, an hour for none."""
+    """Return a delay of ten minutes on average for a click, of an hour for none."""
     return float(rng.exponential(10.0 if reward else 60.0))
 
 
@@ -63,14 +63,14 @@ class Situation:
     """How a bandit is used.
 
     Attributes:
-        rewards: what it is told that a missing reward means.
-        both: whether both outcomes are reported, or clicks alone.
-        rows: makes the rows of a decision.
+        rewards: the configured meaning of a missing reward.
+        both: whether both outcomes are reported, or only clicks.
+        rows: returns the rows of a decision.
         wait: minutes until a reward is reported.
-        rates: at which the actions are clicked.
-        reported: decisions whose rewards are reported; none of those after them.
+        rates: the click rates of the actions.
+        reported: number of decisions whose rewards are reported, before reports stop.
         times: how often each reward is reported.
-        expected: the warning that should come; None for a situation that is as it should be.
+        expected: the expected warning; None for a sound situation.
     """
 
     rewards: Rewards
@@ -113,11 +113,11 @@ SITUATIONS = {
 
 @dataclass
 class Run:
-    """What came of it.
+    """The results of a run.
 
     Attributes:
-        actions: that were chosen.
-        warned: the decisions after which each warning came.
+        actions: the chosen actions.
+        warned: by warning, the number of decisions after which it appeared.
     """
 
     actions: list[int] = field(default_factory=list)
@@ -130,7 +130,7 @@ class Run:
 
 
 def run(situation: Situation, seed: int, rounds: int = ROUNDS) -> Run:
-    """One bandit, from its first decision on."""
+    """Run one bandit from its first decision on."""
     rng, found, now = np.random.default_rng(seed), Run(), 1_700_000_000_000_000
     reports: list[tuple[int, int, str, float]] = []
     dim = situation.rows(np.random.default_rng(0)).shape[1]
@@ -161,6 +161,6 @@ def run(situation: Situation, seed: int, rounds: int = ROUNDS) -> Run:
 
 
 def _name(warning: warnings.WarningMessage) -> str:
-    """Of the check, by the link in its message."""
+    """Return the name of the check, from the link in its message."""
     message = str(warning.message)
     return next((name for name in CHECKS if message.endswith(f"#{name}")), message)

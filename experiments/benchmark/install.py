@@ -1,6 +1,6 @@
-"""Make one virtual environment for each peer, from the pinned versions in ``requirements/``.
+"""Create a virtual environment for each peer, from the pinned versions in ``requirements/``.
 
-The peers do not agree on what they depend on, so each lives alone in ``.environments/<peer>``.
+The peers have conflicting dependencies, so each has its own environment ``.environments/<peer>``.
 
 Run: python experiments/benchmark/install.py [mabwiser river ...]
 """
@@ -17,7 +17,7 @@ PEERS = sorted(path.stem for path in (HERE / "requirements").glob("*.txt"))
 
 
 def python_of(peer: str) -> Path:
-    """The interpreter of a peer's environment; belated itself runs in this one."""
+    """Return the interpreter of a peer's environment; belated itself runs in this one."""
     if peer == "belated":
         return Path(sys.executable)
     return HERE / ".environments" / peer / "bin" / "python"

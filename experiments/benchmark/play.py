@@ -1,9 +1,9 @@
 """Play the rounds of problems with one entry; runs inside the library's own environment.
 
 Reads a task as JSON from standard input and writes a JSON line for each of its cells: the final
-regret and the CPU seconds spent in the library's calls. What a library wants made of the rows (its
-text, its dictionaries) is made outside the clock. All rewards that arrive before a choice are given
-together, in the order of their decisions.
+regret and the CPU seconds spent in the library's calls. Conversions that a library needs (text,
+dictionaries) are not timed. All rewards that arrive before a choice are passed together, in the
+order of their decisions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from adapters import Adapter, Arrival, Problem
 
 def play(adapter: Adapter, file: Any, delay: str) -> dict[str, float]:
     offered = file["offered"].astype(float)
-    offered.flags.writeable = False  # some libraries keep the rows they are given
+    offered.flags.writeable = False  # some libraries keep references to the rows they are given
     means, uniform, noise = file["means"], file["uniform"], file.get("noise")
     waits = file[f"delay: {delay}"]
     horizon = len(means)
@@ -48,7 +48,7 @@ def _round(arrival: tuple[int, Arrival]) -> int:
 
 
 def main() -> None:
-    warnings.simplefilter("ignore")  # a library's own deprecations: nobody reads them here
+    warnings.simplefilter("ignore")  # deprecation warnings of the library
     task = json.load(sys.stdin)
     module, name = task["learner"].split(":")
     learner = getattr(importlib.import_module(f"adapters.{module}"), name)

@@ -1,4 +1,4 @@
-"""What ``protocol.toml`` says: problems, seeds, delays, and the entries with their settings."""
+"""The contents of ``protocol.toml``: problems, seeds, delays, and entries with their settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Entry:
 
     Attributes:
         learner: module in ``adapters`` and class in it; the module names the environment, too.
-        settings: those that are tried; one, if there is no grid.
+        settings: settings to try; a single one if there is no grid.
     """
 
     learner: str

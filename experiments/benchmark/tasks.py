@@ -1,4 +1,4 @@
-"""Runs of entries in their libraries' environments, several at a time, and none of them twice."""
+"""Run entries in their libraries' environments, several at a time, and none of them twice."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Task:
 
 
 def run_all(tasks: Iterable[Task], *, jobs: int, results: Path) -> list[Run]:
-    """Run what the file of results lacks, add it there, and return all that was asked for."""
+    """Run what is missing in the file of results, add it there, and return everything requested."""
     finished = {_key(run): run for run in read(results)}
     runs, todo = [], []
     for task in tasks:

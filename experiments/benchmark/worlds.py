@@ -1,10 +1,10 @@
 """The problems of the benchmark, as files that any library can play.
 
-A file holds all of a run that does not depend on the choices: ``offered`` (rounds × actions × d
-where all actions share one θ, rounds × d where each has its own), the ``means`` of the rewards,
-``uniform`` numbers (a reward is 1 where the number is below the mean) or, where rewards are any
-numbers, their ``noise``; and under ``delay: …`` the rounds that each reward takes, by round, or by
-round and action. Every entry plays the same file.
+A file holds everything in a run that does not depend on the choices: ``offered`` (rounds × actions
+× d if all actions share one θ, rounds × d if each has its own), the ``means`` of the rewards,
+``uniform`` numbers (a reward is 1 if the number is below the mean) or, for numeric rewards, their
+``noise``; and under ``delay: …`` the delay of each reward in rounds, by round, or by round and
+action. Every entry plays the same file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from belated.simulation.environments import GLM, Environment
 
 HERE = Path(__file__).parent
 Rng = np.random.Generator
-#: What is offered, and the means.
+#: What is offered, and the means of the rewards.
 World = tuple[np.ndarray, np.ndarray]
 
 

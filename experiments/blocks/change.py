@@ -1,8 +1,8 @@
-"""What frozen rows say after θ has changed, where they are gone and where they are frozen anew.
+"""Frozen rows after a change of θ, with rows that are gone and with rows frozen again.
 
-60,000 rewards, d = 10, 6,000 exact rows; θ is replaced after half of them, or never. An estimate
-without forgetting is a compromise between the two then, of all rows as of frozen ones: what is
-compared is how far apart these are.
+60,000 rewards, d = 10, 6,000 exact rows; θ is replaced after half of them, or never. Without
+forgetting, the estimate is then a compromise between the two, with all rows as with frozen ones:
+the table shows how far apart these estimates are.
 
 Run: python -m experiments.blocks.change [--seeds 5]
 """

@@ -1,4 +1,4 @@
-"""A small bandit that freezes at 3,000 rows, held to what the full size must show.
+"""A small bandit that freezes at 3,000 rows must meet the same bounds as the full size.
 
 30,000 rewards, d = 10, in 1 and 4 partitions. Takes some seconds.
 
@@ -15,9 +15,9 @@ import sys
 
 from experiments.blocks.runs import ALL, FAMILIES, run
 
-#: In posterior deviations, and relatively.
+#: Tolerances: in posterior deviations, and relative.
 OFF, PRECISION = 0.15, 0.06
-#: Of the regret, relatively: choices differ where two rows are nearly as good.
+#: Relative tolerance of the regret: choices differ if two rows are nearly as good.
 REGRET = 0.05
 
 

@@ -1,10 +1,10 @@
-"""One bandit on one problem, with rows that are frozen or all of them kept, against the full fit.
+"""One bandit on one problem, with frozen rows or with all rows, compared with the full fit.
 
-A cheap driver stands for the service: decisions are made in batches that grow by a fifth, each by
-the default policy's upper bounds on the model of its start, among four new rows; their rewards come
-together and are learned in bulk. Learner, freezing and fits are the real ones. Unless told
-otherwise, every decision is forgotten once its reward came, so that no frozen row can ever be
-frozen anew: the worst case.
+A cheap driver stands in for the service: decisions are made in batches that grow by a fifth, each
+with the default policy's upper bounds on the model at its start, among four new rows; their rewards
+arrive together and are learned in bulk. Learner, freezing and fits are the real ones. By default,
+every decision is forgotten once its reward has arrived, so that no frozen row can be frozen again:
+the worst case.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from belated.model.statistics import Observations, Quadratic, quadratic_at
 
 #: Rows on offer in each round.
 ACTIONS = 4
-#: Of each family, how long θ is.
+#: Length of θ by family.
 FAMILIES: dict[str, tuple[Family, float]] = {
     "bernoulli": (Bernoulli(), 3.0),
     "poisson": (Poisson(), 1.5),
 }
-#: Rows that are kept where none are to be frozen.
+#: Number of exact rows if none are to be frozen.
 ALL = 10**12
 
 
 class Run(NamedTuple):
-    """What a run came to.
+    """The results of a run.
 
     Attributes:
-        regret: Σ of what the best row would have brought on average, less what the chosen one did.
+        regret: Σ of the expected reward of the best row less that of the chosen one.
         off: the worst coordinate of the estimate, in posterior deviations from the full fit.
-        step: that of one Newton step from the last model but one, of all partitions added up.
+        step: the same for one Newton step from the second-last model, summed over all partitions.
         precision: the largest relative error of the precision, in any direction.
-        rows: kept at the end.
+        rows: the number of exact rows at the end.
     """
 
     regret: float
@@ -52,7 +52,7 @@ class Run(NamedTuple):
 
 
 def batches(rewards: int) -> Iterator[int]:
-    """Their sizes."""
+    """Yield the batch sizes."""
     made = 0
     while made < rewards:
         size = min(max(100, made // 5), rewards - made)
@@ -61,7 +61,7 @@ def batches(rewards: int) -> Iterator[int]:
 
 
 def drawn(seed: int, batch: int, size: int, dim: int) -> Row:
-    """The rows on offer, of length 1."""
+    """Return the rows on offer, of length 1."""
     rng = np.random.default_rng([seed, batch, 0])
     rows = rng.standard_normal((size, ACTIONS, dim), dtype=np.float32)
     rows /= np.linalg.norm(rows, axis=2, keepdims=True)
@@ -79,17 +79,18 @@ def run(
     remembered: bool = False,
     changes: bool = False,
 ) -> Run:
-    """Let a bandit decide so often.
+    """Run a bandit.
 
     Args:
-        name: of the family.
-        dim: features.
-        partitions: rewards come in.
-        seed: of all that is drawn.
-        rewards: how many.
-        exact: rows counted one by one.
-        remembered: whether rows are kept as long as the bandit lives, and may be frozen anew.
-        changes: whether θ is another one from half of the rewards on.
+        name: the family.
+        dim: the number of features.
+        partitions: the number of partitions.
+        seed: the random seed.
+        rewards: the number of rewards.
+        exact: the number of rows counted one by one.
+        remembered: whether decisions are remembered for the whole run, so that rows can be frozen
+            again.
+        changes: whether θ changes after half of the rewards.
     """
     family, length = FAMILIES[name]
     both = np.random.default_rng([seed, 10**6]).standard_normal((2, dim))
@@ -125,7 +126,7 @@ def run(
 
 
 def chosen(learner: Learner, offered: Row) -> Matrix:
-    """The rows with the greatest upper bounds."""
+    """Return the rows with the greatest upper bounds."""
     size, actions, dim = offered.shape
     x, width = np.empty((size, dim)), learner.policy.width(learner.model)  # type: ignore[attr-defined]
     for start in range(0, size, 2_000):
@@ -139,7 +140,7 @@ def chosen(learner: Learner, offered: Row) -> Matrix:
 def learn(
     learner: Learner, x: Matrix, y: Vector, rng: np.random.Generator, remembered: bool
 ) -> None:
-    """All at once, each in a partition drawn for it."""
+    """Learn all rewards at once, each in a random partition."""
     partitions = len(learner.observations)
     where = rng.integers(partitions, size=len(y))
     nothing = np.empty((0, x.shape[1]), np.float32), np.empty(0), np.empty(0, np.int64)

@@ -1,7 +1,7 @@
-"""How far estimates of frozen rows are from those of all rows, and what it costs in regret.
+"""Deviation of estimates with frozen rows from those with all rows, and its cost in regret.
 
-Each bandit takes 10⁶ rewards: with the default limit of 100,000 exact rows in 1, 4 and 16
-partitions, and with all rows kept.
+Each bandit gets 10⁶ rewards: with the default limit of 100,000 exact rows in 1, 4 and 16
+partitions, and with all rows exact.
 
 Run: python -m experiments.blocks.sweep [--seeds 4] [--first-seed 100]
 """
@@ -24,7 +24,7 @@ from experiments.runs import parse
 
 REWARDS = 10**6
 DIMS = 20, 50
-#: Partitions and exact rows; the last is what the others are held against.
+#: Partitions and exact rows; the last is the reference.
 STORES = {"1": (1, USUAL.exact), "4": (4, USUAL.exact), "16": (16, USUAL.exact), "all": (1, ALL)}
 
 
@@ -39,7 +39,7 @@ def main() -> None:
                 {"family": family, "dim": dim, "store": store, "seed": seed} | found._asdict()
             )
             print(lines[-1], f"{time.process_time() - start:.0f} s", flush=True)
-        # After each cell: a sweep that is stopped leaves what it has.
+        # After each cell, so that an interrupted sweep keeps its results.
         pd.DataFrame(lines).to_csv(arguments.output, index=False, float_format="%.8g")
 
 

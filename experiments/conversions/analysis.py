@@ -1,8 +1,8 @@
-"""What the sweep shows of each way to learn from conversions, beside what was asked.
+"""The results of the sweep for each way to learn from conversions, compared with the goals.
 
 Prints and writes ``table.md``: the figure with its standard error over paired seeds, the goal, and
-whether it is reached. Lines of cells that were not run are left out. The figures of coverage.py,
-shop.py and buckets.py are added, if they have been run.
+whether it is reached. Cells that were not run are left out. The figures of coverage.py, shop.py and
+buckets.py are added, if they have been run.
 
 Run: python -m experiments.conversions.analysis
 """

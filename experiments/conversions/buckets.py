@@ -1,7 +1,7 @@
-"""Steps by age buckets against the exact step by all rows, in posterior standard deviations.
+"""Steps by age buckets compared with the exact step by all rows, in posterior standard deviations.
 
-Rows are chosen by the policy; from 30 conversions on, at twelve moments of a run, θ̂ of the sums by
-age is held against one Newton step by all rows from the same θ₀ with the same law. Writes
+Rows are chosen by the policy; from 30 conversions on, at twelve moments of a run, θ̂ from the sums
+by age is compared with one Newton step by all rows from the same θ₀ with the same law. Writes
 ``buckets.md``.
 
 Run: python -m experiments.conversions.buckets [--seeds 10] [--rounds 4000]
@@ -32,7 +32,7 @@ MOST, MEAN = 0.25, 0.10
 
 
 def off(learner: Learner) -> float:
-    """How far the step by age is from the exact one."""
+    """Return how far the step by age is from the exact one."""
     weighting = learner.weighting
     assert isinstance(weighting, ExpectedConversions)
     weighting.renew()
@@ -42,7 +42,7 @@ def off(learner: Learner) -> float:
 
 
 def exact_step(weighting: ExpectedConversions, data: AgedDecisions) -> tuple[Vector, Matrix]:
-    """The step from the θ of the last fit by all rows, with a ridge of 1, and its matrix."""
+    """Return the step from the last fit's θ by all rows, with a ridge of 1, and its matrix."""
     blocks = weighting._blocks
     theta, law = blocks.theta, blocks.law
     score, bread = -theta.copy(), np.eye(len(theta))

@@ -1,8 +1,8 @@
 """Coverage of 95 % intervals from conversions, when the first window ends and at other times.
 
-n decisions, one a round, d = 4, Exp(W/4) delays cut off at W = 1,000, rows and rates as given; a
-fit of each, and whether the linear predictors of six new rows are within their intervals: by the
-sandwich with what is not known of F, and by Σ F g' x xᵀ alone, on the same data. Writes
+n decisions, one per round, d = 4, Exp(W/4) delays cut off at W = 1,000; one fit for each, and
+whether the linear predictors of six new rows are within their intervals: by the sandwich estimator,
+which includes the uncertainty of F, and by Σ F g' x xᵀ alone, on the same data. Writes
 ``coverage.md``.
 
 Run: python -m experiments.conversions.coverage [--repetitions 500]
@@ -27,13 +27,13 @@ from belated.model.priors import Prior
 
 HERE = Path(__file__).parent
 FIRST, WINDOW, DIM, RIDGE = 80_000, 1_000, 4, 0.1
-#: The base rate, the decisions, and the goal for the coverage.
+#: The base rate, the number of decisions in windows, and the goal for the coverage.
 CASES = [(-3.5, 1.0), (0.0, 1.0), (1.0, 1.0), (-3.5, 2.0), (1.0, 2.0)]
 LEAST, MOST, APART = 0.92, 0.975, 0.03
 
 
 def covered(base: float, windows: float, seed: int) -> tuple[float, float, float]:
-    """Shares of six rows within their intervals: by both covariances; and predicted / true."""
+    """Return shares of six rows within their intervals, by both covariances; predicted / true."""
     rng = np.random.default_rng([FIRST, seed])
     n = int(windows * WINDOW)
     theta = np.array([base, 0.6, -0.4, 0.3])

@@ -1,4 +1,4 @@
-"""Predictions before a window has ended, where the window is long against the delays.
+"""Predictions before a window has ended, if the window is long compared with the delays.
 
 Decisions come at a steady rate, 15 % convert, delays are exponential. After some mean delays the
 estimate of the rate is compared with the truth, for windows of up to a million mean delays. Writes
@@ -26,12 +26,12 @@ from belated.model.priors import Prior
 
 HERE = Path(__file__).parent
 SEED, RATE = 91_000, 0.15
-#: Windows, and the moments that are looked at, in mean delays.
+#: Windows, and the moments at which predictions are compared, in mean delays.
 WINDOWS, MOMENTS = (2, 4, 20, 100, 10_000, 1_000_000), (1, 2, 3, 5, 10)
 
 
 def predicted(window: float, moment: float, rate: float, seed: int) -> float:
-    """The estimate over the truth, after so many mean delays; decisions come at ``rate`` each."""
+    """Return the estimate over the truth after this many mean delays, at this rate of decisions."""
     rng = np.random.default_rng(seed)
     count = round(rate * moment)
     age = np.minimum(rng.uniform(0.0, moment, count), window)

@@ -1,9 +1,9 @@
-"""Half-lives where only conversions are reported: what they gain under a change, and cost without.
+"""Half-lives if only conversions are reported: gains under a change, and costs without one.
 
-The problems of the sweep with delays of 500 rounds in the mean and a window of 2,000. θ stays, or
-another direction of it holds from the middle of 10,000 rounds on. Half-lives are in rounds; seeds
-had no part in any choice. All runs are in ``forgetting.csv``, written after each seed: an
-interrupted run goes on from it. Writes ``forgetting.md``.
+The problems of the sweep with a mean delay of 500 rounds and a window of 2,000. θ stays, or turns
+to another direction in the middle of 10,000 rounds. Half-lives are in rounds; the seeds were not
+used for any choice. All runs are in ``forgetting.csv``, written after each seed, from which an
+interrupted run continues. Writes ``forgetting.md``.
 
 Run: python -m experiments.conversions.forgetting [--seeds 20] [--minutes M]
 """
@@ -36,7 +36,7 @@ FIRST = 95_000
 #: A seed that no other problem has.
 OTHER = 500_000
 HALF_LIVES = (None, 4_000, 2_000, 1_000)
-#: What is asked of a half-life of two windows: its regret over that without one, if θ is replaced
+#: Goals for a half-life of two windows: its regret relative to that without one, if θ is replaced
 #: and if it stays.
 ASKED = "4000"
 GAIN, COST = 0.80, 1.25
@@ -44,7 +44,7 @@ GAIN, COST = 0.80, 1.25
 
 @dataclass(frozen=True, eq=False)
 class Turned(Shop):
-    """Another θ holds from the middle on."""
+    """A shop whose θ changes in the middle."""
 
     def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
         later = Shop(self.seed + OTHER, self.fixed).theta
@@ -56,7 +56,7 @@ WORLDS = {"stays": Shop, "replaced": Turned}
 
 
 def run(world: str, fixed: bool, half_life: int | None, seed: int) -> float:
-    """The regret of one run."""
+    """Return the regret of one run."""
     it = PROBLEMS["fresh500"]
     made = WORLDS[world](seed, fixed)
     policy = policy_of("ucb", made.dim, {"half_life": f"{half_life}s" if half_life else None})
@@ -91,7 +91,7 @@ def main() -> None:
 
 
 def shown(table: pd.DataFrame) -> Iterator[str]:
-    """Means with their standard errors, and ratios on paired seeds."""
+    """Yield lines with means, their standard errors, and ratios on paired seeds."""
     yield "| θ | rows | half-life | seeds | regret | / none | goal | reached |"
     yield "|---|---|--:|--:|--:|--:|---|---|"
     for (world, rows), part in table.groupby(["world", "rows"], sort=False):

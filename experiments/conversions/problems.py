@@ -1,4 +1,4 @@
-"""Shops that hear of conversions only: problems, laws of delays, and ways to learn.
+"""Shops that report only conversions: problems, laws of delays, and ways to learn.
 
 d = 6, x = (1, N(0, I)), θ = (-3.5, b) with |b| = 1, 10 actions, new in every round (``fresh``) or
 the same throughout (``fixed``); the chosen ones convert in 12 to 14 % of the rounds. Delays are
@@ -39,7 +39,7 @@ from belated.simulation.environments import GLM
 
 HORIZON = 10_000
 POLICIES = ("ucb", "thompson")
-#: Rounds whose rows are drawn together.
+#: Number of rounds whose rows are drawn together.
 TOGETHER = 500
 
 
@@ -127,7 +127,7 @@ def lomax(window: int, scale: float, shape: float = 1.2) -> Cut:
 
 @dataclass(frozen=True, eq=False)
 class Known(Thinned):
-    """The estimator that is told the law."""
+    """The estimator with a known law."""
 
     truth: Vector = field(default_factory=lambda: np.empty(0))
 
@@ -166,7 +166,7 @@ PROBLEMS = {
     "batch1000": Problem(environments.fixed, delays.Batched(1_000), 1_000),
 }
 
-#: What learns, by its name: a change of the policy, and what a missing reward means.
+#: Ways to learn, by name: a change of the policy, and the meaning of a missing reward.
 WAYS: dict[str, Callable[[Problem], tuple[dict[str, Any], Rewards]]] = {
     "conversions": lambda it: ({}, ConversionsOnly(it.rewards(it.window))),
     "known F": lambda it: (
@@ -191,7 +191,7 @@ WAYS: dict[str, Callable[[Problem], tuple[dict[str, Any], Rewards]]] = {
 
 
 def policy_of(name: str, dim: int, more: dict[str, Any]) -> Policy:
-    """The same settings for every way to learn."""
+    """Return a policy with the same settings for every way to learn."""
     if name == "ucb":
         return DelayedUCB(dim, Bernoulli(), alpha=0.75, ridge=1.0, **more)
     return DelayedThompson(dim, Bernoulli(), scale=0.7, ridge=1.0, **more)

@@ -1,8 +1,8 @@
-"""Conversions that take a ten-millionth of the window, or a third of it: predictions and regret.
+"""Conversions that take from a ten-millionth to a third of the window: predictions and regret.
 
 Rounds are a second apart and the mean delay is 100 rounds; the window is up to ten million times as
-long. Each run is the shop of ``problems.py`` with fresh rows and the default policy, no floor,
-its intercept such that the best action converts at the given rate. Every run is made twice with the
+long. Each run is the shop of ``problems.py`` with fresh rows and the default policy, no floor, and
+an intercept with which the best action converts at the given rate. Every run is repeated with the
 same customers and delays: with the delay law learned, and with the law known. Predictions are those
 for the rows chosen last, at the first moment with 30 conversions and three mean delays. Runs are in
 ``scales.csv``, the table is ``scales.md``.
@@ -49,21 +49,21 @@ SHAPES: dict[str, Callable[[int, float], Cut]] = {
     "weibull": weibull,
     "lognormal": lognormal,
 }
-#: Conversions and mean delays after which predictions are compared, and how many rows are.
+#: Conversions and mean delays after which predictions are compared, and the number of rows.
 CONVERSIONS, DELAYS, LATEST = 30, 3, 100
-#: Conversions of the best action over which regret is counted, and the fewest rounds.
+#: Conversions of the best action over which regret is counted, and the minimum of rounds.
 REGRET, ROUNDS = 60, 1_000
 
 #: Seeds of deliveries in batches, which have no bound.
 BATCHES = 8
-#: What a run is known by: an interrupted experiment goes on from its table.
+#: Columns that identify a run: an interrupted experiment continues from its table.
 KEY = ("ratio", "rate", "shape", "seed")
 
 Cell = tuple[float, float, str]
 
 
 def intercept_of(rate: float) -> float:
-    """The intercept with which the best of ten actions converts at a rate."""
+    """Return the intercept with which the best of ten actions converts at a rate."""
     best = np.random.default_rng(1).normal(size=(100_000, 10)).max(axis=1)
     low, high = -20.0, 5.0
     while high - low > 1e-6:
@@ -92,7 +92,7 @@ def simulated(cell: Cell, seed: int, rounds: int, known: bool) -> Trace:
 
 
 def run(cell: Cell, seed: int) -> Rows:
-    """Regret with the law learned and known, and what is predicted as soon as it can be."""
+    """Return the regret with the law learned and known, and the first comparable predictions."""
     warnings.simplefilter("ignore", AdviceWarning)
     ratio, rate, shape = cell
     start = time.process_time()
@@ -122,7 +122,7 @@ def run(cell: Cell, seed: int) -> Rows:
 
 
 def predictions(trace: Trace, cell: Cell, seed: int, rounds: int) -> tuple[float, float]:
-    """The mean that is predicted for the rows chosen last, and the true one."""
+    """Return the mean prediction for the rows chosen last, and the true mean."""
     world = problem_of(*cell).world(seed)
     stream = np.random.default_rng(np.random.SeedSequence(seed).spawn(4)[0])
     offered = itertools.islice(world.rounds(rounds, stream), rounds - LATEST, None)
@@ -134,7 +134,7 @@ def predictions(trace: Trace, cell: Cell, seed: int, rounds: int) -> tuple[float
 
 
 def summary(table: pd.DataFrame) -> str:
-    """A line for each cell, and whether all are within their bounds."""
+    """Return a line per cell, and whether all are within their bounds."""
     lines = [
         "Predicted over true: mean [least, most] over runs, bounds .8 to 1.25 for the mean and 3"
         " for each run. Regret: ratio of the means with the law learned and known ± its standard"
@@ -168,7 +168,7 @@ def summary(table: pd.DataFrame) -> str:
 
 
 def ratio_of(regret: np.ndarray, known: np.ndarray) -> tuple[float, float]:
-    """The ratio of two paired means, and its standard error by the delta method."""
+    """Return the ratio of two paired means, and its standard error by the delta method."""
     value = regret.mean() / known.mean()
     error = (regret - value * known).std(ddof=1) / known.mean() / np.sqrt(len(known))
     return float(value), float(error)

@@ -1,9 +1,9 @@
-"""A shop as in the README that hears of purchases days later: what it predicts, over time.
+"""A shop as in the README, where purchases are reported days later: its predictions over time.
 
-Two offers, and the age and country of the visitor: eight rows in all. 2,000 decisions a day; 6 to
-30 % buy within 7 days, most within three. After 7, 10 and 14 days: what is predicted of the rows
-that were chosen 2,000 times or more, over what is true, by how silence is read. Prints the mean
-with its standard error over the bandits, and the share within 10 %. Writes ``shop.md``.
+Two offers, and the age and country of the visitor: eight rows in all. 2,000 decisions per day; 6 to
+30 % buy within 7 days, most within three. After 7, 10 and 14 days: predicted over true means of the
+rows that were chosen 2,000 times or more, by the meaning of missing rewards. Prints the mean with
+its standard error over the bandits, and the share within 10 %. Writes ``shop.md``.
 
 Run: python -m experiments.conversions.shop [--seeds 10]
 """
@@ -40,13 +40,13 @@ WAYS: dict[str, Callable[[], Rewards]] = {
 
 
 def chance(visitor: int, offer: int) -> float:
-    """Of a purchase within the window: whom it suits, offer by offer."""
+    """Return the probability of a purchase within the window, by visitor and offer."""
     logit = -2.4 + 0.5 * (visitor % 2) + (0.8, -0.4)[offer] * (1.0 if visitor < 2 else -0.6)
     return 1.0 / (1.0 + math.exp(-logit))
 
 
 def run(rewards: Rewards, seed: int) -> dict[int, list[float]]:
-    """Predicted over true, by day, of the rows that were chosen often."""
+    """Return predicted over true means of the rows that were chosen often, by day."""
     rng, now = np.random.default_rng([seed, 70]), 19_700 * DAY
     features = PerArm(
         list(OFFERS), context={"age": Number(18, 90), "country": Category(["AT", "DE"])}

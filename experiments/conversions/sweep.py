@@ -1,10 +1,10 @@
-"""Regret, predictions and coverage of ways to learn from conversions, on seeds that chose nothing.
+"""Regret, predictions and coverage of ways to learn from conversions, on fresh seeds.
 
-Parts, in the order of what they are to show: the price of not knowing the law (``law``), what
-counting pending decisions in full is worth (``weight``), deliveries in batches (``batches``), zeros
-at once (``flip``), the best window of ``DefaultAfter`` (``default``), predictions over time
-(``predictions``), and longer windows, or both outcomes at their end (``windows``). All runs are in
-``table.csv``, written after each seed: an interrupted sweep goes on from it. Then run analysis.py.
+Parts, by what they show: the price of not knowing the law (``law``), the value of counting pending
+decisions in full (``weight``), deliveries in batches (``batches``), zeros at once (``flip``), the
+best window of ``DefaultAfter`` (``default``), predictions over time (``predictions``), and longer
+windows, or both outcomes at their end (``windows``). All runs are in ``table.csv``, written after
+each seed, from which an interrupted sweep continues. Then run analysis.py.
 
 Run: python -m experiments.conversions.sweep [--seeds 40] [--parts law weight ...] [--minutes M]
 """
@@ -34,7 +34,7 @@ from experiments.conversions.problems import HORIZON, POLICIES, PROBLEMS, WAYS, 
 
 TABLE = Path(__file__).parent / "table.csv"
 FIRST = 70_000
-#: The last rounds, whose chosen rows are predicted.
+#: Number of last rounds whose chosen rows are predicted.
 LATEST = 500
 
 SHOPS = ("fresh500", "fixed500", "fresh3000", "fixed3000")
@@ -106,7 +106,7 @@ def main() -> None:
 
 
 def run(problem: str, way: str, policy: str, rounds: int, seed: int) -> dict[Hashable, Any]:
-    """One run: its regret, what the last model predicts for the rows chosen last, and coverage."""
+    """Run once; return the regret, predictions for the rows chosen last, and coverage."""
     it, start = PROBLEMS[problem], time.process_time()
     world = it.world(seed)
     more, rewards = WAYS[way](it)
@@ -136,7 +136,7 @@ def run(problem: str, way: str, policy: str, rounds: int, seed: int) -> dict[Has
 
 
 def covered(learner: Learner, rows: Matrix, theta: Vector) -> float:
-    """The share of the rows offered last whose predictors lie within their 95 % intervals."""
+    """Return the share of the last offered rows whose predictors are within their intervals."""
     estimate = learner.estimate
     deviation = np.sqrt(np.vecdot(rows @ estimate.covariance, rows))
     return float((np.abs(rows @ (estimate.mean - theta)) <= Z * deviation).mean())

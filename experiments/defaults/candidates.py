@@ -1,4 +1,4 @@
-"""What might be a default: widths and priors of UCB, its randomised rule, scales of Thompson."""
+"""Candidates for the default: widths and priors of UCB, randomized UCB, scales of Thompson."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What it costs that 2 % of the decisions explore: the default of ``Bandit``, against none.
+"""Cost of exploring in 2 % of the decisions, the default of ``Bandit``, compared with no floor.
 
-Both policies meet the same contexts, luck and delays. Prints the regret of each with its standard
-error, and the paired difference.
+Both policies get the same contexts, random numbers and delays. Prints the regret of each with its
+standard error, and the paired difference.
 
 Run: python -m experiments.defaults.floor [--seeds 20] [--jobs 2] [--horizon 5000]
 """

@@ -1,8 +1,8 @@
-"""How strong the prior should be: fixed precisions, and one that is estimated, on two problems.
+"""Strength of the prior: fixed precisions, and an estimated one, on two problems.
 
-``fixed`` has effects of the size that precision 1 expects; scikit-learn's digits has effects that
-are ten times as strong. Prints the mean regret with its standard error, and how many runs on
-``fixed`` got stuck (regret above 250).
+``fixed`` has effects of the size that precision 1 expects; scikit-learn's digits have effects that
+are ten times as strong. Prints the mean regret with its standard error, and the number of runs on
+``fixed`` that got stuck (regret above 250).
 
 Run: python -m experiments.defaults.priors [--seeds 60] [--jobs 2]
 """

@@ -1,7 +1,7 @@
 """Candidates for the defaults, on 26 problems unlike those of the regret table.
 
-The seeds are none that a choice was made on. Finished runs are kept (``runs.jsonl``), from which an
-interrupted sweep goes on; the table goes to ``table.csv``. Then run analysis.py.
+The seeds were not used for any choice. Finished runs are saved in ``runs.jsonl``, from which an
+interrupted sweep continues; the table is written to ``table.csv``. Then run analysis.py.
 
 Run: python -m experiments.defaults.sweep [--seeds 4] [--candidates "UCB .75" ...]
 """

@@ -1,7 +1,7 @@
-"""Problems unlike those of the regret table: what a default must also stand.
+"""Problems unlike those of the regret table, on which a default must also do well.
 
 Dimensions 5 to 50, 5 to 100 actions, effects from weak to strong, rare rewards, Gaussian rewards
-and counts, long runs, a θ that turns while we learn, and a truth that no θ describes.
+and counts, long runs, a θ that turns during the run, and a truth that no θ describes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Runs of a policy that learns, as the tables that tests of dependence read.
+"""Runs of a learning policy, as tables for tests of dependence.
 
-DelayedUCB on four actions with a θ of their own and contexts, one decision a second. Delays are
+DelayedUCB on four actions with a θ each and contexts, one decision per second. Delays are
 geometric, such that a fifth of the rewards is pending at the end.
 """
 
@@ -21,7 +21,7 @@ from belated.evaluation.table import DecisionTable
 ROUNDS, ARMS, WIDTH = 2_000, 4, 3
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND
-#: Mean delays: of all, and of the slow and the quick where one has twice the hazard of the other.
+#: Mean delays: of all, and of slow and fast ones, where one has twice the hazard of the other.
 MEAN, SLOW, QUICK = 400, 580, 290
 
 Depends = Literal["nothing", "reward", "action"]
@@ -37,13 +37,13 @@ def _law(depends: Depends) -> DelayProcess:
 
 
 def _rate(x: Vector) -> float:
-    """Two of the actions are slow."""
+    """Return the rate of a row: two of the actions are slow."""
     action = int(np.flatnonzero(x)[0]) // WIDTH
     return 1.0 / (SLOW if action < ARMS // 2 else QUICK)
 
 
 def journal(depends: Depends, seed: int) -> DecisionTable:
-    """What is known after the last decision."""
+    """Return what is known after the last decision."""
     world = environments.arms(seed, n_arms=ARMS, width=WIDTH)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -63,5 +63,5 @@ def journal(depends: Depends, seed: int) -> DecisionTable:
 
 
 def rejected(table: DecisionTable, on: Literal["action", "reward"]) -> bool:
-    """Whether the test at 5 % finds that delays depend on it."""
+    """Return whether the test at 5 % finds that delays depend on it."""
     return delay_depends(table, on).p < 0.05

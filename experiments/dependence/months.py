@@ -1,9 +1,9 @@
-"""Months of honest delays: does the standing check of a bandit ever warn of dependence?
+"""Months of sound delays: does the continuous check of a bandit ever warn of dependence?
 
-200 decisions a day for 30 days, three actions with a θ of their own and two features of the user.
-Delays do not depend on the reward, given the row; they depend on nothing, on the action, on the
-user, or they end at midnight, when all rewards of a day are delivered. Prints how many of the
-months warned, and the largest statistic over what chance may reach.
+200 decisions per day for 30 days, three actions with a θ each and two features of the user. Delays
+do not depend on the reward, given the row; they depend on nothing, on the action, on the user, or
+end at midnight, when all rewards of a day are delivered. Prints how many of the months warned, and
+the largest ratio of the statistic to its limit.
 
 Run: python -m experiments.dependence.months [MONTHS] [FIRST SEED]
 """
@@ -61,7 +61,7 @@ WAITS: dict[str, Wait] = {
 
 
 def month(wait: Wait, seed: int) -> tuple[bool, float]:
-    """Whether it warned, and the largest of the ratios that metrics show."""
+    """Return whether the bandit warned, and the largest of the ratios that metrics show."""
     rng, now, largest = np.random.default_rng([seed, 50]), START, 0.0
     bandit = Bandit(
         policy=DelayedUCB(3 * ACTIONS, Bernoulli()),

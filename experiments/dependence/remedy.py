@@ -1,7 +1,7 @@
-"""Regret where bad news comes late, by the age at which rewards are learned.
+"""Regret if bad news comes late, by the age at which rewards are learned.
 
-Fixed rows, 3,000 rounds. A success is told after 50 rounds on average, a failure after 500. Prints
-each figure beside its goal.
+Fixed rows, 3,000 rounds. A success is reported after 50 rounds on average, a failure after 500.
+Prints each figure next to its goal.
 
 Run: python -m experiments.dependence.remedy [SEEDS] [FIRST SEED]
 """
@@ -23,13 +23,13 @@ from belated.policies import Policy
 
 HORIZON = 3_000
 LAW = delays.RewardDependent(zero_law=delays.Geometric(mean=500), one_law=delays.Geometric(mean=50))
-#: Rounds that a reward waits before it is learned; chosen on the seeds from 100 to 109.
+#: Rounds after which a reward is learned; chosen on seeds 100 to 109.
 AFTER = 200
 GOAL = 165
 
 
 def regrets(kind: type[Policy], after: int | None, seeds: range) -> Vector:
-    """The regret of each seed."""
+    """Return the regret of each seed."""
     found = []
     for seed in seeds:
         world = environments.fixed(seed)

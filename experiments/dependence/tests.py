@@ -1,6 +1,6 @@
 """Size and power of the tests of dependence on journals of a policy that learns.
 
-Prints each figure beside its goal; takes ten minutes.
+Prints each figure next to its goal; takes ten minutes.
 
 Run: python -m experiments.dependence.tests [JOURNALS] [FIRST SEED]
 """
@@ -17,7 +17,7 @@ import numpy as np
 
 from experiments.dependence.journals import ROUNDS, Depends, journal, rejected
 
-#: What delays depend on, the test, the share of the journals that are made, and the goal.
+#: What delays depend on, the tests, the fraction of the journals to make, and the goal.
 CASES: tuple[tuple[Depends, tuple[str, ...], float, str], ...] = (
     ("nothing", ("action", "reward"), 1.0, "size, .035 to .065"),
     ("reward", ("reward",), 0.25, "power, at least .95"),

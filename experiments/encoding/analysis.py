@@ -1,8 +1,8 @@
-"""The price of encoding as a table, from ``table.csv``.
+"""The cost of encoding as a table, from ``table.csv``.
 
-Mean regret ± standard error, and in brackets how many standard errors it is above that of rows made
-by hand on the same seeds (paired t; positive: worse than by hand). How fields are encoded was
-chosen on seeds below 300, which are not among these.
+Mean regret ± standard error, and in brackets how many standard errors it is above that of hand-made
+rows on the same seeds (paired t; positive: worse than hand-made). The encoding was chosen on seeds
+below 300, which are not among these.
 
 Run: python -m experiments.encoding.analysis
 """

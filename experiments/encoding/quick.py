@@ -1,6 +1,6 @@
-"""A few runs on other seeds, held against the committed table: fails if outside its intervals.
+"""Compare a few runs on other seeds with the committed table; fail if outside its intervals.
 
-Prints the new mean, the table's and how many standard deviations they are apart. Takes some
+Prints the new mean, that of the table, and how many standard deviations they differ. Takes some
 seconds.
 
 Run: python -m experiments.encoding.quick [--seeds 3]

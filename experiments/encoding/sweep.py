@@ -1,13 +1,13 @@
-"""What do encoded fields cost against rows that were made by hand?
+"""The cost of encoded fields compared with hand-made rows.
 
-Records with numbers on wild scales, a category and a flag, and the pixels of digits: DelayedUCB
-with rows made by hand (standardised, one-hot, a typical row of length 1), with rows that
-``PerArm(..., context=[names]).fit(sample)`` makes of 500 records, and with the numbers as they
-come. 48 paired seeds of 3,000 rounds, of the digits 16 of 500, from seed 300 on: how fields are
-encoded was chosen on others. Some ten minutes on two cores.
+Records with numbers on very different scales, a category and a flag, and the pixels of digits:
+DelayedUCB with hand-made rows (standardized, one-hot, a typical row of length 1), with rows that
+``PerArm(..., context=[names]).fit(sample)`` makes of 500 records, and with the raw numbers. 48
+paired seeds of 3,000 rounds, for the digits 16 of 500, from seed 300 on: the encoding was chosen on
+others. About ten minutes on two cores.
 
-Finished runs are kept in ``runs.jsonl`` beside the table, from which an interrupted sweep goes on;
-the final regrets go to ``table.csv``. Then run analysis.py.
+Finished runs are saved in ``runs.jsonl``, from which an interrupted sweep continues; the final
+regrets are written to ``table.csv``. Then run analysis.py.
 
 Run: python -m experiments.encoding.sweep [--seeds 48] [--first-seed 300] [--jobs 2]
 """

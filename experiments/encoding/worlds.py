@@ -1,7 +1,7 @@
-"""The same problems, with rows that were made by hand, and with rows that features make.
+"""The same problems with hand-made rows and with rows that features make.
 
-A record has numbers on wild scales, a category and a flag (``mixed``), or 64 pixels (``digits``).
-Under one seed all ways to make rows meet the same records, the same luck and the same delays.
+A record has numbers on very different scales, a category and a flag (``mixed``), or 64 pixels
+(``digits``). Under one seed, all ways to make rows get the same records, random numbers and delays.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from belated.simulation.environments import Environment, digits, in_blocks
 
 Record = dict[str, Any]
 
-#: Records that ranges and categories are taken from.
+#: Number of records from which ranges and categories are taken.
 SAMPLE = 500
 ARMS = 5
 COUNTRIES = ["AT", "CH", "DE", "FR", "IT", "NO"]
@@ -47,14 +47,14 @@ class Mixed:
         ]
 
     def by_hand(self, record: Record) -> Vector:
-        """As somebody does who knows the problem; a typical row has length 1."""
+        """Return a row made with knowledge of the problem; a typical row has length 1."""
         numbers = [(record[name] - m) / s for name, (m, s) in NUMBERS.items()]
         country = [float(record["country"] == one) for one in COUNTRIES]
         row = np.array([1.0, *numbers, *country, float(record["member"])])
         return np.asarray(row / math.sqrt(2.4 + len(NUMBERS)))
 
     def raw(self, record: Record) -> Vector:
-        """Numbers as they come."""
+        """Return the raw numbers."""
         country = [float(record["country"] == one) for one in COUNTRIES]
         return np.array([1.0, *(record[name] for name in NUMBERS), *country, record["member"]])
 
@@ -91,7 +91,7 @@ class Digits:
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """A problem whose rows are made of records."""
+    """A problem whose rows are made from records."""
 
     problem: Mixed | Digits
     arms: int
@@ -110,7 +110,7 @@ class World:
 
 @dataclass(frozen=True)
 class Encoding:
-    """Makes a problem of a seed, with rows of one kind."""
+    """Makes a problem from a seed, with rows of one kind."""
 
     kind: str
     rows: str

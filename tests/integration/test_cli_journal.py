@@ -92,7 +92,7 @@ class TestCommand:
         for command in (["inspect"], ["verify"], ["export"]):
             assert main(["journal", *command, str(journal)]) == 0
             err = capsys.readouterr().err
-            assert err == f"belated: {journal} is taken for sqlite:///{journal}\n"
+            assert err == f"belated: reading {journal} as sqlite:///{journal}\n"
         assert "this is not a file" in complaint(capsys, "inspect", f"sqlite:///{folder}")
         for path in (text, empty, other):
             for command in (["inspect"], ["verify"], ["export"], ["show", "a"]):

@@ -60,7 +60,7 @@ def test_a_key_from_its_making_to_its_end(keys: Say, store: Store) -> None:
     assert line.split()[1:-1] == ["cli", "shop", "offers", "decide,reward", "50/s"]
     assert key[13:] not in listed
     code, said, _ = keys("revoke", id)
-    assert (code, said) == (0, f"the key {id} is revoked: services refuse it within two seconds\n")
+    assert (code, said) == (0, f"the key {id} is revoked: services reject it within two seconds\n")
     assert id not in keys("list")[1]
     assert id in keys("list", "--all")[1]
     assert id not in [one.id for one in kept_keys.live()]
@@ -77,10 +77,10 @@ def test_a_key_that_was_found_somewhere_can_be_revoked(keys: Say) -> None:
     ("arguments", "why"),
     [
         (("create", "x", "--bandit", "ofers", "--scope", "read"), "no bandit 'ofers': offers are"),
-        (("create", "x", "--bandit", "*", "--scope", "write"), "there is no scope 'write'"),
+        (("create", "x", "--bandit", "*", "--scope", "write"), "unknown scope 'write'"),
         (
             ("create", "x", "--bandit", "*", "--scope", "read", "--rate", "0"),
-            "decisions and rewards a second",
+            "requests/s above 0",
         ),
         (("create", "", "--bandit", "*", "--scope", "read"), "the name is empty"),
         (("revoke", "nobody"), "there is no key 'nobody'"),

@@ -73,7 +73,7 @@ def test_a_feed_is_retracted_and_restored(
     before = used.digest
     time.sleep(0.01)
     span = [named, "--key", "crm", *times(1), "--reason", "wrong currency"]
-    assert f"3 rewards by crm in {used.journal.bandit} count no longer" in said(
+    assert f"3 rewards by crm in {used.journal.bandit} no longer count" in said(
         capsys, "retract", *span
     )
     assert used.estimate.n == 1
@@ -99,7 +99,7 @@ def test_what_cannot_be_retracted_is_refused(
     rest = ["--key", "crm", "--reason", "why"]
     wrong = {
         "is not before": ["--from", later, "--to", "2026-01-01T00:00Z"],
-        "has not come yet": ["--from", "2026-01-01T00:00Z", "--to", later],
+        "rewards of the future": ["--from", "2026-01-01T00:00Z", "--to", later],
         "has no time zone": ["--from", "2026-01-01", "--to", later],
         "ISO 8601 was expected": ["--from", "yesterday", "--to", later],
     }
@@ -152,7 +152,7 @@ def test_what_was_undone_verifies(
     report = verified(capsys, named)
     assert (report["status"], report["compared"]) == ("ok", 1)  # the other partition's
     assert report["counts"]["rewarded"] == 2
-    assert "from before something was undone" in report["notes"][0]
+    assert "is older than an erasure or retraction" in report["notes"][0]
     assert "and 1 snapshot agrees" in said(capsys, "verify", named)
     used.sync()
     used.save()
@@ -252,7 +252,7 @@ def test_a_damaged_act_is_named(
         patch.setattr(kind, "undone", lambda journal, partition: [])
         report = verified(capsys, named, code=1)
         assert place in report["damage"][0]
-        assert "index does not list it" in report["damage"][0]
+        assert "missing in the journal's index" in report["damage"][0]
     with monkeypatch.context() as patch:
         patch.setattr(kind, "undone", unreadable)
         patch.setattr(kind, "read", damaged)
@@ -448,7 +448,7 @@ def test_what_was_overwritten_without_an_erasure_is_damage(
         lying.setattr(type(used.journal), "undone", lambda journal, partition: [erased])
         assert used.journal.overwrite([key]) == 2
     (found, *_) = verified(capsys, named, code=1)["damage"]
-    assert "was overwritten, but no record says that its decision was erased" in found
+    assert "was overwritten, but no record erases its decision" in found
 
 
 def test_a_bandit_that_is_behind_meets_what_was_overwritten(

@@ -72,7 +72,7 @@ class TestVerify:
         used_journal(path)
         alter(path, "ledger", recounted)
         text = said(capsys, "verify", path, "--window", "6h", code=1)
-        assert "DIFFERS: the snapshots are wrong; the records count" in text
+        assert "DIFFERS: the snapshots are wrong; the records are authoritative" in text
         assert "by the snapshots" in text
 
     @pytest.mark.parametrize("piece", ["ledger", "lines 0", "rows-of-lines 0"])

@@ -134,7 +134,7 @@ def test_all_pages(browser: Chromium, serving: Serving, store: Store) -> None:
     page.reload()  # the key and the bandit are kept
     page.says("title", "offers")
     browser.run("document.getElementById('leave').click()")
-    page.says("said", "needs an API key")
+    page.says("said", "requires an API key")
     assert browser.run("sessionStorage.length") == 0
     assert page.is_hidden("bandit")
 

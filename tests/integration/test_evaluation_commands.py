@@ -101,7 +101,7 @@ def test_a_refusal_says_what_to_do(address: str, capsys: pytest.CaptureFixture[s
     assert main(["evaluate", address, "--lift"]) == 2
     assert "holdout=Holdout" in capsys.readouterr().err
     assert main(["evaluate", address, "--lift", "--since", "2023-11-21T00:00:00Z"]) == 2
-    assert "--since does not go with --lift" in capsys.readouterr().err
+    assert "--since cannot be combined with --lift" in capsys.readouterr().err
     assert main(["evaluate", address, "--policy", "green"]) == 2
     assert "does not offer the action 'green'" in capsys.readouterr().err
 

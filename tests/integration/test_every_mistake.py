@@ -298,7 +298,7 @@ MISTAKES: dict[str, Python | Http | Cli] = {
     ),
     "file for a configuration": Cli("learn offers.db", ("the config file of a service",)),
     "no such file": Cli(
-        "report none.db", ("none.db is no address", "no such file", "sqlite:///offers.db")
+        "report none.db", ("none.db is not an address", "no such file", "sqlite:///offers.db")
     ),
     "journal that is not there": Cli("report sqlite:///none.db", ("no such file",)),
     "unknown bandit of a journal": Cli(
@@ -466,9 +466,12 @@ def test_commands_take_addresses_files_and_configurations(
     """And say which they took, unless it is written as an address."""
     for given, taken in (
         ("sqlite:///offers.db?bandit=offers", ""),
-        ("offers.db?bandit=offers", "is taken for sqlite:///offers.db?bandit=offers"),
-        ("offers.toml", "is taken for the config file of"),
-        ("offers.toml?bandit=offers", "is taken for the config file of"),
+        (
+            "offers.db?bandit=offers",
+            "reading offers.db?bandit=offers as sqlite:///offers.db?bandit=offers",
+        ),
+        ("offers.toml", "reading offers.toml as the config file of"),
+        ("offers.toml?bandit=offers", "bandit=offers as the config file of"),
     ):
         assert main(["journal", "inspect", given]) == 0
         out, err = capsys.readouterr()

@@ -300,10 +300,10 @@ def test_the_command(
     assert run("resume", made.name, "gift")[0] == 0
     eventually(lambda: states(client)["gift"] == "open", seconds=PROMISE)
     for words_given, expected in (
-        (("pause", made.name), "the name of an action is missing"),
-        (("list", made.name, "gift"), "list shows all actions"),
+        (("pause", made.name), "the name of the action is missing"),
+        (("list", made.name, "gift"), "list takes no action"),
         (("pause", made.name, "gitf"), "unknown action 'gitf'"),
-        (("list", "nobody"), "there is no bandit 'nobody'"),
+        (("list", "nobody"), "has no bandit 'nobody'"),
     ):
         code, said = run(*words_given)
         assert code == 2

@@ -191,18 +191,18 @@ def test_the_command(
         encoding="utf-8",
     )
     assert main(["mode", made.name, "--config", str(file)]) == 0
-    assert capsys.readouterr().out == f"{made.name}: learn: decides as it learns\n"
+    assert capsys.readouterr().out == f"{made.name}: learn: decides with the newest model\n"
     assert main(["mode", made.name, "baseline", "--config", str(file), "--reason", "a test"]) == 0
-    changed = f"{made.name}: baseline: decides without the model (before: learn)\n"
+    changed = f"{made.name}: baseline: decides without a model (before: learn)\n"
     assert capsys.readouterr().out == changed
     reaches((one,), "baseline")
     assert one.decide()["action"] == "b"
     assert main(["mode", made.name, "--config", str(file)]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith(f"{made.name}: baseline: decides without the model (since 20")
+    assert shown.startswith(f"{made.name}: baseline: decides without a model (since 20")
     assert shown.endswith(f"; by {actor()}; reason: a test)\n")
     assert main(["mode", "nobody", "off", "--config", str(file)]) == 2
-    assert "there is no bandit 'nobody'" in capsys.readouterr().err
+    assert "has no bandit 'nobody'" in capsys.readouterr().err
 
 
 def test_a_model_that_takes_long_is_loaded_rarely(

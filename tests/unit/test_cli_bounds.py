@@ -65,14 +65,14 @@ class TestTable:
         text = said(capsys, *GEOMETRIC)
         known, table, reasons, plan = text.rstrip().split("\n\n")
         assert known.splitlines() == [
-            "delay  Geometric(mean=100)",
-            "law    mean 100.0, median 69, 95% within 301 rounds",
-            "out    100.0 on average, by round 10,000",
+            "delay    Geometric(mean=100)",
+            "law      mean 100.0, median 69, 95% within 301 rounds",
+            "pending  100.0 on average, by round 10,000",
         ]
         _, head, *rows, star = table.splitlines()
         assert head.split() == ["bound", "one", "round", "any", "of", "10,000", "from"]
         assert rows[0].split()[:3] == ["bennett", "125*", "153*"]
-        assert star == "  * the least"
+        assert star == "  * lowest"
         names = [row.split()[0] for row in rows]
         assert sorted(names) == sorted(
             row.name for row in theory.bounds_for(Geometric(mean=1), horizon=1)
@@ -80,8 +80,7 @@ class TestTable:
         assert [row.split()[0] for row in rows if "–" in row] == ["hoeffding", "random", "bounded"]
         assert "hoeffding: It needs q above 0" in reasons
         assert " ".join(plan.split()) == (
-            "Plan for at most 153 rewards out at once: at most 5% of runs of 10,000 rounds come to"
-            " more."
+            "Plan for at most 153 pending rewards: at most 5% of runs of 10,000 rounds exceed this."
         )
 
     @pytest.mark.parametrize("delay", DELAYS)
@@ -148,16 +147,16 @@ class TestTable:
 
     def test_says_when_a_bound_never_fails(self, capsys: pytest.CaptureFixture[str]) -> None:
         """And when there is none but the number of rounds."""
-        assert "Plan for at most 7 rewards out at once: there are never more." in said(
+        assert "Plan for at most 7 pending rewards: there are never more." in said(
             capsys, "--delay", "Constant(7)"
         )
         text = " ".join(said(capsys, "--delay", DELAYS[-1], "--rounds", "300").split())
-        assert "Plan for at most 299 rewards out at once: nothing but the number of rounds" in text
+        assert "Plan for at most 299 pending rewards: nothing but the number of rounds" in text
 
     def test_notes_that_lost_rewards_add_up(self, capsys: pytest.CaptureFixture[str]) -> None:
         """Only where some are lost."""
         lost = ("--delay", "Mixture(never=0.3, base=Constant(4))")
-        assert "note: rewards that never come add up" in said(capsys, *lost)
+        assert "note: rewards that never come accumulate" in said(capsys, *lost)
         assert "note" not in said(capsys, *GEOMETRIC)
 
     def test_plans_are_kept_by_runs(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -195,7 +194,7 @@ class TestFile:
         """As the file called -."""
         monkeypatch.setattr(sys, "stdin", io.StringIO("\ufeff3\r\n4\r\n5\r\n"))
         text = said(capsys, "--file", "-")
-        assert text.startswith("delay  standard input\nseen   3 delays, 0 never came\n")
+        assert text.startswith("delay     standard input\nobserved  3 delays, 0 never came\n")
 
     @pytest.mark.parametrize("divider", [",", ";", "\t"])
     def test_reads_a_column(self, divider: str, tmp_path: Path) -> None:
@@ -223,7 +222,7 @@ class TestFile:
         assert document["plan"] == math.floor(alone)
         assert document["file"]["plan_if_dependent"] == union == seen.max()
         text = " ".join(said(capsys, "--file", path).split())
-        assert f"and for {seen.max()} if they may" in text
+        assert f"or {seen.max()} if they may not be" in text
         assert "if delays stay as they were." in text
 
     def test_notices_batches(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -244,12 +243,12 @@ class TestFile:
     @pytest.mark.parametrize(
         ("lines", "why"),
         [
-            (["3", "4", "soon"], "line 3: 'soon' is no delay"),
+            (["3", "4", "soon"], "line 3: 'soon' is not a delay"),
             (["3", "-1"], "line 2: -1 is below 0"),
-            (["nan"], "line 1: 'nan' is no delay"),
-            (["delay", "3"], "line 1: 'delay' is no delay"),
-            (["a,3", "b,4"], "--column NAME takes one of several"),
-            ([], "holds no delay"),
+            (["nan"], "line 1: 'nan' is not a delay"),
+            (["delay", "3"], "line 1: 'delay' is not a delay"),
+            (["a,3", "b,4"], "select a column with --column NAME"),
+            ([], "contains no delays"),
         ],
     )
     def test_refuses_a_bad_line_by_its_number(
@@ -261,12 +260,12 @@ class TestFile:
     @pytest.mark.parametrize(
         ("lines", "why"),
         [
-            (["id,delay", "a,3", "b,late"], "line 3: 'late' is no delay"),
+            (["id,delay", "a,3", "b,late"], "line 3: 'late' is not a delay"),
             (["id,delay", "a,3", '"b\nc",-2'], "line 4: -2 is below 0"),
-            (["id,delay", "a"], "line 2: 1 columns, but 2 names"),
-            (["id,wait", "a,3"], "no column 'delay'; its first line: id,wait"),
+            (["id,delay", "a"], "line 2: 1 cells for 2 columns"),
+            (["id,wait", "a,3"], "no column 'delay'; its header: id,wait"),
             (["x" * 200_000, "3"], "line 1: field larger than field limit"),
-            (["id,delay"], "holds no delay"),
+            (["id,delay"], "contains no delays"),
             ([], "no column 'delay'"),
         ],
     )
@@ -283,7 +282,7 @@ class TestFile:
         """And what is not there."""
         path = tmp_path / "delays.bin"
         path.write_bytes(b"\xff\xfe3\x00")
-        assert "is no text in UTF-8" in complaint(capsys, "--file", str(path))
+        assert "is not UTF-8 text" in complaint(capsys, "--file", str(path))
         assert "none.txt" in complaint(capsys, "--file", str(tmp_path / "none.txt"))
         with pytest.raises(InvalidInput, match="line 1") as refused:
             read_delays(file_of(tmp_path, "x"))
@@ -334,10 +333,10 @@ class TestRefusals:
         self, capsys: pytest.CaptureFixture[str], tmp_path: Path
     ) -> None:
         """Before anything is computed."""
-        assert "--delay or --file is needed" in complaint(capsys)
-        assert "only one of them" in complaint(capsys, *GEOMETRIC, "--file", "-")
-        assert "--column is for a --file" in complaint(capsys, *GEOMETRIC, "--column", "delay")
-        assert "but Geometric" in complaint(capsys, "--delay", "Geometic(mean=100)")
+        assert "pass --delay or --file" in complaint(capsys)
+        assert "pass one of them" in complaint(capsys, *GEOMETRIC, "--file", "-")
+        assert "--column needs --file" in complaint(capsys, *GEOMETRIC, "--column", "delay")
+        assert "did you mean Geometric?" in complaint(capsys, "--delay", "Geometic(mean=100)")
         assert "at least 1" in complaint(capsys, *GEOMETRIC, "--rounds", "0")
         assert "at most 10,000,000" in complaint(capsys, *GEOMETRIC, "--rounds", "10_000_001")
         for delta in ("0", "1", "-0.1", "nan", "few"):
@@ -345,7 +344,7 @@ class TestRefusals:
         pytest.importorskip("matplotlib")
         assert ".png, .svg, .pdf" in complaint(capsys, *GEOMETRIC, "--figure", "bounds.docx")
         place = str(tmp_path / "none" / "bounds.png")
-        assert "there is no such folder" in complaint(capsys, *GEOMETRIC, "--figure", place)
+        assert "no such folder" in complaint(capsys, *GEOMETRIC, "--figure", place)
 
     def test_help_ends_with_an_example_that_runs(self, capsys: pytest.CaptureFixture[str]) -> None:
         """Within 80 columns, with all names."""

@@ -52,7 +52,7 @@ class TestTable:
             assert first.count("±") == 1
             assert second.split()[0] == "DelayedUCB(alpha=0.5)"
             assert second.count("±") == 2
-        assert "to the regret of Uniform" in foot
+        assert "from the regret of Uniform" in foot
         assert "beyond ±4.3" in " ".join(foot.split())
         assert max(map(len, text.splitlines())) <= 80
 
@@ -106,7 +106,7 @@ class TestTable:
         one = ("--rounds", "30", "--seeds", "1", "--jobs", "1")
         text = said(capsys, *DELAY, *TWO, *one)
         assert "standard error" not in text
-        assert "take more with --seeds" in " ".join(text.split())
+        assert "increase --seeds" in " ".join(text.split())
         assert (
             json.loads(said(capsys, *DELAY, *TWO, *one, "--json"))["results"][1]["difference"]["t"]
             is None
@@ -219,12 +219,12 @@ class TestRefusals:
         assert "known: Batched" in complaint(capsys, "--delay", "__import__('os')")
         assert "Mixture" in complaint(capsys, "--delay", "Mixture(never=0.3)")
         assert "but BlindUCB" in complaint(capsys, *DELAY, "--policy", "BlindUBC")
-        assert "asked for twice" in complaint(capsys, *DELAY, "--policy", "Uniform", "Uniform()")
+        assert "given twice" in complaint(capsys, *DELAY, "--policy", "Uniform", "Uniform()")
         assert "required" in complaint(capsys)
         assert "at least 1" in complaint(capsys, *DELAY, "--jobs", "0")
         for option in ("--figure", "--csv", "--resume"):
             place = str(tmp_path / "none" / "file.png")
-            assert "there is no such folder" in complaint(capsys, *DELAY, option, place)
+            assert "no such folder" in complaint(capsys, *DELAY, option, place)
         assert "is a folder" in complaint(capsys, *DELAY, "--csv", str(tmp_path))
         assert list(tmp_path.iterdir()) == []
 

@@ -107,7 +107,7 @@ def test_says_in_one_line_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> N
         line = complaint(capsys, *arguments)
         assert "Exponential, FiniteChain, Geometric" in line
         assert "example: Geometric(mean=100)" in line
-    assert "but DelayedUCB" in complaint(capsys, *GEOMETRIC, "--policy", "DelayedUBC")
+    assert "did you mean DelayedUCB?" in complaint(capsys, *GEOMETRIC, "--policy", "DelayedUBC")
     assert "known: arms, ball" in complaint(capsys, *GEOMETRIC, "--environment", "mars")
     assert "--delay" in complaint(capsys)
     for option in ("--rounds", "--seeds", "--window"):

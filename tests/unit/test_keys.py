@@ -59,16 +59,16 @@ def test_a_mistyped_key_is_noticed() -> None:
 
 
 def test_only_a_hash_is_kept() -> None:
-    """Which says nothing about the key."""
+    """It does not contain the id or the key."""
     key, id = new_key()
     assert len(hash_of(key)) == 32
     assert id.encode() not in hash_of(key)
 
 
 @pytest.mark.parametrize("wrong", ["secret", "", None, 7, "blt_aaaaaaaa_" + "b" * 38])
-def test_what_is_no_key_is_refused_and_not_repeated(wrong: object) -> None:
-    """It may be a secret of something else."""
-    with pytest.raises(InvalidInput, match="no key of belated") as caught:
+def test_malformed_keys_are_rejected(wrong: object) -> None:
+    """The error does not repeat it, because it may be another secret."""
+    with pytest.raises(InvalidInput, match="not a belated API key") as caught:
         check_key(wrong)
     assert caught.value.value is None
     assert "bbb" not in str(caught.value)
@@ -76,20 +76,20 @@ def test_what_is_no_key_is_refused_and_not_repeated(wrong: object) -> None:
 
 
 def test_scopes_and_rates_are_checked() -> None:
-    """With what there is."""
+    """Errors list the known scopes, and the unit of rates."""
     assert [check_scope(scope) for scope in SCOPES] == list(SCOPES)
-    with pytest.raises(InvalidInput, match="decide, reward, read, admin are known"):
+    with pytest.raises(InvalidInput, match="choose from decide, reward, read, admin"):
         check_scope("write")
     assert check_rate(None) is None
     assert check_rate(5) == 5.0
     for wrong in (0, -1.0, float("nan"), float("inf"), True, "5"):
-        with pytest.raises(InvalidInput, match="decisions and rewards a second"):
+        with pytest.raises(InvalidInput, match="requests/s above 0"):
             check_rate(wrong)
 
 
 @pytest.mark.parametrize("scope", SCOPES)
 def test_a_key_may_do_what_it_says_and_no_more(scope: str) -> None:
-    """No scope includes another; where it is about no bandit, any will do."""
+    """No scope includes another."""
     key = Key("id", "shop", frozenset({"offers"}), frozenset({scope}))
     for other in SCOPES:
         assert key.may(other, "offers") == (other == scope)

@@ -87,8 +87,8 @@ def test_every_field_is_explained(described: dict[str, Any]) -> None:
     assert set(properties) == set(DecisionRequest.__struct_fields__)
     assert all(one["description"] for one in properties.values())
     chosen = described["components"]["schemas"]["Chosen"]["properties"]
-    assert chosen["propensity"]["description"].startswith("the probability with which it was")
-    assert chosen["x"]["description"] == "the row that was chosen."
+    assert chosen["propensity"]["description"].startswith("the probability with which the action")
+    assert chosen["x"]["description"] == "the row of the chosen action."
 
 
 def test_parameters_and_bodies(described: dict[str, Any]) -> None:

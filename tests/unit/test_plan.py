@@ -308,20 +308,20 @@ def test_the_command_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     """What is planned, what is kept, and what to hold out."""
     text = COMMAND.said(capsys, *SMALL, "--rate", "1000/d", "--delay", "2d", "--lift", 0.5)
     words = " ".join(text.split())
-    assert "1,000 decisions a day for 30 d, 3 actions, 3 features; 10% rewards" in words
+    assert "1,000 decisions/day for 30 d, 3 actions, 3 features; 10% rewards" in words
     assert "2 problems of 100 rounds, each for 300 decisions" in words
     assert "every outcome known at once" in words
     assert "Hold out 2%: the smallest of these shares" in words
     assert "`belated evaluate ADDRESS --lift --limit 7d`" in words
     none = COMMAND.said(capsys, *SMALL, "--rate", "100/d", "--delay", "2d", "--lift", 0.1)
-    assert "No share tells within 30 d" in none
+    assert "No share detects it within 30 d" in none
 
 
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (("--rate", 5), "--delay is needed, such as 2d"),
-        (("--delay", "2d"), "--rate is needed, such as 1000/d"),
+        (("--rate", 5), "--delay is required, such as 2d"),
+        (("--delay", "2d"), "--rate is required, such as 1000/d"),
         (("--rate", "5/week", "--delay", "2d"), "as 1000/d"),
         (("--rate", 5, "--delay", "soon"), "soon"),
         (("--rate", 5, "--delay", "Slow(3)"), "Slow"),

@@ -1,1 +1,1 @@
-"""The command line, as in ``belated serve belated.toml``: a folder for each group of commands."""
+"""The command line, such as ``belated serve belated.toml``: one module per command."""

@@ -1,6 +1,6 @@
 """``belated action``: list the actions of a bandit; pause, resume or retire one.
 
-A change is written into the journal, and obeyed by all deciders within two seconds.
+The change is recorded in the journal and takes effect in all deciders within two seconds.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ EXAMPLE = 'belated action pause offers gift --until 2027-01-07T00:00Z --reason "
 
 _MEANING = {
     "list": "show the state of each action",
-    "pause": "do not choose it",
+    "pause": "stop choosing it",
     "resume": "choose it again",
-    "retire": "pause it for good",
+    "retire": "stop choosing it for good",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     about = "; ".join(f"{change}: {meaning}" for change, meaning in _MEANING.items())
     parser.add_argument("change", metavar="CHANGE", choices=tuple(_MEANING), help=about)
     parser.add_argument("bandit", metavar="BANDIT", help="name of the bandit")
     parser.add_argument("action", metavar="ACTION", nargs="?", help="name of the action")
-    add_option(parser, "--start", "from when on; without it, at once", metavar="TIME")
-    about = "when a pause ends; without it, when the action is resumed"
+    add_option(parser, "--start", "when the change takes effect; default: now", metavar="TIME")
+    about = "when a pause ends; default: when the action is resumed"
     add_option(parser, "--until", about, metavar="TIME")
     add_reason(parser, required=False)
     add_service(parser)
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
     if (options.action is None) != (options.change == "list"):
-        message = "list shows all actions" if options.action else "the name of an action is missing"
+        message = "list takes no action" if options.action else "the name of the action is missing"
         raise InvalidInput(f"{message}: see `belated action --help`", options.action)
     with controlled(options) as (bandit, journal, _):
         known, now = declared(bandit.features), time.time_ns() // 1000
@@ -63,11 +63,12 @@ def run(options: argparse.Namespace) -> None:
             journal.append([event])
             states = [ActionState.of(event, now)]
     if not states:
-        print(f"{bandit.name}: its features declare no actions, and none was ever paused")
+        print(f"{bandit.name}: its features declare no actions, and none was ever changed")
         return
     print(table(["action", "state", "since", "until", "by", "reason"], [*map(_row, states)]))
 
 
-def _row(one: ActionState) -> list[str]:
-    times = ["-" if at is None else f"{at:%Y-%m-%dT%H:%M:%SZ}" for at in (one.since, one.until)]
-    return [one.action, one.state, *times, one.actor or "-", one.reason or "-"]
+def _row(state: ActionState) -> list[str]:
+    moments = (state.since, state.until)
+    times = ["-" if at is None else f"{at:%Y-%m-%dT%H:%M:%SZ}" for at in moments]
+    return [state.action, state.state, *times, state.actor or "-", state.reason or "-"]

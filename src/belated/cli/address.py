@@ -1,7 +1,7 @@
-"""What the argument of a command names: an address, a configuration file, or a file of SQLite.
+"""Resolve the argument of a command: an address, a configuration file or a SQLite file.
 
-Opening a journal creates it if it is new, and reading must not create anything. So commands first
-look up the journal in what the store describes.
+Opening a journal creates it if it does not exist, and a command that reads must not create
+anything. Commands therefore look up the journal in the description of its store first.
 """
 
 from __future__ import annotations
@@ -41,31 +41,31 @@ if TYPE_CHECKING:
     from belated.service.operating.doctor import Finding
     from belated.service.serving.definition import Definition
 
-#: How a file of SQLite begins, and the endings of new ones.
+#: The first bytes of a SQLite file, and file name extensions for new ones.
 SQLITE, ENDINGS = b"SQLite format 3\0", (".db", ".sqlite", ".sqlite3")
 
 
 def add_address(parser: argparse.ArgumentParser) -> None:
-    """The journal that is read."""
+    """Add the argument that names the journal to read."""
     parser.add_argument(
         "address",
         metavar="ADDRESS",
         help="sqlite:///offers.db or postgresql://user@host/name, with ?bandit=NAME if it holds "
-        "several; or a file of SQLite, or the config file of a service",
+        "several; or a SQLite file, or the config file of a service",
     )
 
 
 def address_in(text: str, *, new: bool = False) -> str | None:
-    """Return the address that an argument is or stands for; None if it is a configuration file.
+    """Return the address for an argument; None if it names a configuration file.
 
-    What is not written as an address is reported on stderr as what it is taken for.
+    If the argument is not an address, its interpretation is reported on stderr.
 
     Args:
-        text: the argument; ``?bandit=NAME`` may follow the name of a file, too.
-        new: whether a file of SQLite may be missing.
+        text: the argument; ``?bandit=NAME`` may follow a file name, too.
+        new: whether a SQLite file need not exist.
 
     Raises:
-        InvalidInput: it is none of them.
+        InvalidInput: it is neither an address nor such a file.
     """
     name, mark, query = text.partition("?")
     file = Path(name)
@@ -79,8 +79,8 @@ def address_in(text: str, *, new: bool = False) -> str | None:
     elif "=" in name or not name:  # libpq's parameters, with a password?
         split_address(text)
     elif not (new and file.suffix in ENDINGS):
-        message = f"{name} is no address, and there is no such file: pass sqlite:///offers.db"
-        raise InvalidInput(f"{message}, the name of a file of SQLite, or a config file", text)
+        message = f"{name} is not an address, and no such file exists: pass sqlite:///offers.db"
+        raise InvalidInput(f"{message}, the name of a SQLite file, or a config file", text)
     address = f"sqlite:///{name.replace('%', '%25')}{mark}{query}"
     _report(text, address)
     return address
@@ -90,10 +90,10 @@ def config_file(text: str) -> str:
     """Return the name of a configuration file.
 
     Raises:
-        InvalidInput: it is an address, or a file of SQLite.
+        InvalidInput: the argument is an address or a SQLite file.
     """
     if "://" in text or _is_sqlite(Path(text)):
-        message = "this command reads the config file of a service, and that is a journal"
+        message = "this command needs the config file of a service, not a journal"
         raise InvalidInput(f"{message}: pass belated.toml, which `belated init` writes", None)
     return text
 
@@ -106,11 +106,11 @@ def _is_sqlite(file: Path) -> bool:
 
 
 def _report(text: str, place: str) -> None:
-    print(f"belated: {text} is taken for {place}", file=sys.stderr)
+    print(f"belated: reading {text} as {place}", file=sys.stderr)
 
 
 def _place_of(text: str) -> tuple[Store, str | None]:
-    """Return the store that an argument names, and the bandit; None if it names none."""
+    """Return the store that an argument names, and the bandit; None if it names no bandit."""
     address = address_in(text)
     if address is not None:
         place, bandit = split_address(address)
@@ -118,96 +118,96 @@ def _place_of(text: str) -> tuple[Store, str | None]:
     file, _, query = text.partition("?")
     config = read(file)
     _report(text, f"the config file of {config.store.place}")
-    names = [one.name for one in config.bandits]
+    names = [bandit.name for bandit in config.bandits]
     named = query.removeprefix("bandit=") or (names[0] if len(names) == 1 else None)
     return config.store, named
 
 
 def find_bandits(address: str) -> tuple[Store, list[StoredBandit]]:
-    """Return the store that an argument names, and all its bandits; or the one that it names."""
+    """Return the store that an argument names, and the bandit it names, or else all bandits."""
     store, name = _place_of(address)
     if isinstance(store, SQLiteStore) and not store.path.exists():
-        raise InvalidInput(f"{store.path}: there is no such file")
-    found = store.describe()
-    if not found:
-        raise InvalidInput(f"{store.place} holds no bandit")
+        raise InvalidInput(f"{store.path}: no such file")
+    bandits = store.describe()
+    if not bandits:
+        raise InvalidInput(f"{store.place} holds no bandits")
     if name is None:
-        return store, found
-    for one in found:
-        if one.name == name:
-            return store, [one]
-    raise InvalidInput(f"{store.place} holds no bandit {name!r}, but {_names(found)}", name)
+        return store, bandits
+    for bandit in bandits:
+        if bandit.name == name:
+            return store, [bandit]
+    raise InvalidInput(f"{store.place} has no bandit {name!r}; it holds {_names(bandits)}", name)
 
 
 def add_archive(parser: argparse.ArgumentParser) -> None:
-    """What was trimmed from it, and archived before."""
-    about = "read what was trimmed from there: what `belated journal archive` wrote"
+    """Add the option that names the archive of trimmed records."""
+    about = "read trimmed records from this archive, written by `belated journal archive`"
     add_option(parser, "--archive", about, metavar="FOLDER")
 
 
 @contextmanager
 def opened(address: str, archive: str | None = None) -> Iterator[tuple[Journal, StoredBandit]]:
-    """The journal of the bandit that an address names, or of the only one there.
+    """Open the journal of the bandit that an address names, or of the only one there.
 
     Args:
-        address: of the journal.
-        archive: a folder from which to read what was trimmed.
+        address: the address of the journal.
+        archive: the folder with trimmed records.
     """
-    store, found = find_bandits(address)
-    if len(found) > 1:
-        message = f"{store.place} holds {_names(found)}: add ?bandit=NAME to the address"
+    store, bandits = find_bandits(address)
+    if len(bandits) > 1:
+        message = f"{store.place} holds {_names(bandits)}: add ?bandit=NAME to the address"
         raise InvalidInput(message)
-    with store.journal(found[0].name) as journal:
+    with store.journal(bandits[0].name) as journal:
         if archive is None:
-            yield journal, found[0]
+            yield journal, bandits[0]
         else:
-            yield WholeJournal(journal, Archive(archive, found[0].name)), found[0]
+            yield WholeJournal(journal, Archive(archive, bandits[0].name)), bandits[0]
 
 
 def starts_of(journal: Journal) -> list[Tail]:
-    """The last record of each partition that was trimmed."""
+    """Return position and stamp of the last trimmed record of each partition."""
     return [journal.start(partition) for partition in range(journal.partitions)]
 
 
 def ends_of(journal: Journal) -> list[int]:
-    """The last position of each partition."""
+    """Return the last position of each partition."""
     return [journal.end(partition) for partition in range(journal.partitions)]
 
 
 def undoing_in(journal: Journal) -> list[int]:
-    """How many records of each partition undo others."""
+    """Return the number of erasures and retractions in each partition."""
     return [len(journal.undone(partition)) for partition in range(journal.partitions)]
 
 
 def configured(journal: Journal) -> Configured | None:
-    """What the journal says of its bandit; None if it says nothing, or that is damaged."""
+    """Return the settings in a journal; None if there are none or they are damaged."""
     with suppress(CorruptEvent, CorruptJournal):
         return journal.configured()
     return None
 
 
-def _names(found: list[StoredBandit]) -> str:
-    return ", ".join(repr(one.name) for one in found)
+def _names(bandits: list[StoredBandit]) -> str:
+    return ", ".join(repr(bandit.name) for bandit in bandits)
 
 
 # --- configuration of a service ------------------------------------------------------------------
 
 
 def add_file(parser: argparse.ArgumentParser) -> None:
-    """The configuration."""
+    """Add the argument that names the configuration file."""
     parser.add_argument("file", metavar="CONFIG", help="TOML config file, such as belated.toml")
 
 
 def add_service(parser: argparse.ArgumentParser) -> None:
-    """The configuration, of commands that name something else first."""
-    about = "of the service, which says where the store is"
+    """Add the option that names the configuration file, for commands with other arguments."""
+    about = "config file of the service"
     add_option(parser, "--config", about, default="belated.toml", metavar="FILE")
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
-    """The file, and what is to be done before."""
+    """Add the configuration file, and options of long-running commands."""
     add_file(parser)
-    about = "create or migrate the tables first; SQLite needs no such step"
+    about = "create or migrate the tables first; not needed for SQLite"
     add_option(parser, "--create-tables", about, action="store_true")
     parser.add_argument(
         "--log-level",
@@ -218,7 +218,7 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 
 
 def prepared(options: argparse.Namespace) -> Config:
-    """Return the configuration, once every journal in it could be opened."""
+    """Read the configuration, start logging, and check that every journal can be opened."""
     config = read(options.file)
 
     from belated.service.operating.logs import start_logging
@@ -226,25 +226,26 @@ def prepared(options: argparse.Namespace) -> Config:
     start_logging(options.log_level)
     if options.create_tables:
         config.store.create_tables()
-    for one in config.bandits:  # what cannot be opened is reported now, in one line
-        config.store.journal(one.name, partitions=one.partitions).close()
+    for bandit in config.bandits:  # fail now, with a one-line error
+        config.store.journal(bandit.name, partitions=bandit.partitions).close()
     return config
 
 
 @contextmanager
 def controlled(options: argparse.Namespace) -> Iterator[tuple[Definition, Journal, Store]]:
-    """Open the journal of the bandit that an operator names, in the store of its service."""
+    """Open the journal of the bandit that an operator names, in the service's store."""
     config = read(options.config)
-    known = {one.name: one for one in config.bandits}
+    known = {bandit.name: bandit for bandit in config.bandits}
     if (name := options.bandit) not in known:
         others = ", ".join(map(repr, known))
-        raise InvalidInput(f"there is no bandit {name!r} in {options.config}, but {others}", name)
+        message = f"{options.config} has no bandit {name!r}; it configures {others}"
+        raise InvalidInput(message, name)
     with config.store.journal(name, partitions=known[name].partitions) as journal:
         yield known[name], journal, config.store
 
 
 def extras() -> list[Finding]:
-    """Return what is not installed that a service needs."""
+    """Return a finding for each extra that a service needs and that is not installed."""
     from belated.service.operating.doctor import wrong
 
     try:
@@ -256,44 +257,44 @@ def extras() -> list[Finding]:
 
 
 def read(file: str) -> Config:
-    """Return the configuration in a file; of several mistakes the first is reported."""
+    """Read a configuration file; of several mistakes, the error shows the first."""
     from belated.service.operating.config import read_config
 
     try:
         return read_config(config_file(file))
     except InvalidConfig as error:
-        first, *more = error.mistakes
-        if not more:
+        first, *others = error.mistakes
+        if not others:
             raise
-        rest = f"and {len(more)} more: see `belated serve --check {file}`"
+        rest = f"and {len(others)} more: see `belated serve --check {file}`"
         raise InvalidConfig([first, rest]) from None
 
 
 # --- identity ------------------------------------------------------------------------------------
 
-#: What to say of a snapshot that another fold has made.
+#: The end of a message about a snapshot that another fold has saved.
 OTHER_SETTINGS = (
-    "was made with other settings, or by another release: give --window, --default, --retention, "
-    "--reduce and --bounds as the bandit has them"
+    "was saved with other settings or by another release: pass the bandit's --window, --default, "
+    "--retention, --reduce and --bounds"
 )
 
 
 def empty_fold(
     bandit: StoredBandit, journal: Journal, rewards: Rewards, retention: int | None
 ) -> Fold:
-    """Return a fold of nothing, which learns what the bandit does; how it chooses does not matter.
+    """Return an empty fold that learns as the bandit does; its policy is irrelevant.
 
-    Features of the user's own cannot be made here: then rows of earlier ones are left out.
+    Custom features cannot be created here; the fold then leaves out rows of earlier features.
 
     Raises:
-        InvalidInput: no bandit has used the journal yet, or one that nobody here knows.
+        InvalidInput: no bandit has used the journal yet, or its identity cannot be read.
     """
     identity = bandit.identity
     if identity is None:
         raise InvalidInput(f"no bandit has used the journal of {bandit.name} yet")
     dim, blocks = identity.get("dim", ""), identity.get("blocks", "1")
-    if not all(re.fullmatch(r"[1-9][0-9]{0,8}", one) for one in (dim, blocks)):
-        message = f"the journal has {dim!r} coefficients in {blocks!r} blocks: not a number"
+    if not all(re.fullmatch(r"[1-9][0-9]{0,8}", number) for number in (dim, blocks)):
+        message = f"the journal's identity has invalid sizes: dim {dim!r}, blocks {blocks!r}"
         raise InvalidInput(message, dim)
     family = family_in(identity.get("family", ""))
     made_by = identity.get("features", "")
@@ -301,7 +302,7 @@ def empty_fold(
         int(dim), family, blocks=int(blocks) if "blocks" in identity else None, features=made_by
     )
     features = _features_of(journal)
-    if features is not None and features.fingerprint != made_by:  # another release has written it
+    if features is not None and features.fingerprint != made_by:  # written by another release
         features = None
     return Fold(
         policy, rewards, features=features, partitions=bandit.partitions, retention=retention
@@ -309,7 +310,7 @@ def empty_fold(
 
 
 def _features_of(journal: Journal) -> Features | None:
-    """Return the features that the journal names; None if it names none, or some of its user."""
+    """Return the features in the journal's settings; None if there are none, or custom ones."""
     event = configured(journal)
     if event is None or "features" not in event.settings:
         return None
@@ -325,11 +326,11 @@ def _features_of(journal: Journal) -> Features | None:
 def log_at(
     address: str, archive: str | None = None, until: int | None = None
 ) -> Iterator[JournalLog]:
-    """The log in the journal at an address, which says what its bandit is.
+    """Open a journal as a log for evaluations.
 
     Args:
-        address: of the journal.
-        archive: a folder from which to read what was trimmed.
+        address: the address of the journal.
+        archive: the folder with trimmed records.
         until: leave out records stamped later, in microseconds since 1970.
     """
     with (

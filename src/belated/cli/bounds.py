@@ -1,4 +1,4 @@
-"""``belated bounds``: how many rewards can be out at once under a delay, by every bound known.
+"""``belated bounds``: bound how many rewards can be pending at once under a delay.
 
 Only ``--figure`` needs an extra.
 """
@@ -50,29 +50,29 @@ from belated.theory import Bound, Bounds, bounds_for, missing_bennett
 
 EXAMPLE = 'belated bounds --delay "Geometric(mean=100)" --rounds 10000 --delta 0.05'
 
-#: Every round is looked at: so many take some seconds.
+#: The cost grows with the rounds: these take some seconds.
 MOST_ROUNDS = 10_000_000
-#: Bounds that never fail, and why.
+#: Bounds that always hold, and why.
 CERTAIN = {
     "bounded": "there are never more",
     "rounds": "nothing but the number of rounds is known to bound them",
 }
-#: A share of lost rewards that is worth a word.
+#: Shares of lost rewards above this are reported.
 FEW = 0.0005
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    group = add_expression(parser, DELAYS, "when rewards come", several=False, instead="--file")
+    """Add the arguments of the command."""
+    group = add_expression(parser, DELAYS, "delay of rewards", several=False, instead="--file")
     group.add_argument(
         "--file",
         metavar="FILE",
-        help="delays that were seen, one in a line, in rounds; NEVER or nothing for a reward that"
-        " never came; - is the standard input",
+        help="observed delays in rounds, one per line; NEVER or an empty line for a reward that"
+        " never came; - for standard input",
     )
-    group.add_argument("--column", metavar="NAME", help="of the file, if it is CSV")
-    add_option(parser, "--rounds", "looked at", count, 10_000)
-    risk = "the probability with which a bound may fail"
+    group.add_argument("--column", metavar="NAME", help="column of FILE, if it is CSV")
+    add_option(parser, "--rounds", "number of rounds", count, 10_000)
+    risk = "probability with which a bound may fail"
     add_option(parser, "--delta", risk, float, 0.05, metavar="P")
     parser.add_argument("--figure", metavar="FILE", help="draw the bounds: .png, .svg or .pdf")
     add_json(parser)
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> None:
     """Run the command."""
     check_figure(options.figure)
     if options.rounds > MOST_ROUNDS:
-        message = f"--rounds is {options.rounds:,}: at most {MOST_ROUNDS:,} can be looked at"
+        message = f"--rounds is {options.rounds:,}: at most {MOST_ROUNDS:,} are supported"
         raise InvalidInput(message, options.rounds)
     report = bounded(options)
     if options.figure is not None:
@@ -91,26 +91,26 @@ def run(options: argparse.Namespace) -> None:
 
 
 def bounded(options: argparse.Namespace) -> dict[str, Any]:
-    """What is known of the delay, all bounds, and what to plan for."""
+    """Return the properties of the delay, all bounds, and the number to plan for."""
     if options.file is not None:
         return _from_file(options)
     if options.column is not None:
-        raise InvalidInput("--column is for a --file", options.column)
+        raise InvalidInput("--column needs --file", options.column)
     if not options.delay:
-        raise InvalidInput("--delay or --file is needed: when do rewards come?", None)
+        raise InvalidInput("the delay of rewards is missing: pass --delay or --file", None)
     delay = as_delay(options.delay)
     bounds = bounds_for(delay, horizon=options.rounds, delta=options.delta)
     return _report(label(options.delay), delay, bounds)
 
 
 def _from_file(options: argparse.Namespace) -> dict[str, Any]:
-    """The same for delays that were seen, which may depend on one another or not."""
+    """Return the report for observed delays, which may be independent or not."""
     if options.delay:
-        raise InvalidInput("--delay and --file: only one of them can be used", options.file)
+        raise InvalidInput("--delay and --file are alternatives: pass one of them", options.file)
     seen = read_delays(options.file, options.column)
     law, n = Empirical(seen), len(seen)
     alone = bounds_for(law, horizon=options.rounds, delta=options.delta)
-    # Pairs of equal delays have this law, and no bound for independent delays holds for them.
+    # Pairs of equal delays have this law, but bounds for independent delays do not apply to them.
     together = bounds_for(
         BlockDependent(law, length=2), horizon=options.rounds, delta=options.delta
     )
@@ -129,7 +129,7 @@ def _from_file(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _most_out(seen: NDArray[np.int64]) -> int:
-    """The most rewards out at once, if these are the delays of rounds that follow one another."""
+    """Return the maximum of pending rewards, if these are the delays of consecutive rounds."""
     n = len(seen)
     arrival = np.arange(1, n + 1) + seen
     arrived = np.bincount(arrival[arrival < n], minlength=n)
@@ -154,7 +154,7 @@ def _report(
 
 
 def _ordered(bounds: Bounds) -> list[Bound]:
-    """The least first; of several one that never fails; those that do not hold last."""
+    """Return the bounds, least first; certain ones before equals, inapplicable ones last."""
 
     def place(row: Bound) -> tuple[bool, float, bool, float]:
         if row.maximum is None:
@@ -166,12 +166,12 @@ def _ordered(bounds: Bounds) -> list[Bound]:
 
 
 def _whole(bound: float) -> int:
-    """As many rewards as it allows; what it lacks by rounding is not missed."""
+    """Return the largest whole number within a bound, tolerating rounding errors."""
     return math.floor(bound + 1e-9)
 
 
 def _law(delay: DelayProcess) -> dict[str, float | None]:
-    """Of one delay; None where it is infinite."""
+    """Return statistics of a delay; None for infinite ones."""
     return {
         "mean": delay.mean if math.isfinite(delay.mean) else None,
         "median": _quantile(delay, 0.5),
@@ -181,13 +181,13 @@ def _law(delay: DelayProcess) -> dict[str, float | None]:
 
 
 def _quantile(delay: DelayProcess, share: float) -> int | None:
-    """The least delay that so many rewards do not exceed; None if none is long enough."""
+    """Return the least delay that this share of rewards does not exceed; None if it is infinite."""
 
     def enough(delay_rounds: int) -> bool:
         return float(delay.tail(delay_rounds + 1.0)) <= 1.0 - share + 1e-12
 
-    found = bisect_left(range(NEVER), True, key=enough)
-    return None if found == NEVER else found
+    quantile = bisect_left(range(NEVER), True, key=enough)
+    return None if quantile == NEVER else quantile
 
 
 def _text(report: dict[str, Any]) -> str:
@@ -205,8 +205,8 @@ def _text(report: dict[str, Any]) -> str:
     head = ["bound", ">one round ", f">any of {report['rounds']:,} ", "from"]
     blocks = [
         _aligned(_known(report)),
-        f"rewards out at once, at most; a bound fails in {percent(report['delta'])} of runs at most"
-        f"\n{table(head, list(map(list, cells)), indent='  ')}\n  * the least",
+        f"maximum of pending rewards; each bound fails in at most {percent(report['delta'])} of "
+        f"runs\n{table(head, list(map(list, cells)), indent='  ')}\n  * lowest",
     ]
     if others := rows[len(holding) :]:
         reasons: dict[str, list[str]] = {}
@@ -224,13 +224,14 @@ def _aligned(items: list[tuple[str, str]]) -> str:
 
 
 def _known(report: dict[str, Any]) -> list[tuple[str, str]]:
-    """What is known of the delay and of what is out on average."""
+    """Return what is known of the delay and of the average number of pending rewards."""
     file, law, expected = report["file"], report["law"], report["expected"]
     lines = [("delay", report["delay"])]
     if file is not None:
-        lines.append(("seen", f"{several(file['delays'], 'delay')}, {file['never']:,} never came"))
+        delays = f"{several(file['delays'], 'delay')}, {file['never']:,} never came"
+        lines.append(("observed", delays))
     if law is None:
-        lines.append(("law", "none of its own: it depends on the row or on the reward"))
+        lines.append(("law", "none: the delay depends on the row or on the reward"))
     else:
         mean = law["mean"]
         parts = [
@@ -241,7 +242,7 @@ def _known(report: dict[str, Any]) -> list[tuple[str, str]]:
         parts += [f"{percent(law['never'])} never come"] if law["never"] > FEW else []
         lines.append(("law", ", ".join(parts)))
     if expected is not None:
-        lines.append(("out", f"{expected:,.1f} on average, by round {report['rounds']:,}"))
+        lines.append(("pending", f"{expected:,.1f} on average, by round {report['rounds']:,}"))
     return lines
 
 
@@ -249,57 +250,54 @@ def _notes(report: dict[str, Any]) -> list[str]:
     notes = []
     if report["file"] is not None:
         most = report["file"]["most_out"]
-        note = f"note: if the lines are in the order of the decisions, {most:,} were out at most"
+        note = f"note: if the lines are in the order of decisions, at most {most:,} were pending"
         if not report["file"]["independent"]:
-            note += ", more than independent delays would have: they come together, as in batches"
+            note += ", more than with independent delays: rewards come together, as in batches"
         notes.append(f"{note}.")
     if report["law"] is not None and report["law"]["never"] > FEW:
         notes.append(
-            "note: rewards that never come add up over the rounds; a window, after which they are"
-            " not waited for, ends that."
+            "note: rewards that never come accumulate over the rounds; a reward window limits the"
+            " time for which they are pending."
         )
     return notes
 
 
 def _advice(report: dict[str, Any]) -> str:
-    """What to take from it, in one sentence."""
+    """Return the conclusion, as one sentence."""
     file, best = report["file"], report["best"]
-    text = f"Plan for at most {several(report['plan'], 'reward')} out at once"
+    text = f"Plan for at most {several(report['plan'], 'pending reward')}"
     risk = f"at most {percent(report['delta'])} of runs of {several(report['rounds'], 'round')}"
     if file is None and best in CERTAIN:
         return f"{text}: {CERTAIN[best]}."
     if file is not None and file["plan_if_dependent"] > report["plan"]:
-        text += (
-            f" if delays do not depend on one another, and for {file['plan_if_dependent']:,} if"
-            " they may"
-        )
+        text += f" if delays are independent, or {file['plan_if_dependent']:,} if they may not be"
     as_before = "" if file is None else ", if delays stay as they were"
-    return f"{text}: {risk} come to more{as_before}."
+    return f"{text}: {risk} exceed this{as_before}."
 
 
 # --- delays in a file ----------------------------------------------------------------------------
 
-#: What divides the columns: the first of them that makes the column that is asked for.
+#: Column separators to try, in order.
 DIVIDERS = (",", ";", "\t")
 
 
 def read_delays(path: str, column: str | None = None) -> NDArray[np.int64]:
-    """The delays in their order, rounded up; what is empty or ``never`` is NEVER.
+    """Read delays in order, rounded up; an empty cell or ``never`` is NEVER.
 
     Args:
-        path: of the file; ``-`` is the standard input.
-        column: of a CSV file with a line of names; None where each line is a delay.
+        path: the path of the file; ``-`` for standard input.
+        column: the column of a CSV file with a header; None if each line is a delay.
     """
-    name = "the standard input" if path == "-" else path
+    name = "standard input" if path == "-" else path
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise InvalidInput(f"{name} is no text in UTF-8", path) from None
+        raise InvalidInput(f"{name} is not UTF-8 text", path) from None
     lines = io.StringIO(text.removeprefix("\ufeff"))
     cells = enumerate(lines, start=1) if column is None else _column(name, lines, column)
     delays = [_delay(name, number, cell.strip()) for number, cell in cells]
     if not delays:
-        raise InvalidInput(f"{name} holds no delay", path)
+        raise InvalidInput(f"{name} contains no delays", path)
     return np.array(delays, dtype=np.int64)
 
 
@@ -312,15 +310,15 @@ def _column(name: str, lines: Iterable[str], column: str) -> Iterator[tuple[int,
             if column in head:
                 break
         else:
-            message = f"{name} has no column {column!r}; its first line: {shortened(first.strip())}"
+            message = f"{name} has no column {column!r}; its header: {shortened(first.strip())}"
             raise InvalidInput(message, column)
         reader = csv.reader(rest, delimiter=divider)
         for row in reader:
             number = 1 + reader.line_num
-            if not row and len(head) > 1:  # an empty line among several columns is no row
+            if not row and len(head) > 1:  # skip empty lines
                 continue
             if row and len(row) != len(head):
-                _refuse(name, number, f"{len(row)} columns, but {len(head)} names")
+                _refuse(name, number, f"{len(row)} cells for {len(head)} columns")
             yield number, row[head.index(column)] if row else ""
     except csv.Error as error:
         _refuse(name, number, str(error))
@@ -335,11 +333,11 @@ def _delay(name: str, number: int, cell: str) -> int:
         delay = math.nan
     if math.isnan(delay):
         many = any(divider in cell for divider in DIVIDERS)
-        hint = ", and --column NAME takes one of several" if many else ""
-        wanted = f"a number of rounds or NEVER was expected{hint}"
-        _refuse(name, number, f"{shortened(cell)!r} is no delay: {wanted}")
+        hint = "; select a column with --column NAME" if many else ""
+        wanted = f"expected a number of rounds or NEVER{hint}"
+        _refuse(name, number, f"{shortened(cell)!r} is not a delay: {wanted}")
     if delay < 0.0:
-        _refuse(name, number, f"{cell} is below 0: a delay is not negative")
+        _refuse(name, number, f"{cell} is below 0: delays are not negative")
     return math.ceil(delay) if delay < NEVER else NEVER
 
 
@@ -349,16 +347,16 @@ def _refuse(name: str, number: int, why: str) -> NoReturn:
 
 # --- the figure ----------------------------------------------------------------------------------
 
-#: Inches of a row, and of the key above all of them.
+#: Height of a row and of the legend, in inches.
 ROW, KEY = 0.5, 0.3
-#: Bounds beyond so many times the rounds say nothing; they are drawn at the edge.
+#: Bounds beyond this multiple of the rounds are drawn at the edge.
 BEYOND = 10.0
-#: What is planned with, what for delays that depend on one another, all others, the average.
+#: Colours of the best bound, the best one for dependent delays, the others, and the average.
 BEST, DEPENDENT, OTHER, AVERAGE = COLOURS[0], COLOURS[2], "#888888", COLOURS[1]
 
 
 def save(path: str, report: dict[str, Any]) -> None:
-    """Draw what the command found into a file."""
+    """Draw the bounds into a file."""
     rows = [row for row in report["bounds"] if row["holds"]]
     rounds, expected = report["rounds"], report["expected"]
     title, about = _words(report)
@@ -371,7 +369,7 @@ def save(path: str, report: dict[str, Any]) -> None:
         plain = axes.xaxis.get_major_formatter()
         axes.set_xscale("symlog", linthresh=1.0)
         axes.xaxis.set_major_formatter(plain)
-        axes.set_xlabel("rewards out at once", fontsize=SMALL, color=GREY)
+        axes.set_xlabel("pending rewards", fontsize=SMALL, color=GREY)
         for number, row in enumerate(rows):
             colour = colours.get(row["name"], OTHER)
             value, maximum = (min(row[name], BEYOND * rounds) for name in ("value", "maximum"))
@@ -393,13 +391,13 @@ def save(path: str, report: dict[str, Any]) -> None:
 
 
 def _words(report: dict[str, Any]) -> tuple[str, list[str]]:
-    """The title, and the lines below it."""
+    """Return the title, and the lines below it."""
     file, about = report["file"], []
     where = f"{report['delay']} over {several(report['rounds'], 'round')}"
     if file is not None:
         where = f"{several(file['delays'], 'delay')} of {where}"
         if (other := file["plan_if_dependent"]) > report["plan"]:
-            about.append(f"or for {other:,}, if delays may depend on one another")
-    about.append(f"{where}; a bound fails in {percent(report['delta'])} of runs at most")
-    title = f"Plan for at most {several(report['plan'], 'reward')} out at once"
-    return title, [line for one in about for line in lines_of(one, 100)]
+            about.append(f"or for {other:,}, if delays may not be independent")
+    about.append(f"{where}; each bound fails in at most {percent(report['delta'])} of runs")
+    title = f"Plan for at most {several(report['plan'], 'pending reward')}"
+    return title, [line for text in about for line in lines_of(text, 100)]

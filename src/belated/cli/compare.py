@@ -1,7 +1,7 @@
-"""``belated compare``: run policies against each other, under the same delays and the same luck.
+"""``belated compare``: compare policies on the same problems, delays and random numbers.
 
-Every policy meets the same problems, contexts, luck and delays under one seed, so that they can be
-compared pair by pair. It needs the extra ``experiments``.
+Under one seed, every policy meets the same problem, contexts, random numbers and delays, so that
+policies are compared pairwise. Needs the extra ``experiments``.
 """
 
 from __future__ import annotations
@@ -57,25 +57,25 @@ if TYPE_CHECKING:
 
 EXAMPLE = 'belated compare --delay "Batched(500)" "Constant(0)" --figure regret.png'
 
-#: Compared where nothing else is said.
+#: Policies to compare by default.
 POLICIES_BY_DEFAULT = ("DelayedUCB", "DelayedThompson", "BlindUCB")
-#: Rounds at which the regret of a run is kept.
+#: Number of rounds at which the regret of a run is recorded.
 CHECKPOINTS = 50
 
 T = TypeVar("T")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    compared, default = "what is compared with the first one", " ".join(POLICIES_BY_DEFAULT)
-    delays = "when rewards come: one or more"
+    """Add the arguments of the command."""
+    compared, default = "policies, compared with the first one", " ".join(POLICIES_BY_DEFAULT)
+    delays = "one or more delays of rewards"
     add_simulation(parser, delays, compared, default, several=True)
-    about = "draw the regret over the rounds: .png, .svg or .pdf"
+    about = "draw the regret by round: .png, .svg or .pdf"
     add_option(parser, "--figure", about, metavar="FILE")
-    parser.add_argument("--csv", metavar="FILE", help="write all runs, at 50 rounds each")
-    about = "keep finished runs there, and do not repeat those that are there"
+    parser.add_argument("--csv", metavar="FILE", help="write all runs, with 50 rounds of each")
+    about = "save finished runs to this file, and skip those it already contains"
     add_option(parser, "--resume", about, metavar="FILE")
-    add_option(parser, "--jobs", "processes; without it as many as there are cores", count)
+    add_option(parser, "--jobs", "number of processes; default: one per core", count)
     add_json(parser)
 
 
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> None:
         resume=options.resume,
         jobs=options.jobs or -1,
         progress=sys.stderr.isatty(),
-    ).drop(columns="seconds")  # all else is the same whenever the same is asked for
+    ).drop(columns="seconds")  # the only column that varies between equal calls
     report = compared(runs, list(policies), list(environments), list(delays))
     if options.csv is not None:
         runs.to_csv(options.csv, index=False)
@@ -110,7 +110,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def checkpoints(rounds: int) -> list[int]:
-    """Rounds evenly spread, the last among them.
+    """Return evenly spaced rounds, including the last.
 
     >>> checkpoints(200)[:3], len(checkpoints(200)), checkpoints(3)
     ([4, 8, 12], 50, [1, 2, 3])
@@ -121,15 +121,15 @@ def checkpoints(rounds: int) -> list[int]:
 def compared(
     runs: pd.DataFrame, policies: Sequence[str], environments: Sequence[str], delays: Sequence[str]
 ) -> dict[str, Any]:
-    """The regret of all policies at the end, and how it differs from that of the first."""
+    """Return the final regret of all policies, and its difference from that of the first."""
     rounds = int(runs["round"].max())
     last = runs[runs["round"] == rounds]
     results = []
     for environment in environments:
         for delay in delays:
-            here = last[(last["environment"] == environment) & (last["delay"] == delay)]
-            regret = here.pivot(index="seed", columns="policy", values="regret")
-            pending = here.pivot(index="seed", columns="policy", values="pending")
+            selected = last[(last["environment"] == environment) & (last["delay"] == delay)]
+            regret = selected.pivot(index="seed", columns="policy", values="regret")
+            pending = selected.pivot(index="seed", columns="policy", values="pending")
             for policy in policies:
                 result = {
                     "environment": environment,
@@ -162,7 +162,7 @@ def _text(report: dict[str, Any]) -> str:
     for name, results in cells.items():
         rows = [_row(result) for result in results]
         columns = ["policy", ">regret", ">pending", ">difference", ">t"]
-        if len(results) == 1:  # nothing to compare with
+        if len(results) == 1:  # there is no difference to show
             columns, rows = columns[:3], [row[:3] for row in rows]
         blocks.append(f"{name}\n{table(columns, rows, indent='  ')}")
     if any(result["difference"] for result in report["results"]):
@@ -181,38 +181,38 @@ def _row(result: dict[str, Any]) -> list[str]:
 
 
 def _explained(first: str, seeds: int) -> str:
-    text = f"difference: to the regret of {first} under the same seeds; above 0 is worse."
+    text = f"difference: from the regret of {first} with the same seeds; above 0 is worse."
     if seeds == 1:
-        return wrapped(f"{text} One seed cannot tell it from chance: take more with --seeds.")
+        return wrapped(f"{text} One seed does not show whether it is chance: increase --seeds.")
     return wrapped(
         f"{text} t is the difference in standard errors: beyond ±{hardly_chance(seeds):.1f} it is"
-        f" hardly chance ({CHANCE:.0%})."
+        f" significant ({CHANCE:.0%} level)."
     )
 
 
 def _named(texts: Sequence[str], read: Callable[[str], T]) -> dict[str, T]:
-    """What was written, by its label."""
-    found: dict[str, T] = {}
+    """Return the values of expressions, by label."""
+    values: dict[str, T] = {}
     seen: set[str] = set()
     for text in texts:
         value, name = read(text), label(text)
         if (whole := label(text, shown=len(text))) in seen:
-            raise InvalidInput(f"{name} is asked for twice", text)
+            raise InvalidInput(f"{name} is given twice", text)
         seen.add(whole)
-        others = sum(one == name or one.startswith(f"{name} #") for one in found)
-        found[f"{name} #{others + 1}" if others else name] = value  # lists that begin alike
-    return found
+        others = sum(known == name or known.startswith(f"{name} #") for known in values)
+        values[f"{name} #{others + 1}" if others else name] = value  # shortened labels can be equal
+    return values
 
 
 # --- the figure ----------------------------------------------------------------------------------
 
-#: Once the colours are used up.
+#: Line styles, for policies beyond the number of colours.
 DASHES = ("-", (0, (4, 1.5)), (0, (1, 1.2)))
 
-#: Inches.
+#: Sizes in inches.
 PLOT_HEIGHT, ALONE, BETWEEN = 2.1, 3.2, 0.42
 LEFT, STUB, GAP = 0.62, 0.28, 0.06
-#: One below the other up to so many panels, then two in a row.
+#: Up to this number, panels are stacked; beyond, there are two per row.
 STACKED = 3
 
 
@@ -228,7 +228,7 @@ def save(
     columns = 1 if len(panels) <= STACKED else 2
     rows = math.ceil(len(panels) / columns)
     labels = [lines_of(policy, 26 if columns == 1 else 16) for policy in policies]
-    heights = [height_of(one) for one in labels]
+    heights = [height_of(lines) for lines in labels]
     titles = [_title(*panel, 84 if columns == 1 else 42) for panel in panels]
     title_height = max(map(height_of, titles)) + 0.1
     plot_height = max(ALONE if len(panels) == 1 else PLOT_HEIGHT, 1.1 * sum(heights))
@@ -244,12 +244,12 @@ def save(
             left = column * WIDTH / columns + LEFT
             top = HEAD + row * row_height + title_height
             axes = add_axes(figure, left, top, plot_width, plot_height)
-            here = runs[(runs["environment"] == environment) & (runs["delay"] == delay)]
-            ends = _curves(axes, here, policies)
+            panel = runs[(runs["environment"] == environment) & (runs["delay"] == delay)]
+            ends = _curves(axes, panel, policies)
             _frame(axes, titles[number], int(runs["round"].max()), columns)
             if number + columns >= len(panels):
                 axes.set_xlabel("round", fontsize=SMALL, color=GREY)
-            _labels(axes, labels, ends, [one / plot_height for one in heights], plot_width)
+            _labels(axes, labels, ends, [height / plot_height for height in heights], plot_width)
 
 
 def _head(figure: Any, runs: pd.DataFrame) -> None:
@@ -259,11 +259,11 @@ def _head(figure: Any, runs: pd.DataFrame) -> None:
     add_head(figure, title, [f"{about}; lower is better"])
 
 
-def _curves(axes: Any, here: pd.DataFrame, policies: Sequence[str]) -> list[float]:
-    """Draw them; gives the height of each at its end, as a share of the axes."""
+def _curves(axes: Any, runs: pd.DataFrame, policies: Sequence[str]) -> list[float]:
+    """Draw the curves; return the height of each at its end, as a share of the axes."""
     ends, most = [], 0.0
     for number, policy in enumerate(policies):
-        by_seed = here[here["policy"] == policy].pivot(
+        by_seed = runs[runs["policy"] == policy].pivot(
             index="round", columns="seed", values="regret"
         )
         at = np.concatenate([[0], by_seed.index.to_numpy()])
@@ -296,7 +296,7 @@ def _labels(
     heights: list[float],
     plot_width: float,
 ) -> None:
-    """The name of each policy at the end of its curve, moved apart where they would overlap."""
+    """Label each curve at its end, moving labels apart where they would overlap."""
     places = spread_out(ends, heights)
     stub, beside = STUB / plot_width, {"transform": axes.transAxes, "clip_on": False}
     look = {"va": "center", "fontsize": SMALL, "color": INK, "linespacing": 1.1}
@@ -308,7 +308,7 @@ def _labels(
 
 
 def spread_out(ends: Sequence[float], heights: Sequence[float]) -> Vector:
-    """Places near the ends, each with its height for itself, and within 0 and 1 if they fit.
+    """Return positions near the ends, spaced by the heights, and within 0 and 1 if they fit.
 
     >>> spread_out([0.5, 0.5], [0.2, 0.2]).round(2), spread_out([0.0, 1.0], [0.2, 0.2]).round(2)
     (array([0.4, 0.6]), array([0.1, 0.9]))
@@ -317,7 +317,7 @@ def spread_out(ends: Sequence[float], heights: Sequence[float]) -> Vector:
 
     order = np.argsort(ends, kind="stable")
     sizes = np.array(heights)[order]
-    stacked = np.cumsum(sizes) - 0.5 * sizes  # one upon the other, from 0
+    stacked = np.cumsum(sizes) - 0.5 * sizes  # centres if all were stacked from 0
     shift = isotonic_regression(np.array(ends)[order] - stacked).x
     places = np.empty(len(ends))
     places[order] = stacked + np.clip(shift, 0.0, max(1.0 - sizes.sum(), 0.0))

@@ -64,14 +64,14 @@ Both show a random offer to {HOLDOUT:.0%} of the visitors, the holdout.
 day  visitors  belated  waiting  lead      belated  waiting"""
 
 _NOTE = """
-“Of the best possible” is what the offers bring on average, divided by what the best
-offer for each visitor would bring. Only the simulation knows it.
+“Of the best possible” is the expected number of purchases with these offers, divided by that
+with the best offer for each visitor. Only the simulation knows it.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    parser.add_argument("--seed", type=int, default=7, help="of visitors and luck; default: 7")
+    """Add the arguments of the command."""
+    parser.add_argument("--seed", type=int, default=7, help="random seed; default: 7")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -108,7 +108,7 @@ def _line(day: int, belated: Branch, waiting: Branch) -> str:
 
 
 def _findings(data: dict[str, Any], branch: Branch) -> list[tuple[str, str]]:
-    """Return numbers of the report, with the truth if only the simulation knows it."""
+    """Return results from the report, next to the truth if only the simulation knows it."""
     head, delay, to_come = data["headline"], data["delay"], data["forecast"]["total"]
     lift, extra = head["lift"], head["extra"]
     return [
@@ -134,25 +134,25 @@ def _findings(data: dict[str, Any], branch: Branch) -> list[tuple[str, str]]:
 
 
 class Branch:
-    """Shows offers to visitors and reports their purchases, on a clock of its own.
+    """A bandit that shows offers to visitors and gets their purchases reported, on its own clock.
 
     Args:
-        policy: chooses the offers.
-        rewards: what a missing reward means.
-        seed: of the shop and of the policy. Branches with the same seed get the same visitors, who
-            respond alike to the same offer, and hold out the same ones.
-        start: of the first day, in microseconds since 1970.
+        policy: the policy of the bandit.
+        rewards: the meaning of a missing reward.
+        seed: the seed of the shop and of the policy. Branches with the same seed get the same
+            visitors, who respond alike to the same offer, and the same holdout.
+        start: the first day, in microseconds since 1970.
 
     Attributes:
-        visitors: who were shown an offer.
-        purchases: reported so far.
-        expected: purchases that the offers lead to on average.
-        best: purchases that the best offer for each visitor would lead to on average.
+        visitors: the number of visitors who were shown an offer.
+        purchases: the number of purchases reported so far.
+        expected: the expected number of purchases with these offers.
+        best: the expected number of purchases with the best offer for each visitor.
     """
 
     def __init__(self, policy: type[Policy], rewards: Rewards, *, seed: int, start: int) -> None:
         self._shop, self._start, self._now = Shop(seed), start, start
-        self._upcoming: list[tuple[float, str]] = []  # when, decision id
+        self._upcoming: list[tuple[float, str]] = []  # time in days, decision id
         self.visitors = self.purchases = 0
         self.expected = self.best = 0.0
         self.bandit = Bandit(
@@ -167,7 +167,7 @@ class Branch:
 
     @property
     def upcoming(self) -> int:
-        """Purchases that are still to be reported."""
+        """The number of purchases that are still to be reported."""
         return len(self._upcoming)
 
     def open_for_a_day(self) -> None:
@@ -189,7 +189,7 @@ class Branch:
             heapq.heappush(self._upcoming, (day + delay, decision.id))
 
     def _report_until(self, day: float) -> None:
-        """Report the purchases up to a moment, each at its own time, and set the clock to it."""
+        """Report the purchases up to a time in days, each at its own time, and set the clock."""
         while self._upcoming and self._upcoming[0][0] <= day:
             when, id = heapq.heappop(self._upcoming)
             self._now = self._start + round(when * DAY)
@@ -214,10 +214,10 @@ DELAYS = np.array([1.0, 1.5, 2.0, 2.5])
 
 
 class Shop:
-    """Visitors and their luck.
+    """Visitors and their random behaviour.
 
     Args:
-        seed: of both.
+        seed: the random seed.
     """
 
     def __init__(self, seed: int) -> None:
@@ -234,9 +234,10 @@ class Shop:
         return chances
 
     def purchase(self, visitor: dict[str, Any], offer: int) -> float | None:
-        """Return after how many days a visitor buys; None: never.
+        """Return after how many days a visitor buys, or None for never.
 
-        It draws as many numbers whatever the offer, so that shops with one seed stay in step.
+        It draws the same number of random numbers for every offer, so that shops with one seed
+        stay in step.
         """
         buys = self._rng.random() < self.chances(visitor)[offer]
         days = float(self._rng.exponential(DELAYS[offer]))

@@ -1,7 +1,7 @@
-"""``belated doctor``: check every setting that the promises of the service rest on.
+"""``belated doctor``: check every setting that the guarantees of the service depend on.
 
-One line for each: ok, warning or wrong, what it means, and how to mend it. The exit code is 1 if
-anything is wrong. Nothing is changed.
+It prints a line per setting: ok, warning or wrong, its consequence, and a remedy. The exit code is
+1 if anything is wrong. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ EXAMPLE = "belated doctor belated.toml"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     add_file(parser)
     parser.add_argument(
         "--role",
         choices=ROLES,
-        help="whose rights in PostgreSQL to check: decider (belated serve with learn = false), "
-        "learner (belated learn), operator (keys, mode, action, import); default: belated serve",
+        help="check the PostgreSQL privileges of this role: decider (belated serve with learn = "
+        "false), learner (belated learn), operator (keys, mode, action, import); default: all that "
+        "belated serve needs",
     )
     add_json(parser)
 
@@ -38,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
         findings = [*extras(), *examine(options.file, options.role)]
     else:
         findings = examine_address(address, options.role)
-    sound = all(one.state != "wrong" for one in findings)
+    sound = all(finding.state != "wrong" for finding in findings)
     report = {"ok": sound, "findings": findings}
     text = "\n".join(lines(findings))
     print(msgspec.json.encode(report).decode() if options.json else text)

@@ -1,7 +1,7 @@
-"""``belated evaluate``: say what a bandit or another policy earns, and when rewards come.
+"""``belated evaluate``: estimate what a bandit or another policy earns, and when rewards come.
 
-``--lift`` compares the bandit with its holdout. ``--policy`` needs a journal whose requests were
-kept, and whose policy had a floor. ``--delays`` also forecasts the rewards that are still to come.
+``--lift`` compares the bandit with its holdout. ``--policy`` needs a journal with stored requests
+and a policy with a floor. ``--delays`` also forecasts the rewards that are still to come.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ EXAMPLE = """belated evaluate sqlite:///offers.db --lift
   belated evaluate sqlite:///offers.db --policy uniform
   belated evaluate sqlite:///offers.db --delays --ahead 1d 7d"""
 
-#: Inches of a line with an interval, and of the curve.
+#: Height of a line with an interval, and of the curve, in inches.
 LINE, CURVE = 0.55, 3.2
-#: What each question accepts beside a figure.
+#: Options that each question accepts, besides a figure.
 OPTIONS = {
     "lift": ("limit",),
     "policy": ("limit", "since", "module", "catalogue"),
@@ -62,7 +62,7 @@ OPTIONS = {
 
 
 class Interval(NamedTuple):
-    """A number with the ends of its interval."""
+    """An estimate with the ends of its interval."""
 
     name: str
     value: float
@@ -71,33 +71,33 @@ class Interval(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     add_address(parser)
     question = parser.add_mutually_exclusive_group(required=True)
-    add_option(question, "--lift", "what the bandit earns beyond its holdout", action="store_true")
+    add_option(question, "--lift", "what the bandit earns above its holdout", action="store_true")
     question.add_argument(
         "--policy",
         help="what another policy would have earned: uniform, first, the name of an action, or a "
-        "policy as in 'DelayedUCB(alpha=0.5)', which needs --since",
+        "policy such as 'DelayedUCB(alpha=0.5)', which needs --since",
     )
     about = "when rewards come, and how many are still to come"
     add_option(question, "--delays", about, action="store_true")
-    limit = "with --lift or --policy: count rewards within this time only: 7d"
+    limit = "with --lift or --policy: count only rewards within this time, such as 7d"
     add_option(parser, "--limit", limit, duration)
     parser.add_argument(
         "--since",
         metavar="TIME",
-        help="with --policy: evaluate decisions from then on, as in 2026-11-16T12:00:00Z; a policy "
-        "learns from what was known then",
+        help="with --policy: evaluate decisions from this time on, such as 2026-11-16T12:00:00Z; a "
+        "policy first learns from what was known by then",
     )
     add_module(parser)
-    catalogue = "with --policy: JSON file with the records of actions that were offered by name"
+    catalogue = "with --policy: JSON file with the records of actions offered by name"
     add_option(parser, "--catalogue", catalogue, metavar="FILE")
-    ahead = "with --delays: how far to look ahead; default: 1d 7d"
+    ahead = "with --delays: forecast horizons; default: 1d 7d"
     add_option(parser, "--ahead", ahead, duration, nargs="+")
     add_archive(parser)
-    add_option(parser, "--as-of", "by what was known then; default: by all records", time)
-    parser.add_argument("--figure", metavar="FILE", help="draw it: .png, .svg or .pdf")
+    add_option(parser, "--as-of", "use only what was known at this time; default: all", time)
+    parser.add_argument("--figure", metavar="FILE", help="draw a figure: .png, .svg or .pdf")
     add_json(parser)
 
 
@@ -106,51 +106,51 @@ def run(options: argparse.Namespace) -> None:
     question = "policy" if options.policy else "lift" if options.lift else "delays"
     for name in ("limit", "since", "module", "catalogue", "ahead"):
         if getattr(options, name) and name not in OPTIONS[question]:
-            message = f"--{name} does not go with --{question}: leave it out"
+            message = f"--{name} cannot be combined with --{question}: leave it out"
             raise InvalidInput(message, getattr(options, name))
     check_figure(options.figure)
     load_modules(options.module)
     answer = {"policy": _policy, "lift": _lift, "delays": _delays}[question]
     with log_at(options.address, options.archive, options.as_of) as log:
-        found, text = answer(options, log)
-    print(msgspec.json.encode(found).decode() if options.json else text)
+        result, text = answer(options, log)
+    print(msgspec.json.encode(result).decode() if options.json else text)
 
 
 # --- lift ----------------------------------------------------------------------------------------
 
 
 def _lift(options: argparse.Namespace, log: JournalLog) -> tuple[Any, str]:
-    found = log.lift(limit=options.limit)
+    lift = log.lift(limit=options.limit)
     if options.figure is not None:
-        title = f"Lift {found.difference:+.4g}"
-        save_intervals(options.figure, title, found.estimand, _lift_lines(found))
-    return found.to_dict() | {"relative": relative_lift(found)}, _lift_text(found)
+        title = f"Lift {lift.difference:+.4g}"
+        save_intervals(options.figure, title, lift.estimand, _lift_lines(lift))
+    return lift.to_dict() | {"relative": relative_lift(lift)}, _lift_text(lift)
 
 
-def _lift_lines(found: Lift) -> list[Interval]:
+def _lift_lines(lift: Lift) -> list[Interval]:
     """Both groups and their difference, for the picture."""
-    wide = float(ndtri(0.5 + found.level / 2))
+    wide = float(ndtri(0.5 + lift.level / 2))
     groups = [
         Interval(one.name, one.value, one.value - wide * one.error, one.value + wide * one.error)
-        for one in (found.bandit, found.holdout)
+        for one in (lift.bandit, lift.holdout)
     ]
-    return [*groups, Interval("difference", found.difference, found.low, found.high)]
+    return [*groups, Interval("difference", lift.difference, lift.low, lift.high)]
 
 
-def _lift_text(found: Lift) -> str:
+def _lift_text(lift: Lift) -> str:
     relative = always = "not known"
-    if (lift := relative_lift(found)) is not None:
-        relative = "{} ({} to {})".format(*map(percent, lift))
-    if found.always is not None:
-        always = "{:+.4g} ({:+.4g} to {:+.4g})".format(*found.always)
-    rows = [(found.estimand, f"{found.difference:+.4g} ({found.low:+.4g} to {found.high:+.4g})")]
-    for group in (found.bandit, found.holdout):
+    if (shares := relative_lift(lift)) is not None:
+        relative = "{} ({} to {})".format(*map(percent, shares))
+    if lift.always is not None:
+        always = "{:+.4g} ({:+.4g} to {:+.4g})".format(*lift.always)
+    rows = [(lift.estimand, f"{lift.difference:+.4g} ({lift.low:+.4g} to {lift.high:+.4g})")]
+    for group in (lift.bandit, lift.holdout):
         what = f"{group.value:.4g} ± {group.error:.2g}"
         name = group.name
-        if name == "holdout" and found.baseline is not None:
-            name = f"holdout: {found.baseline}"
+        if name == "holdout" and lift.baseline is not None:
+            name = f"holdout: {lift.baseline}"
         rows.append((name, f"{what}, {group.rewards:,} of {group.decisions:,} rewarded"))
-    rows += [("relative", relative), ("at all times", always), ("p", f"{found.p:.2g}")]
+    rows += [("relative", relative), ("at all times", always), ("p", f"{lift.p:.2g}")]
     return pairs(rows)
 
 
@@ -163,29 +163,29 @@ def _policy(options: argparse.Namespace, log: JournalLog) -> tuple[Any, str]:
         policy = as_whole_policy(options.policy)
     if options.catalogue is not None:
         log = replace(log, features=with_catalogue(log.features, options.catalogue))
-    found = log.evaluate(policy, since=options.since, limit=options.limit)
+    value = log.evaluate(policy, since=options.since, limit=options.limit)
     if options.figure is not None:
-        lines = [Interval(options.policy, found.value, found.low, found.high)]
-        if found.always is not None:
-            lines.append(Interval("at all times", found.value, *found.always))
-        title = f"{options.policy}: {found.value:.4g}"
-        save_intervals(options.figure, title, found.estimand, lines)
-    return found.to_dict(), _policy_text(options.policy, found)
+        lines = [Interval(options.policy, value.value, value.low, value.high)]
+        if value.always is not None:
+            lines.append(Interval("at all times", value.value, *value.always))
+        title = f"{options.policy}: {value.value:.4g}"
+        save_intervals(options.figure, title, value.estimand, lines)
+    return value.to_dict(), _policy_text(options.policy, value)
 
 
-def _policy_text(policy: str, found: Value) -> str:
+def _policy_text(policy: str, value: Value) -> str:
     always = "not known"
-    if found.always is not None:
-        always = f"{found.always[0]:.4g} to {found.always[1]:.4g}"
+    if value.always is not None:
+        always = f"{value.always[0]:.4g} to {value.always[1]:.4g}"
     rows = [
-        ("value of", found.estimand),
-        (f"{found.level:.0%}, at all times", always),
-        ("decisions", f"{found.decisions:,}, outcome known of {found.arrived:,}"),
-        ("worth", f"{found.design:,.0f} decisions of the policy's own"),
-        ("model alone", f"{found.model_only:.4g}"),
+        ("value of", value.estimand),
+        (f"{value.level:.0%}, at all times", always),
+        ("decisions", f"{value.decisions:,}, outcome known of {value.arrived:,}"),
+        ("worth", f"{value.design:,.0f} decisions of the policy's own"),
+        ("model alone", f"{value.model_only:.4g}"),
     ]
-    head = f"{policy}: {found.value:.4g} ({found.low:.4g} to {found.high:.4g})"
-    notes = (wrapped(f"  note: {note}", "  ") for note in found.notes)
+    head = f"{policy}: {value.value:.4g} ({value.low:.4g} to {value.high:.4g})"
+    notes = (wrapped(f"  note: {note}", "  ") for note in value.notes)
     return "\n".join([head, pairs(rows, indent="  "), *notes])
 
 
@@ -197,27 +197,27 @@ def _delays(options: argparse.Namespace, log: JournalLog) -> tuple[Any, str]:
     if options.figure is not None:
         save_curve(options.figure, delay_curve(table))
     ahead = options.ahead or [timedelta(days=1), timedelta(days=7)]
-    found = describe(table, log.predicted(table), ahead)
-    return found, _delays_text(found)
+    report = describe(table, log.predicted(table), ahead)
+    return report, _delays_text(report)
 
 
 def describe(
     table: JournalTable, predicted: JournalTable, ahead: list[timedelta]
 ) -> dict[str, Any]:
-    """Return what is known of the delays; None for what too few rewards can tell.
+    """Return a report on the delays; parts for which there are too few rewards are None.
 
     Args:
         table: the decisions.
         predicted: the decisions with predicted means, as in the report.
-        ahead: horizons of the forecast, which ends with the total.
+        ahead: forecast horizons; the total is added.
     """
-    found: dict[str, Any] = {"delays": delay_curve(table).to_dict()}
-    found["forecast"] = _or_none(lambda: forecast(predicted, ahead).to_dict())
-    if found["forecast"] is not None:
-        found["forecast"]["expected"] += forecast(predicted).to_dict()["expected"]
+    report: dict[str, Any] = {"delays": delay_curve(table).to_dict()}
+    report["forecast"] = _or_none(lambda: forecast(predicted, ahead).to_dict())
+    if report["forecast"] is not None:
+        report["forecast"]["expected"] += forecast(predicted).to_dict()["expected"]
     for on in ("action", "reward"):
-        found[f"depends_on_{on}"] = _or_none(lambda on=on: delay_depends(table, on).to_dict())
-    return found
+        report[f"depends_on_{on}"] = _or_none(lambda on=on: delay_depends(table, on).to_dict())
+    return report
 
 
 def _or_none(work: Any) -> Any:
@@ -227,21 +227,21 @@ def _or_none(work: Any) -> Any:
         return None
 
 
-def _delays_text(found: dict[str, Any]) -> str:
-    curve = found["delays"]
+def _delays_text(report: dict[str, Any]) -> str:
+    curve = report["delays"]
     rows = [("rewards", f"{curve['rewards']:,}, {several(curve['missing'], 'decision')} without")]
     for name, share in (("p50", "half"), ("p90", "9 in 10"), ("p99", "99 in 100")):
         when = "not known" if curve[name] is None else f"after {lasting(curve[name])}"
         rows.append((f"{share} have come", when))
-    if found["forecast"] is not None:
-        for one in found["forecast"]["expected"]:
+    if report["forecast"] is not None:
+        for one in report["forecast"]["expected"]:
             when = "still to come"
             if one["ahead"] is not None:
                 when = f"to come within {lasting(one['ahead'])}"
             what = f"{one['mean']:,.0f} ({one['low']:,.0f} to {one['high']:,.0f})"
             rows.append((when, what))
     for on in ("action", "reward"):
-        test = found[f"depends_on_{on}"]
+        test = report[f"depends_on_{on}"]
         said = "not known" if test is None else f"p = {test['p']:.2g}"
         if test is not None and test["p"] < 0.01:
             said += ", by " + ", ".join(
@@ -256,7 +256,7 @@ def _delays_text(found: dict[str, Any]) -> str:
 
 
 def save_intervals(path: str, title: str, about: str, lines: Sequence[Interval]) -> None:
-    """Draw numbers with their intervals, one below the other."""
+    """Draw estimates with their intervals, one per row."""
     with drawn(path, HEAD + LINE * len(lines) + FOOT) as figure:
         add_head(figure, title, [about])
         axes = add_rows(figure, [line.name for line in lines], HEAD, LINE)
@@ -270,7 +270,7 @@ def save_intervals(path: str, title: str, about: str, lines: Sequence[Interval])
 
 
 def save_curve(path: str, curve: DelayCurve) -> None:
-    """Draw which share of the rewards has come by which age."""
+    """Draw the share of the rewards that have come, by age."""
     if not len(curve.delays):
         return
     unit, name = largest_unit(float(curve.delays[-1]) / 1e6, least=2.0)

@@ -14,25 +14,25 @@ from typing import Any
 
 from belated.exceptions import InvalidInput, extra
 
-#: Endings of files that can be drawn.
+#: File name extensions of figures.
 KINDS = (".png", ".svg", ".pdf")
 
 
-#: Colours of the paper, of text, of lines, and of curves: Okabe and Ito's palette, safe for
+#: Colours of the paper, text, lines and curves: the Okabe–Ito palette, which is safe for
 #: colour-blind readers, without its yellow.
 PAPER, INK, GREY, PALE, GRID = "white", "#222222", "#666666", "#bbbbbb", "#dddddd"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
 
-#: Inches, but for the sizes of text, which are in points.
+#: Sizes in inches; font sizes in points.
 WIDTH, HEAD, FOOT, MARGIN = 8.0, 0.72, 0.5, 0.15
 TEXT, SMALL, LARGE, LINE = 10.0, 9.5, 13.0, 1.25
-#: Of a PNG: 1600 pixels wide.
+#: Resolution of a PNG: 1600 pixels wide.
 DPI = 200
 
 
 @contextmanager
 def drawn(path: str, height: float) -> Iterator[Any]:
-    """A figure that is written when it is done; the same picture gives the same file."""
+    """Yield a figure, then write it to a file; equal figures give equal files."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -45,7 +45,7 @@ def drawn(path: str, height: float) -> Iterator[Any]:
 
 
 def add_head(figure: Any, title: str, about: Sequence[str]) -> None:
-    """The title, and lines below it."""
+    """Add a title, and lines below it."""
     left, height = MARGIN / WIDTH, figure.get_figheight()
     figure.text(left, 1 - 0.3 / height, title, fontsize=LARGE, color=INK, weight="bold")
     for number, line in enumerate(about):
@@ -54,7 +54,7 @@ def add_head(figure: Any, title: str, about: Sequence[str]) -> None:
 
 
 def add_axes(figure: Any, left: float, top: float, width: float, height: float) -> Any:
-    """Axes, in inches from the left and from the top, with thin lines and small numbers."""
+    """Add axes at a position in inches from the left and top, with thin lines and small labels."""
     from matplotlib.ticker import FuncFormatter
 
     def plain(value: float, _: Any) -> str:
@@ -73,7 +73,7 @@ def add_axes(figure: Any, left: float, top: float, width: float, height: float) 
 
 
 def add_rows(figure: Any, labels: Sequence[str], top: float, height: float) -> Any:
-    """Add axes with one row for each label, so many inches high, from top to bottom."""
+    """Add axes with one row per label, each ``height`` inches high, from top to bottom."""
     left = max(width_of(label.splitlines()) for label in labels) + 3 * MARGIN
     axes = add_axes(figure, left, top, WIDTH - left - 8 * MARGIN, height * len(labels))
     axes.set_yticks(range(len(labels)), labels, parse_math=False)
@@ -84,7 +84,7 @@ def add_rows(figure: Any, labels: Sequence[str], top: float, height: float) -> A
 
 
 def add_note(axes: Any, text: str, at: tuple[float, float], right: int, up: int) -> None:
-    """Write a number beside a point, so many points to the right of it and above."""
+    """Write a number beside a point, with an offset to the right and upwards in points."""
     align = "center" if right == 0 else "left" if right > 0 else "right"
     style = {"ha": align, "va": "bottom" if up else "center_baseline", "fontsize": SMALL}
     offset = {"xytext": (right, up), "textcoords": "offset points"}
@@ -93,48 +93,48 @@ def add_note(axes: Any, text: str, at: tuple[float, float], right: int, up: int)
 
 
 def lines_of(text: str, width: int) -> list[str]:
-    """In several lines where it is long: behind brackets and commas."""
+    """Wrap a text, preferably after brackets and commas."""
     open_up = text.replace("(", "( ") if len(text) > width else text
     lines = textwrap.wrap(open_up, width, break_long_words=True, break_on_hyphens=False)
     return [line.replace("( ", "(") for line in lines]
 
 
 def height_of(lines: Sequence[str]) -> float:
-    """Inches of lines of small text."""
+    """Return the height of lines of small text, in inches."""
     return (len(lines) * 1.1 + 0.3) * SMALL * LINE / 72
 
 
 def width_of(lines: Sequence[str]) -> float:
-    """Inches of the longest line."""
+    """Return the width of the longest line, in inches."""
     from matplotlib.textpath import TextPath
 
     paths = [TextPath((0, 0), line, size=SMALL) for line in lines]
     return max(float(path.get_extents().width) for path in paths) / 72
 
 
-# --- what is checked before a long run -----------------------------------------------------------
+# --- checks before a long run --------------------------------------------------------------------
 
 
 def check_place(name: str | None) -> None:
-    """Refuse a file that could not be written."""
+    """Raise InvalidInput if a file cannot be created."""
     if name is not None and not Path(name).parent.is_dir():
-        raise InvalidInput(f"{Path(name).parent}: there is no such folder", name)
+        raise InvalidInput(f"{Path(name).parent}: no such folder", name)
     if name is not None and Path(name).is_dir():
-        raise InvalidInput(f"{name} is a folder: the name of a file was expected", name)
+        raise InvalidInput(f"{name} is a folder: pass the name of a file", name)
 
 
 def check_figure(name: str | None) -> None:
-    """Refuse a picture that could not be drawn; its name says its kind."""
+    """Raise InvalidInput if a figure cannot be written; its extension determines the format."""
     if name is None:
         return
     if Path(name).suffix.lower() not in KINDS:
-        raise InvalidInput(f"{name}: a name with {', '.join(KINDS)} was expected", name)
+        raise InvalidInput(f"{name} must end with {', '.join(KINDS)}", name)
     check_place(name)
     check_extra("--figure", "matplotlib")
 
 
 def check_extra(what: str, *modules: str) -> None:
-    """Refuse what needs modules that are not installed."""
+    """Raise MissingExtra unless these modules are installed."""
     for module in modules:
         with extra(what, "experiments"):
             importlib.import_module(module)

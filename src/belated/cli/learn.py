@@ -1,7 +1,7 @@
-"""``belated learn``: learn the bandits that others serve.
+"""``belated learn``: learn for the bandits that other processes serve.
 
-For services whose configuration says ``learn = false``. Start it on several machines: one learner
-leads, the others stand by, and one of them takes over when it dies.
+For services configured with ``learn = false``. Run it on several machines: one learner leads, the
+others stand by, and one of them takes over if the leader dies.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ log = logging.getLogger("belated.service")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     add_config(parser)
-    add_option(parser, "--metrics", "where Prometheus may ask for metrics", metavar="[HOST:]PORT")
+    about = "address on which to serve Prometheus metrics"
+    add_option(parser, "--metrics", about, metavar="[HOST:]PORT")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -39,19 +40,19 @@ def run(options: argparse.Namespace) -> None:
     from belated.service.console.reports import Reports
     from belated.service.learning.learners import learners_of
 
-    told: list[int] = []
+    signals: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, frame: told.append(number))
+        signal.signal(number, lambda number, frame: signals.append(number))
     learners = learners_of(config.bandits, config.store, lease=config.server.lease)
-    reports = Reports(config.store, {one.name: one.actions for one in config.bandits})
+    reports = Reports(config.store, {bandit.name: bandit.actions for bandit in config.bandits})
     stop_metrics = None
     if options.metrics is not None:
-        stop_metrics = _tell_metrics(options.metrics, learners, reports)
+        stop_metrics = _serve_metrics(options.metrics, learners, reports)
     learners.start()
-    log.info("learning", extra={"bandits": [one.name for one in config.bandits]})
-    while not told:
+    log.info("learning", extra={"bandits": [bandit.name for bandit in config.bandits]})
+    while not signals:
         time.sleep(0.1)
-    log.info("stopping: what was learned is saved first")
+    log.info("stopping: saving what was learned")
     learners.stop()
     if stop_metrics is not None:
         stop_metrics()
@@ -59,10 +60,10 @@ def run(options: argparse.Namespace) -> None:
     log.info("stopped")
 
 
-def _tell_metrics(where: str, learners: Learners, reports: Reports) -> Callable[[], None]:
+def _serve_metrics(where: str, learners: Learners, reports: Reports) -> Callable[[], None]:
     from belated.service.operating.metrics import Metrics
 
     host, _, port = where.rpartition(":")
     if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
-        raise InvalidInput(f"--metrics is {where!r}: a port was expected, as in 9090")
+        raise InvalidInput(f"--metrics is {where!r}: pass a port, such as 9090")
     return Metrics({}, learners, {}, reports=reports).listen(int(port), host or "127.0.0.1")

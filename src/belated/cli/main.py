@@ -1,7 +1,7 @@
-"""``belated``: finds the command and runs it.
+"""``belated``: parse the command line and run the command.
 
-The exit code is 0 where all is well, 1 where a command looked and found something wrong, and 2
-where it could not do what was asked; then one line on stderr says why.
+The exit code is 0 for success, 1 if a command has found a problem, and 2 if a command has failed;
+the reason is then on stderr, in one line.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ from belated.cli.journal import (
 from belated.cli.keys import create, list as list_keys, revoke
 from belated.exceptions import BelatedError
 
-#: In the order of the help.
+#: Subcommands in the order of the help.
 JOURNAL = (inspect, show, verify, export, import_, retract, erase, archive, trim)
 KEYS = (create, list_keys, revoke)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code.
+    """Run a command and return its exit code.
 
     Args:
-        arguments: what stands behind ``belated``; None: as the process was started.
+        arguments: the arguments after ``belated``; None for those of the process.
     """
     options = command_line().parse_args(arguments)
     try:
         code: int = options.run(options) or 0
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads has seen enough, as in `| head`
+    except BrokenPipeError:  # the reader has exited, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (BelatedError, OSError) as error:
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+    """A parser that reports errors in one line."""
 
     def error(self, message: str) -> NoReturn:
         _complain(f"{message} (see `{self.prog} --help`)")
@@ -82,17 +82,17 @@ class _Parser(argparse.ArgumentParser):
 
 
 def command_line() -> argparse.ArgumentParser:
-    """Return what reads the arguments of all commands."""
-    parser = _Parser(prog="belated", description="Contextual bandits for rewards that come late.")
+    """Return the argument parser of all commands."""
+    parser = _Parser(prog="belated", description="Contextual bandits with delayed rewards.")
     parser.add_argument("--version", action="version", version=f"belated {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in (demo, simulate, compare, bounds, evaluate, report):
         _add(commands, command)
-    _add_group(commands, "journal", JOURNAL, "look into a journal, verify it, move it")
+    _add_group(commands, "journal", JOURNAL, "inspect, verify, export and maintain journals")
     for command in (init, serve, learn, mode, action, model, doctor, plan, schema, warm):
         _add(commands, command)
-    _add_group(commands, "features", (diff,), "see what a change of features does")
-    _add_group(commands, "keys", KEYS, "make, list and revoke the API keys of a service")
+    _add_group(commands, "features", (diff,), "preview a change of features")
+    _add_group(commands, "keys", KEYS, "create, list and revoke the API keys of a service")
     return parser
 
 
@@ -104,7 +104,7 @@ def _add_group(to: Any, name: str, commands: Sequence[Any], what: str) -> None:
 
 
 def _add(to: Any, command: Any) -> None:
-    name = command.__name__.rpartition(".")[2].rstrip("_")  # `import` is no name of a module
+    name = command.__name__.rpartition(".")[2].rstrip("_")  # `import` cannot name a module
     what = (command.__doc__ or "").partition("\n")[0].partition(": ")[2]
     parser = _parser(to, name, what, command.EXAMPLE)
     command.add_arguments(parser)

@@ -1,6 +1,6 @@
 """``belated mode``: show or change how a bandit decides: learn, freeze, baseline or off.
 
-A change is written into the journal, and heeded by all deciders within a second.
+The change is recorded in the journal and takes effect in all deciders within a second.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from belated.core.events import ModeChanged, ModelChosen
 EXAMPLE = 'belated mode offers freeze --reason "prices are wrong"'
 
 _MEANING = {
-    "learn": "decides as it learns",
-    "freeze": "decides with the model of now, which does not change any more",
-    "baseline": "decides without the model",
-    "off": "decides nothing; rewards are accepted",
+    "learn": "decides with the newest model",
+    "freeze": "decides with its current model, which no longer changes",
+    "baseline": "decides without a model",
+    "off": "makes no decisions; rewards are accepted",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     parser.add_argument("bandit", metavar="BANDIT", help="name of the bandit")
     meaning = "; ".join(f"{mode}: {what}" for mode, what in _MEANING.items())
     parser.add_argument(
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODE",
         nargs="?",
         choices=tuple(_MEANING),
-        help=f"{meaning}; without it, show the current one",
+        help=f"{meaning}; if omitted, show the current mode",
     )
     add_reason(parser, required=False)
     add_service(parser)
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> None:
         was = "learn" if before is None else before.mode
         if options.mode is None:
             since = "" if before is None else f" (since {moment(before.at_us)}{by_whom(before)})"
-            print(f"{options.bandit}: {was}: {_MEANING.get(was, 'as a newer release says')}{since}")
+            print(f"{options.bandit}: {was}: {_MEANING.get(was, 'set by a newer release')}{since}")
             return
         change = ModeChanged(time.time_ns() // 1000, options.mode, options.reason, actor())
         journal.append([change])
@@ -53,6 +53,6 @@ def run(options: argparse.Namespace) -> None:
 
 
 def by_whom(event: ModeChanged | ModelChosen) -> str:
-    """Return who made a change and why, as far as that is known."""
+    """Return who made a change and why, if known."""
     by = f"; by {event.actor}" if event.actor else ""
     return f"{by}; reason: {event.reason}" if event.reason else by

@@ -1,6 +1,7 @@
-"""``belated model``: list the models of a bandit; decide with an earlier one, or the latest again.
+"""``belated model``: list the models of a bandit; decide with an earlier one or the latest.
 
-A choice is written into the journal, and obeyed by all deciders within a second. Learning goes on.
+The choice is recorded in the journal and takes effect in all deciders within a second. Learning
+continues.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ EXAMPLE = """belated model list offers
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    about = "list: show the models that can be chosen; use: decide with one of them"
+    """Add the arguments of the command."""
+    about = "list: show the models that can be chosen; use: choose one of them"
     parser.add_argument("change", metavar="CHANGE", choices=("list", "use"), help=about)
     parser.add_argument("bandit", metavar="BANDIT", help="name of the bandit")
     about = "version of a model, as `list` shows it, or `latest`"
@@ -37,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
     if (options.version is None) != (options.change == "list"):
-        message = "list shows all models" if options.version else "the version is missing"
+        message = "list takes no version" if options.version else "the version is missing"
         raise InvalidInput(f"{message}: see `belated model --help`", options.version)
     with (
         controlled(options) as (_, journal, store),
@@ -57,8 +58,13 @@ def run(options: argparse.Namespace) -> None:
     print(f"{options.bandit} decides with {which}")
     if models:
         rows = [
-            [str(one.version), f"{one.made_at:%Y-%m-%dT%H:%M:%SZ}", one.observations, one.state]
-            for one in models
+            [
+                str(model.version),
+                f"{model.made_at:%Y-%m-%dT%H:%M:%SZ}",
+                model.observations,
+                model.state,
+            ]
+            for model in models
         ]
         print(table([">version", "made", ">rewards", "state"], rows))
 
@@ -67,5 +73,5 @@ def _version(text: str) -> Version:
     if text == "latest":
         return "latest"
     if not text.isdecimal():
-        raise InvalidInput(f"the version is {text!r}: a number or `latest` was expected", text)
+        raise InvalidInput(f"the version must be a number or `latest`, not {text!r}", text)
     return int(text)

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their values are written."""
+"""Options that several commands share, and parsers of their values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def as_argument(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Let argparse say what ``parse`` finds wrong."""
+    """Make argparse report the errors that ``parse`` raises."""
 
     def read(text: str) -> T:
         try:
@@ -32,14 +32,14 @@ def as_argument(parse: Callable[[str], T]) -> Callable[[str], T]:
     return read
 
 
-#: A time span: whole numbers with their units, such as 1h30m.
+#: A duration: whole numbers with units, such as 1h30m.
 duration = as_argument(parse_duration)
-#: A time in ISO 8601 with a zone, in microseconds since 1970.
+#: A time in ISO 8601 with a zone, as microseconds since 1970.
 time = as_argument(partial(as_microseconds, name="the time"))
 
 
 def count(text: str) -> int:
-    """A whole number of at least 1.
+    """Parse a whole number of at least 1.
 
     >>> count("10_000")
     10000
@@ -49,7 +49,7 @@ def count(text: str) -> int:
     except ValueError:
         number = 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: a whole number of at least 1 was expected")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return number
 
 
@@ -69,7 +69,7 @@ def add_option(
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """For programs."""
+    """Add the option for JSON output."""
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -82,75 +82,77 @@ def add_expression(
     several: bool,
     instead: str = "",
 ) -> Any:
-    """What is written as in Python; the help lists the known names.
+    """Add an option for a Python-like expression; its help lists the known names.
 
-    It gives the group of the help, for the option that can be written ``instead``.
+    Returns:
+        The option group, for the option ``instead``, an alternative to this one.
     """
-    known = wrapped(f"  {about}, as in {kind.example}; known: {kind.known}", indent="  ")
+    known = wrapped(f"  {about}, such as {kind.example}; known: {kind.known}", indent="  ")
     group = parser.add_argument_group(kind.noun, known.lstrip().replace("\n  ", "\n"))
     group.add_argument(
         f"--{kind.noun}",
         required=not (default or instead),
         metavar=kind.noun.upper(),
-        help=f"default: {default}" if default else f"this or {instead}" if instead else "needed",
+        help=f"default: {default}" if default else f"or {instead}" if instead else "required",
         **({"nargs": "+", "action": "extend"} if several else {"default": default}),
     )
     return group
 
 
 def add_module(parser: Any) -> None:
-    """Where policies of the user's own are."""
+    """Add the option for modules with custom policies."""
     parser.add_argument(
         "--module",
         action="append",
         default=[],
         metavar="NAME",
-        help="import a Python module that registers policies of your own; its code runs",
+        help="import a Python module that registers custom policies; its code is executed",
     )
 
 
 def add_simulation(
     parser: argparse.ArgumentParser, delay: str, policy: str, default: str, *, several: bool
 ) -> None:
-    """What is simulated, and how much; ``delay`` and ``policy`` say what these are for."""
+    """Add the options of a simulation; ``delay`` and ``policy`` describe these two."""
     add_expression(parser, DELAYS, delay, several=several)
     add_module(add_expression(parser, POLICIES, policy, default=default, several=several))
-    problems = "the problems, drawn anew for each seed"
+    problems = "the problems, drawn for each seed"
     add_expression(parser, ENVIRONMENTS, problems, default="fixed", several=several)
-    about = "what a missing reward means, where a round is a second: \"ConversionsOnly('500s')\""
+    about = "meaning of a missing reward, with rounds as seconds: \"ConversionsOnly('500s')\""
     add_option(parser, "--rewards", about)
-    add_option(parser, "--rounds", "of a run", count, 2_000)
-    add_option(parser, "--seeds", "how many problems, each with luck of its own", count, 10)
+    add_option(parser, "--rounds", "rounds per run", count, 2_000)
+    add_option(parser, "--seeds", "number of problems", count, 10)
 
 
 def add_semantics(parser: argparse.ArgumentParser) -> None:
-    """What silence means, if it is not what the journal says."""
+    """Add the options that override the journal's settings of rewards."""
     group = parser.add_argument_group(
-        "what the bandit was told",
-        "if none is given, as the journal says it; durations like 7d, 12h, 30m, 45s",
+        "settings of rewards",
+        "default: those in the journal; durations such as 7d, 12h, 30m, 45s",
     )
-    add_option(group, "--window", "of its rewards", duration)
-    about = "value of a missing reward when the window ends (DefaultAfter); without it: Explicit"
+    add_option(group, "--window", "reward window", duration)
+    about = "value of a missing reward when the window ends (DefaultAfter); if omitted: Explicit"
     add_option(group, "--default", about, float, metavar="VALUE")
-    add_option(group, "--retention", "of its decisions", duration)
-    about = "what the parts of a reward add up to; without it: latest"
+    add_option(group, "--retention", "how long decisions accept rewards", duration)
+    about = "how the parts of a reward are combined; if omitted: latest"
     add_option(group, "--reduce", about, choices=("latest", "sum", "max"))
-    group.add_argument("--bounds", type=float, nargs=2, metavar=("LOW", "HIGH"), help="of a reward")
+    about = "range of rewards"
+    group.add_argument("--bounds", type=float, nargs=2, metavar=("LOW", "HIGH"), help=about)
 
 
 def semantics(
     options: argparse.Namespace, configured: Configured | None
 ) -> tuple[Rewards, int | None]:
-    """What silence means, and the retention in microseconds.
+    """Return the meaning of missing rewards, and the retention in microseconds.
 
-    By these options; by the journal, if none of them is given.
+    If none of the options is given, the journal's settings apply.
 
     Args:
-        options: of the command.
-        configured: what the journal says, if it says anything.
+        options: the options of the command.
+        configured: the settings in the journal, if any.
     """
     given = options.window, options.default, options.retention, options.reduce, options.bounds
-    if configured is not None and all(one is None for one in given):
+    if configured is not None and all(option is None for option in given):
         return semantics_of(configured.settings)
     reduce: Reduce = options.reduce or "latest"
     bounds = None if options.bounds is None else tuple(options.bounds)
@@ -158,26 +160,26 @@ def semantics(
     if options.default is None:
         rewards = Explicit(options.window, reduce=reduce, bounds=bounds)
     elif options.window is None:
-        raise InvalidInput("--default needs --window: how long to wait for a reward", None)
+        raise InvalidInput("--default needs --window, the time to wait for a reward", None)
     else:
         rewards = DefaultAfter(options.window, value=options.default, reduce=reduce, bounds=bounds)
     return rewards, retention_us(options.retention, rewards)
 
 
-# --- an operator's act ---------------------------------------------------------------------------
+# --- operator actions ----------------------------------------------------------------------------
 
 
 def add_reason(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """Why it is done."""
+    """Add the option for the reason of an operator action."""
     parser.add_argument(
-        "--reason", required=required, default="", help="why, for whoever asks later"
+        "--reason", required=required, default="", help="the reason, recorded in the journal"
     )
 
 
 def actor() -> str:
-    """Who it is, as far as the system knows."""
+    """Return user and host name, for the journal."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a process of a user without a name
+    except (KeyError, OSError):  # the user has no name
         user = "unknown"
     return f"{user}@{socket.gethostname()}"

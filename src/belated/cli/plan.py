@@ -1,6 +1,6 @@
-"""``belated plan``: say what a delay costs a bandit, and which holdout to take.
+"""``belated plan``: estimate what a delay costs a bandit, and the holdout it needs.
 
-The time that is planned is simulated with the real policy, learner and ledger.
+The planned period is simulated with the real policy, learner and ledger.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ EXAMPLE = "belated plan --rate 1000/d --delay 2d --window 7d --lift 0.2"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    add_option(parser, "--rate", "decisions a second, or as 1000/d or 50/h", rate)
+    """Add the arguments of the command."""
+    add_option(parser, "--rate", "decisions per second, or 1000/d or 50/h", rate)
     add_option(
         parser,
         "--delay",
-        "of rewards: a mean such as 2d, or a law in seconds as in 'Lomax(shape=1.5, scale=3600)'",
+        "delay of rewards: a mean such as 2d, or a law in seconds: 'Lomax(shape=1.5, scale=3600)'",
     )
     share = {"type": _positive, "metavar": "SHARE"}
-    add_option(parser, "--reward-share", "rewards for each decision; default: 0.1", **share)
+    add_option(parser, "--reward-share", "rewards per decision; default: 0.1", **share)
     lift = (
-        "by how much more the best choice brings than one by lot, and the least lift worth knowing"
+        "gain of the best choice over a random one, and the smallest lift that you want to detect"
     )
     add_option(parser, "--lift", lift, default=0.2, **share)
-    add_option(parser, "--window", "of the rewards; default: 7d", duration)
+    add_option(parser, "--window", "reward window; default: 7d", duration)
     meanings = ("ConversionsOnly", "DefaultAfter", "Explicit")
-    about = "what a missing reward means; default: ConversionsOnly"
+    about = "meaning of a missing reward; default: ConversionsOnly"
     add_option(parser, "--rewards", about, choices=meanings)
-    add_option(parser, "--period", "that is planned", duration, "30d")
-    add_option(parser, "--actions", "to choose from; default: 10", count)
-    add_option(parser, "--dim", "features of a row", count, 20)
+    add_option(parser, "--period", "period to plan", duration, "30d")
+    add_option(parser, "--actions", "number of actions; default: 10", count)
+    add_option(parser, "--dim", "features per row", count, 20)
     parser.add_argument(
         "--journal",
         metavar="ADDRESS",
-        help="take delays, rate, reward share, window and actions from a journal; what is given "
-        "as an option comes first",
+        help="take delays, rate, reward share, window and actions from a journal; options override "
+        "them",
     )
-    learner = "what learns, as in 'DelayedThompson(scale=0.5)'"
+    learner = "policy, such as 'DelayedThompson(scale=0.5)'"
     add_option(parser, "--policy", learner, default="DelayedUCB")
     add_module(parser)
     add_option(parser, "--seeds", "problems", count, 10)
-    add_option(parser, "--rounds", "of a simulation, at most", count, 4_000)
+    add_option(parser, "--rounds", "maximum rounds per simulation", count, 4_000)
     add_json(parser)
 
 
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> None:
     policy = as_policy(options.policy)
     asked = _asked(options)
     with Progress("simulated", runs_of(asked, options.seeds, options.rounds)) as progress:
-        made = plan_learning(
+        plan = plan_learning(
             asked,
             policy=policy,
             policy_name=options.policy,
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> None:
             rounds=options.rounds,
             progress=progress.step,
         )
-    print(msgspec.json.encode(made.to_dict()).decode() if options.json else _text(made))
+    print(msgspec.json.encode(plan.to_dict()).decode() if options.json else _text(plan))
 
 
 def _asked(options: argparse.Namespace) -> Learning:
@@ -93,25 +93,25 @@ def _asked(options: argparse.Namespace) -> Learning:
     if options.journal is not None:
         with log_at(options.journal) as log:
             seen = seen_in(log)
-        given = {name: seen.get(name) if one is None else one for name, one in given.items()}
+        given = {name: seen.get(name) if value is None else value for name, value in given.items()}
     for name, example in (("delay", "2d"), ("rate", "1000/d")):
         if given[name] is None:
-            message = f"--{name} is needed, such as {example}"
-            raise InvalidInput(f"{message}; or a --journal that tells it", None)
-    given = {name: one for name, one in given.items() if one is not None}
+            message = f"--{name} is required, such as {example}"
+            raise InvalidInput(f"{message}; or pass a --journal to take it from", None)
+    given = {name: value for name, value in given.items() if value is not None}
     period = options.period.total_seconds()
     return Learning(**given, lift=options.lift, period=period, dim=options.dim)
 
 
 def _delay(text: str) -> SecondsDelay:
-    """A mean, or a law."""
+    """Parse a delay: a mean, or a law."""
     if "(" in text:
         return as_delay(text)
     return Exponential(mean=as_duration(text, "--delay").total_seconds())
 
 
 def rate(text: str) -> float:
-    """Decisions a second.
+    """Parse a rate in decisions per second.
 
     >>> rate("500"), rate("36/h"), round(rate("1000/d"), 4)
     (500.0, 0.01, 0.0116)
@@ -119,7 +119,7 @@ def rate(text: str) -> float:
     number, _, unit = text.partition("/")
     seconds = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}.get(unit)
     if seconds is None:
-        raise argparse.ArgumentTypeError(f"{text!r}: a number, or one as 1000/d, 50/h or 5/min")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a rate: write 5, 5/min, 50/h or 1000/d")
     return _positive(number) / seconds
 
 
@@ -129,110 +129,110 @@ def _positive(text: str) -> float:
     except ValueError:
         number = 0.0
     if not 0.0 < number < 1e12:
-        raise argparse.ArgumentTypeError(f"{text!r}: a number above 0 was expected")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return number
 
 
 # --- text ---------------------------------------------------------------------------------------
 
 
-def _text(made: LearningPlan) -> str:
-    return "\n".join([*_head(made), "", *_cases(made), "", *_holdouts(made)])
+def _text(plan: LearningPlan) -> str:
+    return "\n".join([*_head(plan), "", *_cases(plan), "", *_holdouts(plan)])
 
 
-def _head(made: LearningPlan) -> list[str]:
-    asked = made.asked
-    each = made.decisions_a_round
-    stands = f", each for {each:,.3g} decisions" if each > 1.05 else ""
+def _head(plan: LearningPlan) -> list[str]:
+    asked = plan.asked
+    each = plan.decisions_a_round
+    per_round = f", each for {each:,.3g} decisions" if each > 1.05 else ""
     planned = (
         f"planned: {_rate(asked.rate)} for {lasting(asked.period)}, "
         f"{several(asked.actions, 'action')}, {several(asked.dim, 'feature')}; "
-        f"{percent(asked.reward_share)} rewards if chosen by lot, {percent(asked.lift)} more if "
-        f"chosen best; {asked.rewards}, window {lasting(asked.window)}"
+        f"{percent(asked.reward_share)} rewards with random choices, {percent(asked.lift)} more "
+        f"with the best ones; {asked.rewards}, window {lasting(asked.window)}"
     )
     simulated = (
-        f"simulated: {made.policy}, {several(made.seeds, 'problem')} of "
-        f"{several(made.rounds, 'round')}{stands}; 95% intervals"
+        f"simulated: {plan.policy}, {several(plan.seeds, 'problem')} of "
+        f"{several(plan.rounds, 'round')}{per_round}; 95% intervals"
     )
     return [wrapped(planned, indent="  "), wrapped(simulated, indent="  ")]
 
 
-def _cases(made: LearningPlan) -> list[str]:
-    asked = made.asked
+def _cases(plan: LearningPlan) -> list[str]:
+    asked = plan.asked
     rows = [
         [
-            one.name,
-            percent(round(one.kept.mean, 3)),
-            f"{100 * one.kept.low:.0f} to {100 * one.kept.high:.0f}%",
-            _change(one),
-            f"{one.lost:,.0f}",
+            case.name,
+            percent(round(case.kept.mean, 3)),
+            f"{100 * case.kept.low:.0f} to {100 * case.kept.high:.0f}%",
+            _change(case),
+            f"{case.lost:,.0f}",
         ]
-        for one in made.cases
+        for case in plan.cases
     ]
-    head = ["", ">kept", ">", ">against the plan", ">rewards lost"]
+    head = ["", ">kept", ">", ">vs. the plan", ">rewards lost"]
     notes = [
         f"Of the {percent(asked.lift)} that the best choices would bring, the bandit brings "
-        f"{percent(round(made.cases[1].kept.mean, 2))}. {_cost_of_delay(made)}"
+        f"{percent(round(plan.cases[1].kept.mean, 2))}. {_cost_of_delay(plan)}"
     ]
-    if made.decisions_a_round > 1.05:
+    if plan.decisions_a_round > 1.05:
         notes.append(
-            "A round stands for several decisions: a real bandit learns from more, and loses less; "
-            "more --rounds show that."
+            "A round stands for several decisions: a real bandit learns from more of them, and "
+            "loses less. To see this, increase --rounds."
         )
     return [
-        f"what is kept of the {percent(asked.lift)}, over the whole period",
+        f"how much of the {percent(asked.lift)} is kept, over the whole period",
         table(head, rows, indent="  "),
         *map(wrapped, notes),
     ]
 
 
-def _cost_of_delay(made: LearningPlan) -> str:
-    at_once, planned = made.cases[0], made.cases[1]
+def _cost_of_delay(plan: LearningPlan) -> str:
+    at_once, planned = plan.cases[0], plan.cases[1]
     assert at_once.change is not None
     change = at_once.change
     ends = f"{100 * change.low:.0f} to {100 * change.high:.0f}"
     if change.low <= 0.0:
-        return f"What the delay costs is lost in chance here ({ends} points): more --seeds tell."
+        return f"The cost of the delay is within the noise ({ends} points): increase --seeds."
     lost = planned.lost - at_once.lost
     return f"The delay costs {100 * change.mean:.0f} points ({ends}) of it, or {lost:,.0f} rewards."
 
 
-def _holdouts(made: LearningPlan) -> list[str]:
-    asked = made.asked
+def _holdouts(plan: LearningPlan) -> list[str]:
+    asked = plan.asked
     rows = [
         [percent(times.share), _wait(times.seconds), _wait(times.seconds_always), _cost(times)]
-        for times in made.holdouts
+        for times in plan.holdouts
     ]
-    head = [">holdout", ">one look", ">looking every day", ">rewards it costs"]
-    if made.take is not None:
-        told = (
-            f"Hold out {percent(made.take.share)}: the smallest of these shares by which the lift "
-            f"is known within {lasting(asked.period)}. Compare with `belated evaluate ADDRESS "
+    head = [">holdout", ">one look", ">daily looks", ">rewards it costs"]
+    if plan.take is not None:
+        advice = (
+            f"Hold out {percent(plan.take.share)}: the smallest of these shares that detects the "
+            f"lift within {lasting(asked.period)}. Compare with `belated evaluate ADDRESS "
             f"--lift --limit {format_duration(round(1e6 * asked.window))}`."
         )
     else:
-        told = (
-            f"No share tells within {lasting(asked.period)}: plan for a longer time, or for a "
-            "larger lift."
+        advice = (
+            f"No share detects it within {lasting(asked.period)}: plan for a longer period, or for "
+            "a larger lift."
         )
     return [
-        f"until a lift of {percent(asked.lift)} is known, four times in five",
+        f"time until a lift of {percent(asked.lift)} is detected, with a probability of 80%",
         table(head, rows, indent="  "),
-        wrapped(told),
+        wrapped(advice),
     ]
 
 
-def _change(one: Case) -> str:
-    if one.change is None:
+def _change(case: Case) -> str:
+    if case.change is None:
         return ""
-    change = one.change
+    change = case.change
     return f"{100 * change.mean:+.0f} ({100 * change.low:+.0f} to {100 * change.high:+.0f}) points"
 
 
 def _rate(rate: float) -> str:
     if rate >= 1.0:
-        return f"{rate:,.3g} decisions a second"
-    return f"{86_400 * rate:,.0f} decisions a day"
+        return f"{rate:,.3g} decisions/s"
+    return f"{86_400 * rate:,.0f} decisions/day"
 
 
 def _wait(seconds: float) -> str:

@@ -1,6 +1,6 @@
 """``belated report``: write a report of what a bandit earns as one HTML file.
 
-The file needs no network and no server; you can mail it.
+The file is self-contained: it needs no network and no server, and can be sent by mail.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     about = "also write each chart as PNG (extra `report`)"
     add_option(parser, "--charts", about, metavar="FOLDER")
-    about = "what one reward is, in the singular: purchase"
+    about = "what a reward is, in the singular, such as purchase"
     add_option(parser, "--unit", about, default="reward")
-    about = "currency of the rewards: EUR; default: they are not money"
+    about = "currency of the rewards, such as EUR; default: not money"
     add_option(parser, "--currency", about, metavar="CODE")
     add_json(parser)
 

@@ -1,4 +1,4 @@
-"""``belated schema``: print the tables of PostgresJournal, for psql, or apply them.
+"""``belated schema``: print the SQL that creates or migrates the PostgreSQL tables, or apply it.
 
 Printing needs neither psycopg nor a server.
 """
@@ -16,9 +16,9 @@ EXAMPLE = 'belated schema | psql "$DATABASE_URL"'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     what = parser.add_mutually_exclusive_group()
-    about = "of the tables that are there: print only what leads from it to the present one"
+    about = "version of the existing tables: print only the migrations from it"
     add_option(what, "--from", about, int, dest="version", metavar="VERSION")
     about = "print nothing: create or migrate the tables of the store in this config file"
     add_option(what, "--apply", about, metavar="CONFIG")
@@ -31,8 +31,8 @@ def run(options: argparse.Namespace) -> None:
         return
     version = options.version
     if version is not None and not 0 <= version <= VERSION:
-        raise InvalidInput(f"--from is {version}: from 0 to {VERSION} was expected", version)
+        raise InvalidInput(f"--from must be between 0 and {VERSION}, not {version}", version)
     steps = [schema()] if version is None else migrations(version)
     if not steps:
-        steps = [f"-- The tables are of version {VERSION} already: there is nothing to do."]
+        steps = [f"-- The tables already have version {VERSION}: nothing to do."]
     print("\n".join(["BEGIN;", *steps, "COMMIT;"]))

@@ -1,7 +1,7 @@
 """``belated serve``: serve bandits over HTTP.
 
-The configuration says which, and where their journals are; `belated init` writes one. It needs the
-extra ``service``, and for journals in PostgreSQL ``postgres``.
+The configuration names the bandits and their store; `belated init` writes one. Needs the extra
+``service``, and ``postgres`` for journals in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EXAMPLE = "belated serve belated.toml --port 8080"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     add_config(parser)
     parser.add_argument("--host", help="address to bind (overrides server.host)")
     parser.add_argument("--port", type=int, help="port to bind (overrides server.port; 0 = any)")
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _feature_changes(config: Config) -> Iterator[str]:
-    """Yield what a change of features does."""
+    """Yield the effects of changed features on the journals."""
     from belated.service.operating.feature_changes import feature_changes
 
     for plan in feature_changes(config.store, config.bandits):
@@ -63,18 +63,18 @@ def _check(file: str) -> int:
     except InvalidConfig as error:
         print("\n".join([*error.mistakes, f"WRONG: {several(len(error.mistakes), 'mistake')}"]))
         return 1
-    print(pairs([(one.name, repr(one.policy)) for one in config.bandits]))
-    found = extras()
+    print(pairs([(bandit.name, repr(bandit.policy)) for bandit in config.bandits]))
+    findings = extras()
     try:
-        found += refusals(config)
+        findings += refusals(config)
         for line in _feature_changes(config):
             print(line)
     except BelatedError as error:
-        print(f"the features were not compared with those of the journals: {error}")
-    for line in lines(found):
+        print(f"the features could not be compared with those of the journals: {error}")
+    for line in lines(findings):
         print(line)
-    if found:
-        print(f"WRONG: it cannot start for {several(len(found), 'reason')}")
+    if findings:
+        print(f"WRONG: it cannot start, for {several(len(findings), 'reason')}")
         return 1
     print(f"OK: {several(len(config.bandits), 'bandit')}")
     return 0

@@ -1,6 +1,6 @@
-"""``belated simulate``: run one policy under one delay, on problems whose answer is known.
+"""``belated simulate``: run one policy under one delay, on problems with a known solution.
 
-It needs no extra. To compare several, see :mod:`belated.cli.compare`.
+Needs no extra. To compare several policies, see :mod:`belated.cli.compare`.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from belated.simulation import simulate
 
 EXAMPLE = 'belated simulate --delay "Geometric(mean=100)" --rounds 2000 --seeds 5'
 
-#: What is told of a run, as people call it.
+#: Statistics of a run, with their labels.
 ROWS = {"regret": "regret", "pending": "pending at the end", "most_pending": "pending at most"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    add_simulation(parser, "when rewards come", "what chooses", "DelayedUCB", several=False)
-    about = "after which a decision without a reward is pending no longer"
+    """Add the arguments of the command."""
+    add_simulation(parser, "delay of rewards", "policy", "DelayedUCB", several=False)
+    about = "after which a decision without a reward is no longer pending"
     add_option(parser, "--window", about, count, metavar="ROUNDS")
     add_json(parser)
 
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def simulated(options: argparse.Namespace) -> dict[str, Any]:
-    """What happened under all seeds."""
+    """Run the simulation for all seeds, and return the results."""
     load_modules(options.module)
     delay = as_delay(options.delay)
     policy_for = as_policy(options.policy)
@@ -95,7 +95,7 @@ def simulated(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _notes(messages: Iterable[str]) -> list[str]:
-    """One of each kind: those of other seeds differ in their numbers only."""
+    """Return one note of each kind; those of other seeds differ only in numbers."""
     kinds: dict[str, str] = {}
     for message in messages:
         kinds.setdefault(re.sub(r"[-\d.]+", "", message), message)
@@ -116,21 +116,21 @@ def _text(report: dict[str, Any]) -> str:
     return "\n".join([*lines, *(wrapped(f"note: {note}", "  ") for note in report["notes"])])
 
 
-# --- several seeds together ----------------------------------------------------------------------
+# --- statistics over seeds -----------------------------------------------------------------------
 
-#: How often chance alone goes beyond what is called hardly chance.
+#: Significance level.
 CHANCE = 0.05
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A mean over seeds.
+    """The distribution of a statistic over seeds.
 
     Attributes:
-        mean: of the values.
-        error: its standard error; None where there is one value only.
-        least: of the values.
-        most: of the values.
+        mean: the mean.
+        error: the standard error of the mean; None for a single value.
+        least: the minimum.
+        most: the maximum.
     """
 
     mean: float
@@ -140,7 +140,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Any) -> Spread:
-        """The values of all seeds.
+        """Summarize the values of all seeds.
 
         >>> print(Spread.of([1.0, 2.0, 3.0]))
         2.0 ± 0.6
@@ -154,11 +154,11 @@ class Spread:
 
     @property
     def t(self) -> float | None:
-        """The mean in standard errors, None where there are none."""
+        """The mean in standard errors; None for a single value."""
         return self.mean / self.error if self.error else None
 
     def text(self, sign: str = "") -> str:
-        """The mean with its error; ``sign="+"`` also writes that of a positive mean."""
+        """Format the mean with its error; ``sign="+"`` also writes the sign of a positive mean."""
         mean = format(self.mean, f"{sign},.1f")
         return mean if self.error is None else f"{mean} ± {self.error:,.1f}"
 
@@ -167,7 +167,7 @@ class Spread:
 
 
 def hardly_chance(seeds: int) -> float:
-    """The size of t that chance alone goes beyond once in twenty times.
+    """Return the critical value of t at the significance level.
 
     >>> round(hardly_chance(10), 2)
     2.26

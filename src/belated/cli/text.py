@@ -1,4 +1,4 @@
-"""Text for people: times, amounts, tables that fit into 80 columns, and a progress line."""
+"""Text output: times, amounts, tables of at most 80 columns, and a progress line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIZES = ((1_000_000_000_000, "TB"), (1_000_000_000, "GB"), (1_000_000, "MB"), (
 
 
 def moment(microseconds: int) -> str:
-    """A time in UTC.
+    """Format a time in UTC.
 
     >>> moment(1_700_000_000_123_456)
     '2023-11-14T22:13:20.123Z'
@@ -25,7 +25,7 @@ def moment(microseconds: int) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes in their greatest unit.
+    """Format a number of bytes in the largest unit.
 
     >>> size(1_234_567)
     '1.2 MB'
@@ -37,7 +37,7 @@ def size(count: int) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], indent: str = "") -> str:
-    """Columns under their names; a name that starts with ">" is set to the right.
+    """Format a table; columns whose name starts with ">" are aligned to the right.
 
     >>> print(table(["kind", ">count"], [["decision", 1_200], ["reward", 3]]))
     kind      count
@@ -58,7 +58,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]], indent: str = "
 
 
 def pairs(items: Sequence[tuple[str, str]], indent: str = "") -> str:
-    """Names with what they stand for, one in a line.
+    """Format names with values, one per line.
 
     >>> print(pairs([("family", "Bernoulli()"), ("rows of", "2 numbers")]))
     family   Bernoulli()
@@ -69,7 +69,7 @@ def pairs(items: Sequence[tuple[str, str]], indent: str = "") -> str:
 
 
 def several(count: int, noun: str) -> str:
-    """A number with its noun.
+    """Format a number with its noun.
 
     >>> several(1, "record"), several(2000, "record")
     ('1 record', '2,000 records')
@@ -78,7 +78,7 @@ def several(count: int, noun: str) -> str:
 
 
 def amount(bound: float) -> str:
-    """As many whole things as a bound allows.
+    """Format a bound, rounded down to a whole number.
 
     >>> amount(1125.5), amount(7.0 - 1e-12), amount(3e15)
     ('1,125', '7', '3.0e+15')
@@ -89,7 +89,7 @@ def amount(bound: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of all.
+    """Format a share as a percentage.
 
     >>> percent(0.05), percent(0.123456)
     ('5%', '12.3%')
@@ -98,7 +98,7 @@ def percent(share: float) -> str:
 
 
 def wrapped(text: str, indent: str = "") -> str:
-    """A sentence in lines of 80 columns; the first is not indented.
+    """Wrap a sentence at 80 columns; all lines but the first are indented.
 
     >>> len(wrapped("word " * 40, indent="  ").splitlines()[1])
     76
@@ -108,17 +108,17 @@ def wrapped(text: str, indent: str = "") -> str:
     )
 
 
-# --- progress of a long command ------------------------------------------------------------------
+# --- progress of long-running commands -----------------------------------------------------------
 
 
 class Progress(AbstractContextManager["Progress"]):
-    """Shows how many records or rounds are done, and how long the rest will take.
+    """A progress line with the number of processed records or rounds, and the remaining time.
 
     Nothing is printed unless stderr is a terminal.
 
     Args:
-        verb: what is done to them.
-        total: how many there are, None if nobody knows.
+        verb: what happens to them, such as "read".
+        total: their number, or None if unknown.
     """
 
     def __init__(self, verb: str, total: int | None = None) -> None:
@@ -127,11 +127,11 @@ class Progress(AbstractContextManager["Progress"]):
         self._done = 0
         self._shows = sys.stderr.isatty()
         self._start = time.monotonic()
-        self._next = self._start + 1.0  # what takes less needs no word
+        self._next = self._start + 1.0  # short commands show no progress
         self._shown = False
 
     def step(self, count: int) -> None:
-        """So many more are done."""
+        """Report that ``count`` more are done."""
         self._done += count
         if self._shows and (now := time.monotonic()) >= self._next:
             self._next = now + 0.2
@@ -141,7 +141,7 @@ class Progress(AbstractContextManager["Progress"]):
                 share = f" of {self._total:,} ({self._done / self._total:.0%})"
                 left = (now - self._start) * (self._total - self._done) / max(self._done, 1)
                 share += f", {lasting(left)} left"
-            line = f"\r{self._verb} {self._done:,}{share}\x1b[K"  # nothing of a longer one is left
+            line = f"\r{self._verb} {self._done:,}{share}\x1b[K"  # clears the rest of a longer line
             print(line, end="", file=sys.stderr, flush=True)
 
     def __exit__(self, *raised: object) -> None:

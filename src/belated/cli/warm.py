@@ -1,7 +1,7 @@
-"""``belated warm``: compile the kernels into numba's cache, so that no process has to.
+"""``belated warm``: compile the kernels into numba's cache, so that other processes need not.
 
-On a terminal one line says which kernel is being compiled and how long the rest will take; anywhere
-else there is a line for each kernel.
+On a terminal, a progress line shows the current kernel and the remaining time; otherwise, a line is
+printed for each kernel.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from belated.model.kernels.compiler import (
 
 EXAMPLE = "NUMBA_CACHE_DIR=/var/cache/belated belated warm"
 
-#: What a kernel adds to the whole, of 100: the first ones compile what the others use too.
+#: Percentage of the total time by kernel: the first ones compile functions that others share.
 SHARES = {"argmax_ucb_all": 47, "count": 6, "learn": 6, "upper": 8, "sampled": 20}
-#: The same of any other.
+#: The percentage of any other kernel.
 SHARE = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
 
 
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
     folder = cache_folder()
     if folder is None:
-        message = "numba may write to no folder: set NUMBA_CACHE_DIR to one that you may write to"
+        message = "numba has no writable cache folder: set NUMBA_CACHE_DIR to one"
         raise InvalidInput(message)
     with compiling_alone():
         compiled = _compile()
-    done = f"{several(compiled, 'kernel')} compiled, {len(NAMES) - compiled} found"
+    done = f"{several(compiled, 'kernel')} compiled, {len(NAMES) - compiled} cached"
     print(f"{done} in {folder}")
 
 
 def _compile() -> int:
-    """Compile what is not in the cache; returns how many kernels that were."""
+    """Compile the kernels that are not cached, and return their number."""
     shows, start = sys.stderr.isatty(), time.monotonic()
     done = compiled = 0
     for name in NAMES:
@@ -60,7 +60,7 @@ def _compile() -> int:
         compiled += not was_cached(name)
         if not shows:
             took = lasting(time.monotonic() - began)
-            print(f"{name}: {'found' if was_cached(name) else f'compiled in {took}'}", flush=True)
+            print(f"{name}: {'cached' if was_cached(name) else f'compiled in {took}'}", flush=True)
     if shows:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     return compiled

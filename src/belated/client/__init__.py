@@ -1,7 +1,7 @@
-"""Clients of the service: the verbs of a bandit, over HTTP.
+"""HTTP clients of the decision service, with the same methods as a bandit.
 
-``client`` has an asynchronous one, and a blocking one with the same coroutines; ``requests`` makes
-what a verb sends; ``transport`` sends, waits and tries again.
+:class:`AsyncClient` is for asyncio; :class:`Client` runs the same coroutines blocking. ``requests``
+builds request bodies, and ``transport`` sends them and retries.
 """
 
 from belated.client.client import AsyncClient, Client

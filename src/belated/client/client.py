@@ -1,4 +1,4 @@
-"""Clients of the service: one for asyncio, and one with the same verbs, whose calls block."""
+"""Clients of the decision service: one for asyncio, and a blocking one with the same methods."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ from belated.wire.messages import (
     SubjectRewardsBody,
 )
 
-#: Decisions made without the service that a client remembers until it has reported them.
+#: How many unreported fallback decisions a client remembers; beyond that, it drops the oldest.
 MAX_UNREPORTED = 10_000
 
 P = ParamSpec("P")
@@ -94,10 +94,10 @@ class _Calls:
         self._transport = Transport.to(
             url, blocking=self._blocks, timeout=timeout, headers=sent, retries=retries
         )
-        # Of new ids: from the last response, so that they share a partition with those of others.
+        # The slot for new ids, from the last response: ids in one partition are committed together.
         self._slot: int | None = None
         self._fallback = fallback
-        # Decisions that were made here, and that the service does not know yet.
+        # Fallback decisions that the service has not recorded yet.
         self._unreported: deque[DecisionRequest] = deque(maxlen=MAX_UNREPORTED)
 
     async def _report(
@@ -123,7 +123,7 @@ class _Calls:
         again: Any = None,
         query: dict[str, str] | None = None,
     ) -> T:
-        answer = await self._transport.call(
+        response = await self._transport.call(
             method,
             "v1" if place is None else f"{self._base}/{place}".rstrip("/"),
             None if body is None else encode(body),
@@ -131,16 +131,16 @@ class _Calls:
             query=query,
         )
         try:
-            found: T = _READERS[kind](answer)
+            value: T = _READERS[kind](response)
         except msgspec.DecodeError as error:
-            message = f"what answered is no service of this release: {error}"
+            message = f"unexpected response: check the URL and the service's release: {error}"
             raise ServiceError(message) from None
-        return found
+        return value
 
     def _fallback_of(
         self, action: int | str | None, requests: list[DecisionRequest]
     ) -> int | str | None:
-        """Return the fallback of a call, checked also while none is needed."""
+        """Return the fallback action of a call, or None; it is checked even if it is not needed."""
         action = self._fallback if action is None else action
         if action is not None:
             for request in requests:
@@ -150,7 +150,7 @@ class _Calls:
     def _fall_back(
         self, request: DecisionRequest, action: int | str, error: ServiceUnavailable
     ) -> Decided:
-        """Decide without the service; the decision is reported later."""
+        """Decide without the service and queue the decision for reporting."""
         warnings.warn(f"{error}: took the fallback {action!r}", FallbackWarning, stacklevel=2)
         at, again = event_time(None), sent_again(request)
         self._unreported.append(
@@ -160,50 +160,51 @@ class _Calls:
         return Decided(request.id or "", action, place, 1.0, math.nan, 0, at, fallback=True)
 
     async def _report_fallbacks(self, limit: int = MAX_BATCH) -> None:
-        """Report decisions that were made here while the service was unavailable."""
-        made: list[DecisionRequest] = []
-        with suppress(IndexError):  # other threads take from it, too
-            while len(made) < limit:
-                made.append(self._unreported.popleft())
+        """Report fallback decisions to the service; those that it could not receive stay queued."""
+        pending: list[DecisionRequest] = []
+        with suppress(IndexError):  # other threads take from the queue, too
+            while len(pending) < limit:
+                pending.append(self._unreported.popleft())
         reported = 0
         try:
             with suppress(ServiceUnavailable):
-                for some in batches(made):
-                    await self._report_made(some)
-                    reported += len(some)
+                for batch in batches(pending):
+                    await self._report_batch(batch)
+                    reported += len(batch)
         finally:
-            self._unreported.extendleft(reversed(made[reported:]))
+            self._unreported.extendleft(reversed(pending[reported:]))
 
-    async def _report_made(self, made: list[DecisionRequest]) -> None:
-        body = DecisionRequests(made)
+    async def _report_batch(self, batch: list[DecisionRequest]) -> None:
+        body = DecisionRequests(batch)
         try:
-            answer = await self._call("POST", "decisions/batch", body, ManyDecided)
-            for request, decision in zip(made, answer.decisions, strict=True):
+            response = await self._call("POST", "decisions/batch", body, ManyDecided)
+            for request, decision in zip(batch, response.decisions, strict=True):
                 assert request.fallback is not None
-                if decision.action != request.fallback.action:  # an answer of the service was lost
+                # The service had decided, but its response was lost: the action was not taken.
+                if decision.action != request.fallback.action:
                     await self._report("POST", f"{_place(decision.id)}/void", query=_query(None))
         except ServiceUnavailable:
             raise
         except (InvalidInput, ServiceError) as error:
-            if len(made) == 1:
+            if len(batch) == 1:
                 message = f"a fallback decision could not be recorded: {error}"
                 warnings.warn(message, FallbackWarning, stacklevel=2)
                 return
-            for one in made:  # one of them is refused, and the others are not
-                await self._report_made([one])
+            for request in batch:  # one bad request makes the service reject the whole batch
+                await self._report_batch([request])
 
 
 class AsyncClient(_Calls):
-    """A bandit that a service has, for asyncio: the verbs of :class:`Client`, to be awaited.
+    """A client of one bandit on a decision service, for asyncio.
 
-    Any number of tasks may share one; make it once, when the program starts. Close it with ``await
-    client.close()``, or use it in ``async with``. Arguments and retries are those of
-    :class:`Client`. Needs the extra ``client``.
+    It has the methods of :class:`Client`, as coroutines, with the same arguments and retries.
+    Create one client when the program starts and share it between tasks. Close it with ``await
+    client.close()``, or use it in ``async with``. Needs the extra ``client``.
     """
 
     _blocks = False
 
-    # --- deciding ------------------------------------------------------------------------------
+    # --- decisions -----------------------------------------------------------------------------
 
     async def decide(
         self,
@@ -220,36 +221,37 @@ class AsyncClient(_Calls):
         """Choose an action; the decision is durable before this returns.
 
         Args:
-            context: what is known at this moment: a mapping of fields, or a list of numbers.
-            actions: the actions on offer; all that the features know if None.
+            context: the features of this decision: a mapping of fields, or a list of numbers.
+            actions: the actions to choose from; by default, all that the features declare.
             rows: one row of numbers per action, for a bandit without features.
-            id: your own decision id. The same id again returns the same decision.
-            activated: False if the window starts only with :meth:`activate`.
-            subject: whom the decision is for, such as a user: :meth:`observe` can report rewards
-                of subjects. It is stored as given: treat it as personal data, or send a hash.
-            sticky: return the latest decision for the subject, as it was made, until this time has
-                passed since, its action is paused or not on offer, or it was voided.
-            fallback: the action to take if the service is unavailable; that of the client if None.
+            id: your own decision id. Calling again with the same id returns the same decision.
+            activated: False if the reward window starts only with :meth:`activate`.
+            subject: the user or other subject that the decision is for. :meth:`observe` can report
+                rewards by subject. It is stored as given: treat it as personal data, or send a
+                hash.
+            sticky: return the subject's latest decision unchanged if it is younger than this
+                duration, its action is on offer and not paused, and it was not voided.
+            fallback: the action to take if the service is unavailable; by default, the client's.
 
         Raises:
-            InvalidInput: the service, or this method, refused what was given.
-            ServiceUnavailable: no attempt was answered, and there is no fallback.
-            ServiceError: the service answered with another problem.
+            InvalidInput: this method or the service rejected the arguments.
+            ServiceUnavailable: all attempts failed, and there is no fallback.
+            ServiceError: the service reported another problem.
         """
         request = decision_request(
             context, actions, rows, id, activated, self._slot, subject, sticky
         )
         again, action = sent_again(request), self._fallback_of(fallback, [request])
         try:
-            answer = await self._call("POST", "decisions", request, Decided, again=again)
+            response = await self._call("POST", "decisions", request, Decided, again=again)
         except ServiceUnavailable as error:
             if action is None:
                 raise
             return self._fall_back(request, action, error)
-        # It is for the next id: the same decision always gives the same answer.
-        self._slot = answer.slot
+        # The slot is for the next id, not part of the decision.
+        self._slot = response.slot
         await self._report_fallbacks()
-        return msgspec.structs.replace(answer, slot=None)
+        return msgspec.structs.replace(response, slot=None)
 
     async def decide_many(
         self,
@@ -262,39 +264,41 @@ class AsyncClient(_Calls):
         activated: bool = True,
         fallback: int | str | None = None,
     ) -> list[Decided]:
-        """Choose many actions, each as if the ones before it were pending.
+        """Choose many actions, each as if the preceding decisions were pending.
 
-        They are sent in bodies of at most 1,000 requests and 1 MiB. If one of them fails, the
-        bodies before it are decided: give ``ids``, and call again with the same ones.
+        Requests are sent in batches of at most 1,000 requests and 1 MiB. If a batch fails, the
+        batches before it are already decided: pass ``ids``, and retry with the same ones.
 
         Args:
-            contexts: a list of contexts, or of (context, actions) pairs; or a frame of pandas or
-                polars with one context per line.
-            actions: the actions of all requests, unless they come in pairs.
+            contexts: a list of contexts or of (context, actions) pairs, or a pandas or polars frame
+                with one context per row.
+            actions: the actions to choose from in every request, unless ``contexts`` has pairs.
             rows: a list of row tables, for a bandit without features.
-            ids: your own decision id for each; or the name of a column of the frame.
-            subjects: whom each decision is for, None for nobody; or the name of a column of the
-                frame.
-            activated: False if the window starts only with :meth:`activate`.
+            ids: your own decision id for each request, or the name of a column of the frame.
+            subjects: the subject of each decision, or None for none; or the name of a column of
+                the frame.
+            activated: False if the reward window starts only with :meth:`activate`.
             fallback: as in :meth:`decide`.
         """
-        found: list[Decided] = []
+        decisions: list[Decided] = []
         requests = decision_requests(contexts, actions, rows, ids, subjects, activated, self._slot)
         action = self._fallback_of(fallback, requests)
-        for some in batches(requests):
-            again = DecisionRequests(list(map(sent_again, some)))
-            body = DecisionRequests(some)
+        for batch in batches(requests):
+            again = DecisionRequests(list(map(sent_again, batch)))
+            body = DecisionRequests(batch)
             try:
-                answer = await self._call("POST", "decisions/batch", body, ManyDecided, again=again)
+                response = await self._call(
+                    "POST", "decisions/batch", body, ManyDecided, again=again
+                )
             except ServiceUnavailable as error:
                 if action is None:
                     raise
-                found += [self._fall_back(request, action, error) for request in some]
+                decisions += [self._fall_back(request, action, error) for request in batch]
                 continue
-            found += answer.decisions
-            self._slot = answer.slot
+            decisions += response.decisions
+            self._slot = response.slot
             await self._report_fallbacks()
-        return found
+        return decisions
 
     # --- rewards -------------------------------------------------------------------------------
 
@@ -310,23 +314,22 @@ class AsyncClient(_Calls):
         subject: str | None = None,
         event_id: str | None = None,
     ) -> Receipt:
-        """Report the reward of a decision, or one part of it; or a reward of a subject.
+        """Report the reward of a decision, one part of it, or a reward of a subject.
 
-        It is safe to repeat.
-
-        The receipt is ``accepted``: the reward is durable. What it came to is in :meth:`entry`,
-        once the learner has read it.
+        Repeating a report is safe. The receipt says ``accepted``: the reward is durable. Once the
+        learner has read it, :meth:`entry` shows how it was counted.
 
         Args:
-            id: a decision, or its id; none with a subject.
+            id: the decision or its id; None with a subject.
             value: the reward.
-            at: when it happened: a datetime with its zone, or ISO 8601; now if None.
-            part: of the reward, if it comes in several.
-            revision: of this part: a higher one replaces it.
-            token: that came with the decision, if there is no key; it alone allows neither a
-                time, nor a part or revision.
-            subject: whose reward it is, instead of the id of a decision; with ``event_id``.
-            event_id: names the outcome of the subject, such as an order number: it counts once.
+            at: when it happened: an aware datetime or ISO 8601 text; now by default.
+            part: the name of this part, if the reward comes in several.
+            revision: a higher revision of a part replaces the lower ones.
+            token: the token of the decision, for callers without a key. Without a key, ``at``,
+                ``part`` and ``revision`` are not allowed.
+            subject: the subject that the reward is for, instead of a decision id; needs
+                ``event_id``.
+            event_id: an id of the subject's event, such as an order number; each counts once.
         """
         if subject is not None:
             check_alone(subject, id, part, revision)
@@ -338,32 +341,32 @@ class AsyncClient(_Calls):
         return await self._report("PUT", f"{_place(id)}/reward", body)
 
     async def observe_many(self, rewards: Any) -> list[Receipt]:
-        """Report many rewards, in bodies of at most 1,000; returns a receipt for each.
+        """Report many rewards in batches of at most 1,000; return a receipt for each.
 
         Args:
-            rewards: (id, value) pairs; or mappings with the keys id and value, and if need be at,
-                part and revision; or a frame of pandas or polars with such columns.
+            rewards: (id, value) pairs; mappings with the keys ``id`` and ``value``, and optionally
+                ``at``, ``part`` and ``revision``; or a pandas or polars frame with such columns.
         """
         receipts: list[Receipt] = []
-        for some in batches(named_rewards(rewards)):
-            await self._call("POST", "rewards/batch", RewardsBody(some), ManyAccepted)
-            receipts += [Receipt(one.id, "accepted") for one in some]
+        for batch in batches(named_rewards(rewards)):
+            await self._call("POST", "rewards/batch", RewardsBody(batch), ManyAccepted)
+            receipts += [Receipt(reward.id, "accepted") for reward in batch]
         return receipts
 
     async def observe_subjects(self, rewards: Iterable[tuple[Any, ...]]) -> list[Receipt]:
-        """Report many rewards of subjects, in bodies of at most 1,000.
+        """Report many rewards of subjects in batches of at most 1,000; return a receipt for each.
 
         Args:
-            rewards: (subject, value, event_id) or (subject, value, event_id, at) of each.
+            rewards: (subject, value, event_id) or (subject, value, event_id, at) tuples.
         """
         receipts: list[Receipt] = []
-        for some in batches(subject_rewards(rewards)):
-            await self._call("POST", "rewards", SubjectRewardsBody(some), ManyAccepted)
-            receipts += [Receipt(reward.event_id, "accepted") for reward in some]
+        for batch in batches(subject_rewards(rewards)):
+            await self._call("POST", "rewards", SubjectRewardsBody(batch), ManyAccepted)
+            receipts += [Receipt(reward.event_id, "accepted") for reward in batch]
         return receipts
 
     async def activate(self, id: str | Decided, *, at: Moment | None = None) -> Receipt:
-        """Report that a decision took effect: its window starts."""
+        """Report that a decision took effect, which starts its reward window."""
         return await self._report("PUT", f"{_place(id)}/activation", query=_query(at))
 
     async def void(self, id: str | Decided, *, at: Moment | None = None) -> Receipt:
@@ -371,18 +374,18 @@ class AsyncClient(_Calls):
         return await self._report("POST", f"{_place(id)}/void", query=_query(at))
 
     async def erase(self, id: str) -> int:
-        """Erase a decision: it counts as if it had never been made.
+        """Erase a decision, as if it had never been made.
 
         Returns:
-            How many decisions were erased: 0 if the service has no record of it.
+            The number of decisions erased: 0 if the service has no record of it.
         """
         return (await self._call("DELETE", _place(id), None, Erasure)).decisions
 
     async def erase_subject(self, subject: str) -> int:
-        """Erase a subject: all its decisions and rewards count as if they had never been.
+        """Erase a subject with all its decisions and rewards, as if they had never existed.
 
         Returns:
-            How many decisions were erased.
+            The number of decisions erased.
         """
         place = f"subjects/{quoted(check_id(subject, 'the subject'))}"
         return (await self._call("DELETE", place, None, Erasure)).decisions
@@ -397,57 +400,59 @@ class AsyncClient(_Calls):
         start: Moment | None = None,
         until: Moment | None = None,
     ) -> ActionState:
-        """Do not choose an action any more; all deciders obey within two seconds.
+        """Stop choosing an action; takes effect in all deciders within two seconds.
 
         Args:
-            action: its name.
-            reason: why, recorded in the journal.
-            start: from when on: a datetime with its zone, or ISO 8601; at once if None.
-            until: when the pause ends; None: when the action is resumed.
+            action: the name of the action.
+            reason: the reason, recorded in the journal.
+            start: when the pause starts: an aware datetime or ISO 8601 text; now by default.
+            until: when the pause ends; by default, when the action is resumed.
         """
         return await self._change_action("pause", action, reason, start, until)
 
     async def resume(self, action: int | str, *, reason: str = "") -> ActionState:
-        """Choose an action again that was paused or retired."""
+        """Make a paused or retired action available again."""
         return await self._change_action("resume", action, reason)
 
     async def retire(
         self, action: int | str, *, reason: str = "", start: Moment | None = None
     ) -> ActionState:
-        """Pause an action for good: only :meth:`resume` brings it back."""
+        """Retire an action: it stays paused until :meth:`resume` is called."""
         return await self._change_action("retire", action, reason, start)
 
     # --- models --------------------------------------------------------------------------------
 
     async def models(self) -> list[ModelState]:
-        """Return the models that can be chosen, the newest first."""
+        """Return the models that can be chosen, newest first."""
         return (await self._call("GET", "models", None, Models)).models
 
     async def use_model(self, version: Version, *, reason: str = "") -> None:
-        """Decide with an earlier model; all deciders obey within a second, and learning goes on.
+        """Decide with an earlier model; takes effect in all deciders within a second.
+
+        Learning continues.
 
         Args:
-            version: of a model, as :meth:`models` has it; ``"latest"``: the newest again.
-            reason: why, recorded in the journal.
+            version: a version from :meth:`models`, or ``"latest"`` for the newest model.
+            reason: the reason, recorded in the journal.
         """
         await self._call("PUT", "model", ModelBody(version, reason), ModelSwitch)
 
-    # --- what is known -------------------------------------------------------------------------
+    # --- state ---------------------------------------------------------------------------------
 
     async def bandits(self) -> list[BanditHealth]:
-        """Return all bandits of the service that the key may read."""
+        """Return all bandits of the service that the API key may read."""
         return (await self._call("GET", None, None, Bandits)).bandits
 
     async def entry(self, id: str | Decided) -> DecisionDetails:
-        """Return all that is known of one decision."""
+        """Return everything known about one decision."""
         return await self._call("GET", _place(id), None, DecisionDetails)
 
     async def state(self) -> BanditState:
-        """Return the state of the bandit, by the model that decides now."""
+        """Return the state of the bandit as of the model in use."""
         return await self._call("GET", "", None, BanditState)
 
     async def close(self) -> None:
-        """Report what was not reported yet, and close all connections."""
+        """Report the remaining fallback decisions and close all connections."""
         await self._report_fallbacks(MAX_UNREPORTED)
         if self._unreported:
             message = f"the service is unavailable: {len(self._unreported)} fallback decisions"
@@ -461,8 +466,8 @@ class AsyncClient(_Calls):
         await self.close()
 
 
-#: Made at import, as all decoders are: msgspec resolves the annotations of a type when it first
-#: meets it, and two threads that do so at the same time can crash.
+#: Built at import: msgspec resolves a type's annotations on first use, and two threads that do so
+#: at the same time can crash.
 _READERS: dict[type, Callable[[bytes], Any]] = {
     kind: msgspec.json.Decoder(kind).decode
     for kind in (
@@ -492,56 +497,55 @@ def _query(at: Moment | None) -> dict[str, str]:
 def _blocking(
     verb: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Client, P], T]:
-    """The same verb, for a client whose calls block."""
+    """Return the blocking version of an asynchronous method."""
 
     @wraps(verb)
     def call(self: Client, /, *arguments: P.args, **named: P.kwargs) -> T:
-        # A verb needs nothing of its client but the calls, which both have.
+        # Methods use only `_Calls`, which both clients inherit.
         return run_now(verb(cast("AsyncClient", self), *arguments, **named))
 
-    # Tools that document it should see its arguments, and not a coroutine.
+    # Show the arguments in documentation, without marking the method as a coroutine.
     call.__signature__ = inspect.signature(verb)  # type: ignore[attr-defined]
     del call.__wrapped__
     return call
 
 
 def run_now(steps: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine that never gives way, without an event loop."""
+    """Run a coroutine that never suspends to its end, without an event loop."""
     try:
         steps.send(None)
     except StopIteration as end:
-        found: T = end.value
-        return found
-    raise AssertionError("a network that blocks has given way")
+        result: T = end.value
+        return result
+    raise AssertionError("the coroutine of a blocking transport suspended")
 
 
 class Client(_Calls):
-    """A bandit that a service has: the verbs of :class:`~belated.Bandit`, over HTTP.
+    """A client of one bandit on a decision service, with the methods of :class:`~belated.Bandit`.
 
-    Any number of threads may share one; make it once, when the program starts. Close it with
-    ``close()``, or use it in ``with``. :class:`AsyncClient` has the same verbs for asyncio. Needs
+    Create one client when the program starts and share it between threads. Close it with
+    ``close()``, or use it in ``with``. :class:`AsyncClient` has the same methods for asyncio. Needs
     the extra ``client``.
 
-    **Retries.** Whatever the service takes may be sent twice, so a call that fails for want of a
-    connection, an answer in time, or a server that can answer now (429, 502, 503, 504) is sent
-    again, at most ``retries`` times, with waits that double. Rewards, activations and voids are
-    sent with their time, so that the journal sees the same event again and keeps it once. A
-    decision must have an id before it is sent, for what was lost may have been the answer: if you
-    give none, one is made here. To look up every id would cost the service two queries for each
-    decision, though an id that was just made cannot be known; and from the id alone it cannot tell
-    a first try from a retry, which follows within a second. So the first try of such an id says
-    ``first_attempt``, and is not looked up: nothing can be known under it, and if it is sent again
-    before it is answered, then nobody waits for that answer any more. Retries do not set it,
-    and are answered with what the first has left in the journal. An id of your own is always looked
-    up: only you know whether it was sent before.
+    **Retries.** Every request to the service is idempotent. A call that fails to connect, times
+    out, or is answered with 429, 502, 503 or 504 is sent again up to ``retries`` times, with
+    exponential backoff. Rewards, activations and voids carry their time, so the journal recognizes
+    a repeated event and stores it once. A decision needs its id before it is sent, because the lost
+    message may have been the response; if you pass no id, the client generates one.
+
+    The service normally looks up each id to find an earlier decision, which costs two queries. It
+    skips the look-up for a new id: the first attempt with a generated id sets ``first_attempt``.
+    If that attempt is repeated before it was answered, nobody is waiting for its response any more.
+    Retries do not set ``first_attempt``, so they return the decision that the first attempt left in
+    the journal. An id of your own is always looked up, because you may have sent it before.
 
     Args:
-        url: where the service is, such as ``http://decisions:8080``.
+        url: the address of the service, such as ``http://decisions:8080``.
         bandit: the name of the bandit.
-        timeout: seconds to wait for a connection, and then for each part of the answer.
-        retries: how many times a call that was not answered is tried again.
-        headers: to be sent with every request.
-        key: API key, if the service needs one; it is never shown.
+        timeout: seconds to wait for a connection, and then for each part of the response.
+        retries: how often to retry a call that got no response.
+        headers: headers to send with every request.
+        key: the API key, if the service requires one; it is never shown.
         fallback: the action to take if the service is unavailable: see ``docs/howto/client.md``.
     """
 

@@ -1,4 +1,4 @@
-"""From what callers give to what is sent: checked, in the words of the library."""
+"""Check the arguments of client methods and build request bodies from them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from belated.wire.messages import (
 
 T = TypeVar("T")
 
-#: Bytes of a body that are not those of its requests or rewards, at most.
+#: Upper bound on the bytes of a batch body besides its requests or rewards.
 _AROUND = 64
 
 encode = msgspec.json.Encoder(enc_hook=plain).encode
@@ -54,14 +54,14 @@ def decision_request(
     subject: str | None = None,
     sticky: Duration | None = None,
 ) -> DecisionRequest:
-    """Return a decision request, with a new id of that slot if the caller gives none.
+    """Return a decision request; without an ``id``, it gets a new one in ``slot``.
 
-    The id of a decision for a subject has the slot of the subject.
+    If there is a subject, the new id is in the subject's slot instead.
     """
     if subject is not None:
         slot = slot_of_subject(check_id(subject, "the subject"))
     if type(activated) is not bool:
-        raise InvalidInput(f"activated is {activated!r}: True or False was expected", activated)
+        raise InvalidInput(f"activated must be True or False, not {activated!r}", activated)
     common: dict[str, Any] = {
         "actions": None if actions is None else _named_actions(actions),
         "id": new_id(system_clock(), slot) if id is None else check_id(id),
@@ -73,11 +73,11 @@ def decision_request(
     if rows is None:
         return DecisionRequest(context=_plain_context(context), **common)
     if context is not None:
-        message = "context and rows are both given: pass rows to a bandit without features"
-        raise InvalidInput(f"{message}, the context to any other", context)
-    given = as_numbers(rows, "rows")
-    dim = given.shape[-1] if given.ndim else 0
-    table = as_rows(given, dim)
+        message = "pass either context or rows, not both: rows are for bandits without features"
+        raise InvalidInput(message, context)
+    numbers = as_numbers(rows, "rows")
+    dim = numbers.shape[-1] if numbers.ndim else 0
+    table = as_rows(numbers, dim)
     packed = base64.b64encode(table.astype("<f4", copy=False).tobytes()).decode()
     return DecisionRequest(packed, dim, **common)
 
@@ -87,10 +87,10 @@ def _plain_context(context: Any) -> dict[str, Any] | list[float] | None:
         return None if context is None else dict(context)
     numbers = as_numbers(context, "the context")
     if numbers.ndim != 1:
-        message = f"the context has shape {numbers.shape}: a mapping or a list of numbers"
-        raise InvalidInput(f"{message} was expected; pass row tables as rows=", context)
-    found: list[float] = numbers.tolist()
-    return found
+        message = f"the context has shape {numbers.shape}: expected a mapping or a list of numbers"
+        raise InvalidInput(f"{message}; pass row tables as rows=", context)
+    row: list[float] = numbers.tolist()
+    return row
 
 
 def decision_requests(
@@ -102,25 +102,25 @@ def decision_requests(
     activated: bool,
     slot: int | None = None,
 ) -> list[DecisionRequest]:
-    """Return many of them; an error names the one that is wrong."""
-    found = []
+    """Return a list of decision requests; errors name the invalid one."""
+    bodies = []
     requests = split_requests(contexts, actions, rows=rows, ids=ids, subjects=subjects)
     for n, (context, offered, table, id, subject) in enumerate(requests):
         with named(f"{'contexts' if rows is None else 'rows'}[{n}]"):
-            found.append(decision_request(context, offered, table, id, activated, slot, subject))
-    return found
+            bodies.append(decision_request(context, offered, table, id, activated, slot, subject))
+    return bodies
 
 
 def sent_again(request: DecisionRequest) -> DecisionRequest:
-    """The same request, for a further try."""
+    """Return the request as it is sent in a retry."""
     return msgspec.structs.replace(request, first_attempt=False)
 
 
 def place_of(action: int | str, request: DecisionRequest) -> int:
-    """Return the place of an action in a request; -1 if only the service knows the actions.
+    """Return the index of an action in a request; -1 if only the service knows the actions.
 
     Raises:
-        InvalidInput: the action is not offered.
+        InvalidInput: the request does not offer the action.
     """
     if request.actions is not None:
         names = list(request.actions)
@@ -130,33 +130,33 @@ def place_of(action: int | str, request: DecisionRequest) -> int:
         return -1
     elif isinstance(action, int):
         return action
-    message = f"fallback is {action!r}: one of the actions that are offered was expected"
+    message = f"fallback must be one of the offered actions, not {action!r}"
     raise InvalidInput(message, action)
 
 
 def reward_body(
     value: float, at: Moment | None, part: str, revision: int, token: str | None
 ) -> RewardBody:
-    """Return a reward; its id is in the path."""
+    """Return the body of a reward, whose decision id is in the path."""
     check_part(part, revision)
-    # Under a token alone it is for the service to say when.
+    # A request with only a token must not state a time: the service sets it.
     moment = None if at is None and token is not None else event_time(at)
     return RewardBody(as_reward(value), moment, part, revision, token)
 
 
 def named_rewards(rewards: Any) -> list[NamedReward]:
-    """Return rewards with their decision ids; an error names the one that is wrong."""
-    found = []
+    """Return rewards with their decision ids; errors name the invalid one."""
+    bodies = []
     for n, (id, value, at, part, revision) in enumerate(split_rewards(rewards)):
         with named(f"rewards[{n}]"):
             check_part(part, revision)
             moment = event_time(at)
-            found.append(NamedReward(as_reward(value), moment, part, revision, id=check_id(id)))
-    return found
+            bodies.append(NamedReward(as_reward(value), moment, part, revision, id=check_id(id)))
+    return bodies
 
 
 def subject_rewards(rewards: Iterable[tuple[Any, ...]]) -> list[SubjectRewardBody]:
-    """Return rewards of subjects; an error names the one that is wrong."""
+    """Return rewards of subjects; errors name the invalid one."""
     bodies = []
     for n, (subject, value, event_id, *at) in enumerate(rewards):
         with named(f"rewards[{n}]"):
@@ -172,33 +172,33 @@ def subject_rewards(rewards: Iterable[tuple[Any, ...]]) -> list[SubjectRewardBod
 
 
 def event_time(at: Moment | None) -> datetime:
-    """When something happened; now if the caller does not say, so that every try has one time."""
+    """Return the time of an event, by default now: set once, so that all attempts share it."""
     return as_datetime(system_clock() if at is None else as_microseconds(at))
 
 
 def batches(values: Iterable[T]) -> Iterator[list[T]]:
-    """Divide what is to be sent into bodies that a service takes: by their count and their bytes.
+    """Divide requests or rewards into batches that do not exceed the service's limits.
 
-    >>> [len(some) for some in batches(range(2_500))]
+    >>> [len(batch) for batch in batches(range(2_500))]
     [1000, 1000, 500]
-    >>> [len(some) for some in batches(["x" * 400_000] * 3)]
+    >>> [len(batch) for batch in batches(["x" * 400_000] * 3)]
     [2, 1]
     """
-    some: list[T] = []
+    batch: list[T] = []
     size = _AROUND
     for value in values:
-        more = len(encode(value)) + 1
-        if some and (len(some) == MAX_BATCH or size + more > MAX_BODY_BYTES):
-            yield some
-            some, size = [], _AROUND
-        some.append(value)
-        size += more
-    if some:
-        yield some
+        length = len(encode(value)) + 1
+        if batch and (len(batch) == MAX_BATCH or size + length > MAX_BODY_BYTES):
+            yield batch
+            batch, size = [], _AROUND
+        batch.append(value)
+        size += length
+    if batch:
+        yield batch
 
 
 def quoted(text: str) -> str:
-    """A part of a path; "." and ".." would otherwise mean another place."""
+    """Percent-encode a path segment, including "." and "..", which would be resolved."""
     return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="")
 
 

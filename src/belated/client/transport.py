@@ -1,8 +1,7 @@
-"""Calls over HTTP that are tried again: everything the service takes may be sent twice.
+"""Send HTTP requests with retries; this is safe because every request is idempotent.
 
-There is one implementation, a coroutine. What sends and sleeps gives way to an event loop, or it
-blocks. A coroutine over the second never gives way, so it needs no event loop: its first step is
-its last.
+The implementation is a coroutine for both clients. With a blocking ``httpx.Client`` and
+``time.sleep`` it never suspends, so it runs to its end in one step, without an event loop.
 """
 
 from __future__ import annotations
@@ -26,29 +25,29 @@ try:
 except ModuleNotFoundError:
     raise MissingExtra("belated.client.Client", "client") from None
 
-#: Statuses of a service, or of what stands before it, that cannot answer now, or not so often.
+#: Statuses after which a request is retried: an overloaded or unavailable service or proxy.
 AGAIN = frozenset({429, 502, 503, 504})
-#: Seconds before the first further try; they double with each, up to the most.
+#: Seconds before the first retry, doubled before each further one, and the longest wait.
 FIRST_WAIT, MOST_WAIT = 0.1, 10.0
 
 _read_problem = msgspec.json.Decoder(Problem).decode
-#: What TLS says of a server that speaks HTTP alone.
+#: Parts of TLS errors that mean the server speaks plain HTTP.
 _NO_TLS = "WRONG_VERSION_NUMBER", "record layer failure"
 _JSON = {"content-type": "application/json"}
 
 
 class Transport:
-    """Sends requests; those that fail for want of a server are sent again.
+    """Sends requests, and retries those that failed because the service is unavailable.
 
-    Before the n-th further try it waits for a random part of ``FIRST_WAIT`` 2ⁿ⁻¹ seconds, so that
-    many clients do not come back at the same moment, and at least as long as the service asks for
-    (``Retry-After``). One that asks for more than ``MOST_WAIT`` seconds is not waited for.
+    The wait before retry ``n`` is random, up to ``FIRST_WAIT`` · 2ⁿ⁻¹ seconds, so that clients do
+    not all come back at once, and at least as long as the service asks for in ``Retry-After``. A
+    request whose ``Retry-After`` exceeds ``MOST_WAIT`` seconds fails at once.
 
     Args:
-        url: where the service is, for messages.
-        http: sends; blocks or gives way.
-        sleep: waits for so many seconds, likewise.
-        retries: how many further tries there are.
+        url: the address of the service, for messages.
+        http: the blocking or asynchronous HTTP client.
+        sleep: waits for a number of seconds; blocking or asynchronous like ``http``.
+        retries: the number of retries.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class Transport:
         retries: int,
     ) -> None:
         if type(retries) is not int or retries < 0:
-            message = f"retries is {retries!r}: a whole number of at least 0 was expected"
+            message = f"retries must be a whole number of at least 0, not {retries!r}"
             raise InvalidInput(message, retries)
         self._url = url
         self._http = http
@@ -71,7 +70,7 @@ class Transport:
     def to(
         cls, url: str, *, blocking: bool, timeout: float, headers: dict[str, str], retries: int
     ) -> Self:
-        """Return one that leads to a service, over a network that blocks or gives way."""
+        """Return a transport to a service, blocking or for asyncio."""
         check_url(url)
         http = (httpx.Client if blocking else httpx.AsyncClient)(
             base_url=url, timeout=timeout, headers=headers
@@ -87,19 +86,19 @@ class Transport:
         again: bytes | None = None,
         query: dict[str, str] | None = None,
     ) -> bytes:
-        """Send a request until it is answered; returns the body of the answer.
+        """Send a request, with retries, and return the body of the response.
 
         Args:
-            method: of HTTP.
-            path: below the address of the service, percent-encoded.
-            body: of the request.
-            again: the body for further tries, where it is another one.
-            query: what follows the question mark.
+            method: the HTTP method.
+            path: the percent-encoded path below the service's address.
+            body: the request body.
+            again: the body to send in retries, if it differs.
+            query: the query parameters.
 
         Raises:
-            InvalidInput: the service refused what was sent.
-            ServiceError: it answered with another problem.
-            ServiceUnavailable: no try was answered.
+            InvalidInput: the service rejected the request as invalid.
+            ServiceError: the service reported another problem.
+            ServiceUnavailable: no attempt got a response.
         """
         for attempt in range(self._retries + 1):
             content = body if attempt == 0 or again is None else again
@@ -111,15 +110,15 @@ class Transport:
                     self._http.request(method, path, content=content, params=query, headers=_JSON)
                 )
             except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-                message = f"{self._url} is no address of a service: {error}"
+                message = f"{self._url} is not a valid service address: {error}"
                 raise InvalidInput(message, self._url) from None
             except httpx.TransportError as error:
                 if any(sign in str(error) for sign in _NO_TLS):
                     message = f"{self._url} answers without TLS"
-                    plain = f"use http://{self._url.removeprefix('https://')}"
-                    raise InvalidInput(f"{message}: {plain}", self._url) from None
-                what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-                failed = ServiceUnavailable(f"{self._url} cannot be reached: {what}")
+                    advice = f"use http://{self._url.removeprefix('https://')}"
+                    raise InvalidInput(f"{message}: {advice}", self._url) from None
+                reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+                failed = ServiceUnavailable(f"{self._url} cannot be reached: {reason}")
                 failed.__cause__ = error
             else:
                 if response.is_success:
@@ -132,7 +131,7 @@ class Transport:
             if attempt == self._retries or wait > MOST_WAIT:
                 raise failed
             await _result(self._sleep(wait))
-        raise AssertionError("the last try returns or raises")
+        raise AssertionError("the last attempt returns or raises")
 
     async def close(self) -> None:
         """Close all connections."""
@@ -143,7 +142,7 @@ class Transport:
 
 
 def check_url(url: Any) -> None:
-    """Refuse an address that cannot be that of a service.
+    """Raise InvalidInput if a URL cannot be the address of a service.
 
     >>> check_url("localhost:8080")
     Traceback (most recent call last):
@@ -161,7 +160,7 @@ def check_url(url: Any) -> None:
 
 
 async def _result(value: Any) -> Any:
-    """Return what a blocking call has returned; await what another one returns."""
+    """Return the result of a blocking call, or await that of an asynchronous one."""
     return await value if inspect.isawaitable(value) else value
 
 
@@ -173,7 +172,7 @@ def _error_of(response: httpx.Response) -> Exception:
 
 
 def _problem_of(response: httpx.Response) -> Problem:
-    """Return the problem in a response; a proxy in front may answer in its own words."""
+    """Return the problem that a response describes; a proxy's response may have only a status."""
     try:
         return _read_problem(response.content)
     except msgspec.DecodeError:
@@ -186,7 +185,7 @@ def _describe(problem: Problem) -> str:
 
 
 def _seconds(after: str | None) -> float:
-    """Return the seconds in Retry-After, which may be a date."""
+    """Return the value of a ``Retry-After`` header in seconds; it may be a date."""
     if after is None:
         return 0.0
     if after.strip().isdecimal():

@@ -275,12 +275,12 @@ class Archive:
 
     def positions(self, partition: int, after: int) -> set[int]:
         """Return the positions of all archived records after a position."""
-        found: set[int] = set()
+        archived: set[int] = set()
         for manifest in self.manifests(partition):
             if manifest.last > after:
                 positions, _, _ = self._records(manifest)
-                found.update(positions[positions > after].tolist())
-        return found
+                archived.update(positions[positions > after].tolist())
+        return archived
 
     def records(self, partition: int, upto: int) -> tuple[Times, Times, Any]:
         """Return positions, stamps and events of archived records up to a position, in order."""

@@ -226,9 +226,9 @@ def erasure_of_subject(
 
 
 def erasing_key(event: Event | Opaque, erased: Collection[bytes]) -> bytes | None:
-    """Return which of these erased keys an event falls under, None if under none.
+    """Return the erased key that applies to an event, or None.
 
-    What says for whom a decision was made falls under that of the decision, too.
+    Events that assign a decision to a subject are erased with the decision, too.
     """
     key = erased_key_in(event)
     if key not in erased and isinstance(event, SubjectDecision):
@@ -239,7 +239,7 @@ def erasing_key(event: Event | Opaque, erased: Collection[bytes]) -> bytes | Non
 def to_overwrite(
     records: Iterable[Record], erased: Collection[bytes]
 ) -> list[tuple[Record, Overwritten]]:
-    """Return what replaces the events that fall under erased keys, and are still there."""
+    """Return the records to overwrite for these erased keys, each with its replacement."""
     return [
         (record, Overwritten(key))
         for record in records
@@ -248,18 +248,18 @@ def to_overwrite(
     ]
 
 
-#: Events of one call that are read, at most, and at a time.
+#: How many events of a call are searched for an assignment, and how many are read at a time.
 MOST_OF_CALL, AT_ONCE = 2_000, 8
 
 
 def assignment_of(read: Callable[[int, int, int], list[Record]], decision: Record) -> Record | None:
-    """Return the record that says for which subject a decision was made; None without one.
+    """Return the record that assigns a decision to a subject, or None.
 
-    It is behind the decisions of the same call.
+    It follows the decisions of the same call.
 
     Args:
         read: :meth:`Log.read` of the journal.
-        decision: its record.
+        decision: Record of the decision.
     """
     assert isinstance(decision.event, Decision)
     count, position = 0, decision.position

@@ -16,7 +16,7 @@ import msgspec
 from belated.exceptions import InvalidInput, OwnerFenced
 from belated.journals.cells import NO_CELL, Cell, Cells, cell_name
 
-#: In microseconds.
+#: Durations in microseconds.
 HOUR, DAY = 3_600_000_000, 86_400_000_000
 #: Error message if a store does not assign partitions.
 ONLY_KAFKA = (
@@ -52,13 +52,13 @@ class Held(NamedTuple):
 
 
 class KeptModel(msgspec.Struct, frozen=True, array_like=True):
-    """An earlier model that is kept, so that an operator can choose it.
+    """The metadata of an earlier model, which is retained so that an operator can choose it.
 
     Attributes:
-        version: Records it has learned from.
-        at: When it was made, in microseconds since 1970.
-        observations: Rewards it has learned from.
-        size: In bytes.
+        version: Number of records that the model includes.
+        at: Time at which the model was made, in microseconds since 1970.
+        observations: Number of rewards that the model includes.
+        size: Size of the model in bytes.
     """
 
     version: int
@@ -171,28 +171,29 @@ class CoordinationStore:
         return published(self.cells, {self._bandit: after}).get(self._bandit)
 
     def kept_models(self) -> list[KeptModel]:
-        """Return the earlier models that are kept, the oldest first."""
+        """Return the metadata of the retained models, oldest first."""
         return _read_kept(self.cells.get([self._kept]).get(self._kept, _NONE_KEPT).value)
 
     def kept_model(self, version: int) -> bytes | None:
-        """Return an earlier model; None if it is not kept."""
+        """Return a retained model; None if there is none of this version."""
         name = self._kept_cell(version)
         return self.cells.get([name]).get(name, NO_CELL).value or None
 
     def keep(self, model: KeptModel, data: bytes, epoch: int) -> None:
-        """Keep a model, unless another of its hour is, and drop those that are too old.
+        """Retain a model unless one of the same hour is retained, and drop expired ones.
 
         Raises:
-            OwnerFenced: another holder has had the lease since that epoch.
+            OwnerFenced: another learner has held the lease since that epoch.
         """
         cell = self.cells.get([self._kept]).get(self._kept, _NONE_KEPT)
         before = _read_kept(cell.value)
-        kept = first_of_each_time([one for one in before if one.version != model.version], model)
-        if model not in kept:
+        others = [earlier for earlier in before if earlier.version != model.version]
+        retained = first_of_each_time(others, model)
+        if model not in retained:
             return
-        dropped = {one.version for one in before} - {one.version for one in kept}
+        dropped = {model.version for model in before} - {model.version for model in retained}
         expected = {self._lease: epoch or -1, self._kept: cell.version}
-        puts = {self._kept: _encode(kept), self._kept_cell(model.version): data}
+        puts = {self._kept: _encode(retained), self._kept_cell(model.version): data}
         if not self.cells.transact(expected, puts, list(map(self._kept_cell, dropped))).ok:
             raise OwnerFenced(None)
 
@@ -260,20 +261,20 @@ def first_of_each_time(earlier: Iterable[KeptModel], newest: KeptModel) -> list[
     """Return the first model of each of the last 24 hours, and of each of the last 7 days.
 
     Args:
-        earlier: Models, the oldest first.
-        newest: Of which the time is now.
+        earlier: Earlier models, oldest first.
+        newest: Newest model, whose time is the end of these periods.
 
     >>> hourly = [KeptModel(n, n * HOUR, n, 0) for n in range(200)]
     >>> versions = [model.version for model in first_of_each_time(hourly[:-1], hourly[-1])]
     >>> versions[:8], len(versions)
     ([32, 48, 72, 96, 120, 144, 168, 176], 31)
     """
-    found: dict[tuple[int, int], KeptModel] = {}
+    models: dict[tuple[int, int], KeptModel] = {}
     for model in (*earlier, newest):
         span = HOUR if newest.at - model.at < DAY else DAY
         if newest.at - model.at < 7 * DAY:
-            found.setdefault((span, model.at // span), model)
-    return list(found.values())
+            models.setdefault((span, model.at // span), model)
+    return list(models.values())
 
 
 def renew_leases(cells: Cells, held: Mapping[str, Held], seconds: float) -> set[str]:

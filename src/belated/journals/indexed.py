@@ -218,16 +218,15 @@ class IndexedJournal(CellShelf, NamedJournal):
                 message = f"the decision with the key {key.hex()} was not erased: erase it first"
                 raise InvalidInput(message, key)
 
-        found = self._read(lambda handle: self._find(handle, set(keys), 0))
-        decisions = [one for one in found if isinstance(one.event, Decision)]
-        assigned = [
-            record for one in decisions if (record := assignment_of(self.read, one)) is not None
-        ]
+        records = self._read(lambda handle: self._find(handle, set(keys), 0))
+        decisions = [record for record in records if isinstance(record.event, Decision)]
+        assignments = [assignment_of(self.read, decision) for decision in decisions]
+        assigned = [record for record in assignments if record is not None]
 
         def replace(handle: Any) -> int:
             self._lock_partitions(handle, homes)
-            records = {(one.partition, one.position): one for one in assigned}
-            records |= {(one.partition, one.position): one for one in self._find(handle, set(keys))}
+            stored = [*assigned, *self._find(handle, set(keys))]
+            records = {(record.partition, record.position): record for record in stored}
             replacements = to_overwrite(records.values(), set(keys))
             for record, event in replacements:
                 self._replace(handle, record, event)

@@ -90,10 +90,10 @@ def _delegated(
 
     @wraps(method)
     def delegate(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        answer: T = self._ask(
+        result: T = self._ask(
             lambda: getattr(self._journal, name)(*args, **kwargs), patient=patient
         )
-        return answer
+        return result
 
     return delegate
 

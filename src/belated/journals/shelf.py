@@ -376,12 +376,12 @@ def chosen_models(cells: Cells, after: Mapping[str, int]) -> ChosenModels:
     """Return the last event that chose a model, by bandit; arguments as of :func:`actions`."""
     names = {cell_name("chosen", bandit): bandit for bandit in after}
     changed = cells.get(names, {name: after[bandit] for name, bandit in names.items()})
-    found: ChosenModels = {}
+    chosen: ChosenModels = {}
     for name, cell in changed.items():
         event = _read(name, cell).event
         if isinstance(event, ModelChosen):
-            found[names[name]] = cell.version, event
-    return found
+            chosen[names[name]] = cell.version, event
+    return chosen
 
 
 def has_acts(events: Iterable[Event]) -> bool:

@@ -2,7 +2,7 @@
 
 Stamps of records never decrease, so one stamp a month ahead would stop journal time for a month: no
 window would end, and nothing would be settled. A process does not know the true time, but the
-monotonic clock tells how much time has passed.
+monotonic clock shows how much time has passed.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What client and service send each other: API keys, and the bodies of requests and responses."""
+"""The formats that client and service share: API keys, and request and response bodies."""

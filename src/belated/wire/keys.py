@@ -1,8 +1,8 @@
-"""Keys that programs show when they ask: how one looks, and what it may do.
+"""API keys: their format, scopes and rate limits.
 
-A key is ``blt_``, its public id, ``_``, 32 random letters and digits (190 bits), and 6 more that
-are a checksum of all before: so a scanner for secrets recognises one in a file or a log, and a
-mistyped one is told apart from one that is unknown. Only its SHA-256 is kept.
+A key consists of ``blt_``, its public id, ``_``, 32 random letters and digits (190 bits), and a
+checksum of six characters. With the checksum, secret scanners recognize keys in files and logs, and
+a mistyped key is distinguished from an unknown one. Only the SHA-256 of a key is stored.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from typing import Any, Literal, get_args
 
 from belated.exceptions import InvalidInput
 
-#: What a key may be for.
+#: What a key allows.
 KeyScope = Literal["decide", "reward", "read", "admin"]
 SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
-#: Stands for all bandits.
+#: Means all bandits.
 ALL = "*"
 
 _PREFIX = "blt_"
 _ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _ID, _SECRET, _CHECK = 8, 32, 6
-#: Characters of a key.
+#: The length of a key.
 LENGTH = len(_PREFIX) + _ID + 1 + _SECRET + _CHECK
 
 
 def new_key() -> tuple[str, str]:
-    """A key, and its public id.
+    """Return a new key and its public id.
 
     >>> key, id = new_key()
     >>> key.startswith(f"blt_{id}_"), len(key), looks_whole(key)
@@ -43,7 +43,7 @@ def new_key() -> tuple[str, str]:
 
 
 def looks_whole(text: str) -> bool:
-    """Whether this is a key as it was made; not whether it works.
+    """Return whether the text has the format and checksum of a key; it may still be unknown.
 
     >>> looks_whole("blt_00000000_000000000000000000000000000000001HyK7Z")
     True
@@ -55,7 +55,7 @@ def looks_whole(text: str) -> bool:
 
 
 def id_in(text: str) -> str:
-    """The public id, in a whole key or by itself.
+    """Return the public id of a key; the argument may also be the id itself.
 
     >>> id_in("blt_k3J9xQ2a_000"), id_in("k3J9xQ2a")
     ('k3J9xQ2a', 'k3J9xQ2a')
@@ -64,52 +64,54 @@ def id_in(text: str) -> str:
 
 
 def hash_of(key: str) -> bytes:
-    """What is kept of a key.
+    """Return the hash of a key that is stored.
 
-    A plain hash will do: what makes hashes of passwords slow to compute is there because people
-    choose passwords, and nobody can try 2¹⁹⁰ keys.
+    A fast hash is enough: slow password hashes protect guessable passwords, and nobody can try
+    2¹⁹⁰ keys.
     """
     return sha256(key.encode()).digest()
 
 
 def check_key(key: Any) -> str:
-    """The key itself, where it can be one; it is never shown in an error."""
+    """Return a well-formed key unchanged; the error for any other never shows the key."""
     if not isinstance(key, str) or not looks_whole(key):
-        message = "the key is no key of belated: copy all of it, from blt_ to the last letter"
+        message = "this is not a belated API key: copy all of it, from blt_ to the last character"
         raise InvalidInput(message)
     return key
 
 
 def check_scope(scope: Any) -> KeyScope:
-    """A scope that there is."""
+    """Return a known scope unchanged.
+
+    Raises:
+        InvalidInput: there is no such scope.
+    """
     for known in SCOPES:
         if scope == known:
             return known
-    raise InvalidInput(f"there is no scope {scope!r}: {', '.join(SCOPES)} are known", scope)
+    raise InvalidInput(f"unknown scope {scope!r}: choose from {', '.join(SCOPES)}", scope)
 
 
 def check_rate(rate: Any) -> float | None:
-    """Decisions and rewards a second; None for any number."""
+    """Return a rate limit in requests per second as a float; None means unlimited."""
     if rate is None:
         return None
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < math.inf:
-        raise InvalidInput(
-            f"the rate is {rate!r}: decisions and rewards a second, more than 0", rate
-        )
+        raise InvalidInput(f"the rate must be a number of requests/s above 0, not {rate!r}", rate)
     return float(rate)
 
 
 @dataclass(slots=True)
 class Key:
-    """A key that works, as a decider holds it.
+    """A valid key, in the memory of a decider.
 
     Attributes:
-        id: its public part.
-        name: of the program that uses it.
-        bandits: it is for.
-        scopes: what may be done with it.
-        rate: decisions, rewards and other requests a second; None for any number.
-        everywhere: whether it is for all bandits.
+        id: the public id.
+        name: the name of the program that uses it.
+        bandits: the names of the bandits that it may access.
+        scopes: what it allows.
+        rate: limit on decisions, rewards and other requests per second; None for no limit.
+        everywhere: whether it may access all bandits.
     """
 
     id: str
@@ -118,49 +120,47 @@ class Key:
     scopes: frozenset[str]
     rate: float | None = None
     everywhere: bool = False
-    # As much as came beyond its rate and were not worked off yet, and when that was so.
+    # The level of the leaky bucket, in requests, and the time of its last update.
     _level: float = field(default=0.0, repr=False)
     _at: float = field(default=-math.inf, repr=False)
 
     def may(self, scope: KeyScope, bandit: str | None) -> bool:
-        """Whether it is for this; None where it is about no bandit."""
+        """Return whether the key allows this; ``bandit`` is None if no bandit is concerned."""
         if scope not in self.scopes:
             return False
         return bandit is None or self.everywhere or bandit in self.bandits
 
     def wait(self, now: float) -> float:
-        """Seconds until it may ask again; 0 if it may now, and then that is counted.
+        """Return 0 and count a request, or return the seconds until the next is allowed.
 
-        A second's worth may come at once.
-
+        Up to one second's worth of requests may come at once.
         >>> key = Key("k3J9xQ2a", "shop", frozenset(), frozenset(), rate=2.0)
         >>> [key.wait(now) for now in (7.0, 7.0, 7.0, 7.5, 7.5)]
         [0.0, 0.0, 0.5, 0.0, 0.5]
         """
         return self._count(now, 1, room=1)
 
-    def charge(self, now: float, more: int) -> float:
-        """Count what a request asks for besides the first; as :meth:`wait` if it may not.
+    def charge(self, now: float, count: int) -> float:
+        """Count ``count`` further items of a request, with the result of :meth:`wait`.
 
-        A batch is taken whole where one would be, however large: what it is beyond the rate is
-        worked off before anything else.
-
+        A batch is allowed whenever a single item would be, however large it is. What exceeds the
+        rate delays the following requests.
         >>> key = Key("k3J9xQ2a", "shop", frozenset(), frozenset(), rate=2.0)
         >>> key.wait(7.0), key.charge(7.0, 9), key.wait(7.0), key.wait(11.5), key.charge(11.5, 1)
         (0.0, 0.0, 4.5, 0.0, 0.0)
         """
-        return self._count(now, more, room=0)
+        return self._count(now, count, room=0)
 
-    def _count(self, now: float, more: int, room: int) -> float:
+    def _count(self, now: float, count: int, room: int) -> float:
         if self.rate is None:
             return 0.0
         level = max(0.0, self._level - (now - self._at) * self.rate)
         self._at = now
         self._level = level
         beyond = level + room - max(1.0, self.rate)
-        if beyond > 1e-9:  # what is less is rounding
+        if beyond > 1e-9:  # tolerate rounding errors
             return beyond / self.rate
-        self._level = level + more
+        self._level = level + count
         return 0.0
 
 
@@ -169,8 +169,8 @@ def _random(size: int) -> str:
 
 
 def _checksum(text: str) -> str:
-    number, found = zlib.crc32(text.encode()), ""
-    for _ in range(_CHECK):  # 62⁶ is more than 2³²
+    number, digits = zlib.crc32(text.encode()), ""
+    for _ in range(_CHECK):  # six digits suffice: 62⁶ is more than 2³²
         number, digit = divmod(number, len(_ALPHABET))
-        found = _ALPHABET[digit] + found
-    return found
+        digits = _ALPHABET[digit] + digits
+    return digits

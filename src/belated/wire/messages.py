@@ -1,4 +1,4 @@
-"""The bodies of requests and responses: the types behind the routes and the OpenAPI document."""
+"""Request and response bodies: the types behind the routes and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from belated.features.records import MAX_ID
 from belated.fold.decision_history import DecisionHistory
 from belated.fold.requests import KeptRequest
 
-#: How many decision requests, or rewards, may be in one request; more would make others wait.
+#: Maximum number of decision requests or rewards in a batch; larger ones would delay other callers.
 MAX_BATCH = 1_000
-#: The largest body of a request, in bytes.
+#: Maximum size of a request body in bytes.
 MAX_BODY_BYTES = 1 << 20
-#: How many actions may be in one decision request.
+#: Maximum number of actions in a decision request.
 MAX_ACTIONS = 1_000
-#: How many fields the context and the records of the actions of one decision request may have.
+#: Maximum number of fields in the context and the action records of a decision request.
 MAX_FIELDS = 20_000
-#: How many pairs of a context field with an action or one of its fields: features may cross them.
+#: Maximum number of pairs of a context field with an action or action field, which may be crossed.
 MAX_PAIRS = 1_000_000
-#: How many numbers the rows of one decision request may have, if features make them.
+#: Maximum number of values in the rows that features make for a decision request.
 MAX_NUMBERS = 2_000_000
 # `extra_json_schema` is documentation only: these bounds are checked elsewhere.
 _NO_NUL = {"pattern": "^[^\\u0000]*$"}
@@ -71,7 +71,7 @@ Records = Annotated[
 Value = Annotated[
     float, msgspec.Meta(extra_json_schema={"minimum": -MAX_REWARD, "maximum": MAX_REWARD})
 ]
-#: A time that is sent. A number can only be microseconds: others are seconds or milliseconds.
+#: The time of an event. A number is always microseconds, never seconds or milliseconds.
 EventTime = (
     Annotated[datetime, msgspec.Meta(tz=True, description="RFC 3339, such as 2026-11-16T12:00:00Z")]
     | Annotated[
@@ -81,15 +81,15 @@ EventTime = (
         ),
     ]
 )
-#: Hint for a time that cannot be read.
+#: The hint in the error for an invalid time.
 TIME_HINT = "send RFC 3339 with its offset, such as 2026-11-16T12:00:00Z"
 
 
 class Fallback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a caller chose by itself, because the service was unavailable.
+    """An action that a caller took by itself because the service was unavailable.
 
     Attributes:
-        action: one of those offered.
+        action: the action, one of those offered.
         at: when it was chosen.
     """
 
@@ -98,26 +98,25 @@ class Fallback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DecisionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Actions to choose from.
+    """A request to choose one of several actions.
 
     Attributes:
-        rows: a row of numbers for each action; or all of them as float32 numbers, row after row,
-            little-endian, in base64.
-        dim: how many numbers a row has: say it with base64, so that rows of another width are
-            noticed.
-        context: instead of rows, where the bandit has features.
-        actions: a name for each action; or names with a record each, where the features read them:
-            null for the record in their catalogue. With a context, all that the features know if
-            none are named.
-        id: your own name for the decision: the same id again gives the same decision.
-        first_attempt: true if the id is a new UUID that was never sent before: it is then not
-            looked up, which is quicker. A retry must not say so.
-        activated: false if the outcome clock starts only with an activation.
-        subject: whom the decision is for, such as a user; stored as given.
-        sticky: a duration such as 1d: within it, the subject gets its latest decision again. Not
-            in a batch.
-        fallback: what was chosen without the service: it is recorded as it is, with the propensity
-            1 and the source fallback, unless there is a decision under the id. Needs an id.
+        rows: one row of numbers per action; or all rows concatenated as little-endian float32
+            numbers, in base64.
+        dim: numbers per row; with base64, pass it so that rows of another width are detected.
+        context: the context of the decision, if the bandit has features; replaces rows.
+        actions: the name of each action; or, if features read action records, names with a record
+            each, null for the record in the catalogue. If omitted with a context, all actions of
+            the features are offered.
+        id: your own id for the decision: repeating it returns the same decision.
+        first_attempt: true if the id is a new UUID that was never sent before. The service then
+            skips the look-up of the id. A retry must not set it.
+        activated: false if the reward window starts only with an activation.
+        subject: the user or other subject that the decision is for; stored as given.
+        sticky: a duration such as 1d, within which the subject gets its latest decision again. Not
+            allowed in a batch.
+        fallback: an action taken without the service. It is recorded as the decision, with
+            propensity 1 and source fallback, unless the id already has a decision. Needs an id.
     """
 
     rows: Rows | Packed | None = None
@@ -133,7 +132,7 @@ class DecisionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
 
 
 class DecisionRequests(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Many at once, each as if the decisions before it were pending."""
+    """A batch of requests, each decided as if the preceding decisions were pending."""
 
     requests: Annotated[list[DecisionRequest], msgspec.Meta(min_length=1, max_length=MAX_BATCH)]
 
@@ -143,11 +142,11 @@ class RewardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
     Attributes:
         value: the reward.
-        at: when it happened; now if it is not given.
-        part: of the reward, where it comes in several.
-        revision: of this part: a higher one replaces it.
-        token: that came with the decision, where one is needed; it alone allows neither at, part
-            nor revision.
+        at: when it happened; now by default.
+        part: the name of this part, if the reward comes in several.
+        revision: a higher revision of a part replaces the lower ones.
+        token: the token of the decision, for callers without a key. Without a key, at, part and
+            revision are not allowed.
     """
 
     value: Value
@@ -158,13 +157,13 @@ class RewardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
 
 class NamedReward(RewardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The same, with the id of its decision."""
+    """A reward with the id of its decision."""
 
     id: Id
 
 
 class RewardsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Many rewards at once."""
+    """A batch of rewards."""
 
     rewards: Annotated[list[NamedReward], msgspec.Meta(min_length=1, max_length=MAX_BATCH)]
 
@@ -172,13 +171,13 @@ class RewardsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class SubjectRewardBody(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """A reward of a subject, credited to the latest decision made for it by then.
+    """A reward of a subject, credited to the latest decision for it at that time.
 
     Attributes:
-        subject: as its decisions name it.
+        subject: the subject, as named in its decisions.
         value: the reward.
-        event_id: names the outcome, such as an order number: it counts once.
-        at: when it happened; now if it is not given.
+        event_id: an id of the event, such as an order number; each counts once.
+        at: when it happened; now by default.
     """
 
     subject: Subject
@@ -188,18 +187,18 @@ class SubjectRewardBody(
 
 
 class SubjectRewardsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Rewards of subjects."""
+    """A batch of rewards of subjects."""
 
     rewards: Annotated[list[SubjectRewardBody], msgspec.Meta(min_length=1, max_length=MAX_BATCH)]
 
 
 class ModeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a bandit is to decide from now on.
+    """A change of the mode in which a bandit decides.
 
     Attributes:
-        mode: learn: as usual. freeze: with the model of now, which does not change any more.
-            baseline: without a model. off: not at all; rewards are taken.
-        reason: why; recorded in the journal.
+        mode: learn: decide with the newest model. freeze: keep the current model. baseline: decide
+            without a model. off: make no decisions; rewards are still accepted.
+        reason: the reason, recorded in the journal.
     """
 
     mode: Literal["learn", "freeze", "baseline", "off"]
@@ -207,11 +206,11 @@ class ModeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ModelBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which model is to decide from now on.
+    """The choice of a model for decisions.
 
     Attributes:
-        version: of a model that is listed; latest: always the newest.
-        reason: why; recorded in the journal.
+        version: a version from the list of models, or latest for always the newest.
+        reason: the reason, recorded in the journal.
     """
 
     version: Version
@@ -219,14 +218,14 @@ class ModelBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ActionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is done to an action.
+    """A change of the state of an action.
 
     Attributes:
-        action: its name, as text.
-        change: pause: do not choose it. resume: choose it again. retire: pause it for good.
-        reason: why; recorded in the journal.
-        start: from when on a pause or retirement holds; null: at once.
-        until: when a pause ends; null: when the action is resumed.
+        action: the name of the action, as text.
+        change: pause: stop choosing it. resume: choose it again. retire: stop choosing it for good.
+        reason: the reason, recorded in the journal.
+        start: when a pause or retirement starts; null for now.
+        until: when a pause ends; null if only resume ends it.
     """
 
     action: Annotated[Name, msgspec.Meta(min_length=1)]
@@ -237,31 +236,34 @@ class ActionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
 
 class Answer(Result, msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a client returns."""
+    """Base class of the responses that a client returns."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data, as it was sent: times are text."""
-        found: dict[str, Any] = msgspec.to_builtins(self)
-        return found
+        """Return the response as plain data, as it was sent: times are text."""
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        return fields
 
 
 class Decided(Answer, frozen=True):
-    """A decision, durable before it was answered.
+    """A decision, stored durably before the response was sent.
 
     Attributes:
-        id: under which its reward is reported.
-        action: the name of the chosen action, or its index where none were given.
-        index: its place among those offered.
-        propensity: the probability with which it was chosen. Off-policy estimates need a policy
-            with a ``floor``, or ``randomized=True``: without, it is 1, or too small to divide by.
-        mean: its predicted reward.
+        id: the id under which to report its reward.
+        action: the name of the chosen action, or its index if actions have no names.
+        index: the index of the chosen action among those offered.
+        propensity: the probability with which the action was chosen. For off-policy estimates, use
+            a policy with a ``floor`` or ``randomized=True``: otherwise it is 1, or too small to
+            divide by.
+        mean: the predicted reward of the action.
         model: the version of the model that chose.
-        at: when.
-        token: that may be sent with the reward in place of a key, where the bandit makes them.
-        slot: that the next id should have if the client makes it, so that decisions that are
-            committed together fill one partition; only where there are several.
-        repeated: true if it was made earlier, and is returned again because it is sticky.
-        fallback: true if the policy did not choose: it failed, or the service was unavailable.
+        at: when the decision was made.
+        token: a token that authorizes reporting the reward without a key, if the bandit issues
+            them.
+        slot: the slot for the next id that the client generates, so that decisions committed
+            together are in one partition; only if there are several.
+        repeated: true if this is an earlier decision, returned because it is sticky.
+        fallback: true if the policy did not choose, because it failed or the service was
+            unavailable.
     """
 
     id: str
@@ -301,11 +303,11 @@ class Decided(Answer, frozen=True):
 
 
 class ManyDecided(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Decisions, in the order of their requests.
+    """A batch of decisions, in the order of the requests.
 
     Attributes:
-        decisions: one a request.
-        slot: that the next ids should have, as of :class:`Decided`.
+        decisions: one decision per request.
+        slot: the slot for the next generated ids, as in :class:`Decided`.
     """
 
     decisions: list[Decided]
@@ -313,7 +315,7 @@ class ManyDecided(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """The event is durable. What it came to is in the details of the decision.
+    """The event is durable; the details of the decision show how it was counted.
 
     The response is the same for every id, including unknown ones.
     """
@@ -323,7 +325,7 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 class ManyAccepted(msgspec.Struct, frozen=True):
-    """All of them are durable."""
+    """All events of the batch are durable."""
 
     accepted: int
 
@@ -332,9 +334,9 @@ class Chosen(Decided, frozen=True, kw_only=True):
     """A decision with its row.
 
     Attributes:
-        x: the row that was chosen.
-        activated: false if the outcome clock starts only with an activation.
-        source: who chose: policy, holdout, baseline or fallback.
+        x: the row of the chosen action.
+        activated: false if the reward window starts only with an activation.
+        source: what chose the action: policy, holdout, baseline or fallback.
     """
 
     x: list[float]
@@ -343,16 +345,16 @@ class Chosen(Decided, frozen=True, kw_only=True):
 
 
 class Happened(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A record of a decision.
+    """A record in the history of a decision.
 
     Attributes:
         kind: decision, activation, reward, void or subject_reward.
-        recorded: when the journal took it.
-        at: when it happened, by the clock of the reporter.
-        status: what it was when it came: decided, rewarded, duplicate, revised, late, …
-        value: of a reward.
-        part: of a reward; of a reward of the subject, the id of its event.
-        revision: of a reward.
+        recorded: when the journal received it.
+        at: when it happened, by the reporter's clock.
+        status: its effect on arrival: decided, rewarded, duplicate, revised, late, …
+        value: the value of a reward.
+        part: the part of a reward; for a reward of a subject, the id of its event.
+        revision: the revision of a reward.
     """
 
     kind: str
@@ -365,7 +367,7 @@ class Happened(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, record: Record, status: str) -> Happened:
-        """Return a record as it is sent."""
+        """Return the response for a record."""
         event = record.event
         assert isinstance(event, DecisionEvent | SubjectReward)
         kind, recorded = kind_of(event), as_datetime(record.recorded)
@@ -378,15 +380,15 @@ class Happened(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Offered(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a decision was chosen from.
+    """The alternatives that a decision was chosen from.
 
     Attributes:
-        share: the probability with which the request was kept.
-        actions: the names of the actions; null: their indices.
-        rows: the row of each; null if features made them of the next two.
-        context: as it was sent.
+        share: the probability with which requests were stored.
+        actions: the names of the actions; null if they are indices.
+        rows: the row of each action; null if features made the rows from context and records.
+        context: the context, as it was sent.
         records: a record for each action, if any were sent.
-        propensities: the probability of each action; null if the policy did not say all of them.
+        propensities: the probability of each action; null if the policy did not return them.
     """
 
     share: float
@@ -398,22 +400,22 @@ class Offered(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class DecisionDetails(Answer, frozen=True):
-    """All that is known of one decision, from the records of the journal.
+    """Everything the journal knows about one decision.
 
     Attributes:
-        id: of the decision.
-        state: dormant, pending, rewarded, defaulted, censored or voided; unmatched if it has
-            events but no known decision; unknown if it has none; erased if it was erased.
-        decision: as it was made.
-        value: what it is learned with, null if it is not.
-        late: whether its reward came after the window.
+        id: the decision's id.
+        state: dormant, pending, rewarded, defaulted, censored or voided; unmatched if there are
+            events but no known decision; unknown if there is nothing; erased if it was erased.
+        decision: the decision, as it was made.
+        value: the reward that the model learns; null if it learns none.
+        late: whether the reward came after the window.
         conflict: whether two rewards or two decisions contradict each other.
-        forgotten: whether its retention has ended.
-        incomplete: whether records of it may be missing here, for old ones were trimmed.
-        due: when its window ends.
-        records: all of them, in their order.
-        request: what it was chosen from, if that was kept.
-        subject: whom it was made for.
+        forgotten: whether the retention period has ended.
+        incomplete: whether records may be missing because old ones were trimmed.
+        due: when the reward window ends.
+        records: all records, in order.
+        request: the alternatives it was chosen from, if they were stored.
+        subject: the subject that it was made for.
     """
 
     id: str
@@ -431,7 +433,7 @@ class DecisionDetails(Answer, frozen=True):
 
     @classmethod
     def of(cls, history: DecisionHistory) -> DecisionDetails:
-        """Return the history of a decision as it is sent."""
+        """Return the response for the history of a decision."""
         entry, event, kept = history.entry, history.decision, history.request
         chosen = None
         if event is not None:
@@ -458,16 +460,16 @@ class DecisionDetails(Answer, frozen=True):
 
 
 class Alive(msgspec.Struct, frozen=True):
-    """The process runs."""
+    """The process is alive."""
 
     status: str = "alive"
 
 
 class Dead(msgspec.Struct, frozen=True):
-    """The process must be restarted: some of its workers have ended, or fail all the time.
+    """The process must be restarted: some workers have ended or fail repeatedly.
 
     Attributes:
-        dead_workers: why each of them counts as dead, by its name.
+        dead_workers: the reason why each dead worker is considered dead, by name.
         status: dead.
     """
 
@@ -476,16 +478,16 @@ class Dead(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """Whether requests should come here.
+    """Whether the process should receive requests.
 
     Attributes:
-        status: ready; no model: none was published yet; stale: a model is too old; draining: it
-            will stop soon; journal replaced: the file of SQLite was removed or replaced, and
-            nothing is accepted until the service is restarted.
-        stale_bandits: the bandits without a model, or whose model is too old; empty if the service
-            needs keys.
-        other_features: the bandits whose newest model is for other features, so that they decide
-            with their last one; empty if the service needs keys.
+        status: ready; no model: none was published yet; stale: a model is too old; draining: the
+            process is about to stop; journal replaced: the SQLite file was removed or replaced, and
+            nothing is accepted until a restart.
+        stale_bandits: bandits without a model or with one that is too old; empty if the service
+            requires keys.
+        other_features: bandits whose newest model is for other features, so that they decide with
+            an older one; empty if the service requires keys.
         stale: the number of stale bandits.
     """
 
@@ -496,20 +498,20 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 class BanditState(Answer, frozen=True):
-    """The state of a bandit, by the model that decides now.
+    """The state of a bandit, as of the model in use.
 
     Attributes:
-        bandit: its name.
-        policy: how it chooses.
-        version: records that the model has learned from.
-        observations: rewards it knows.
-        pending: decisions whose reward is outstanding, those of this decider included.
-        model_age_seconds: age of the newest model; null before the first one.
-        mode: how it decides: learn, freeze, baseline or off.
-        actions: the state of each action that the features declare, or that was ever changed.
-        issues: what was wrong with rewards and values of fields, the most frequent first. Those of
-            the journal are as of the last model; refused rewards and fields are of this process.
-        chosen_version: the version of the model that an operator chose; null: the newest decides.
+        bandit: the name of the bandit.
+        policy: its policy.
+        version: the number of records that the model includes.
+        observations: the number of rewards that the model includes.
+        pending: decisions whose reward is outstanding, including those of this process.
+        model_age_seconds: the age of the newest model; null before the first one.
+        mode: learn, freeze, baseline or off.
+        actions: the state of each action that the features declare or that was ever changed.
+        issues: problems with rewards and field values, most frequent first. Those in the journal
+            are as of the last model; rejected rewards and fields are of this process.
+        chosen_version: the version of the model that an operator chose; null if the newest decides.
     """
 
     bandit: str
@@ -525,13 +527,13 @@ class BanditState(Answer, frozen=True):
 
 
 class BanditHealth(BanditState, frozen=True, kw_only=True):
-    """The same, with what this decider has done.
+    """The state of a bandit, with statistics of this process.
 
     Attributes:
-        stale: whether its model is too old.
-        decisions: made by this process.
-        rewards: accepted by this process.
-        url: of its routes.
+        stale: whether the model is too old.
+        decisions: decisions made by this process.
+        rewards: rewards accepted by this process.
+        url: the address of the bandit's routes.
     """
 
     stale: bool
@@ -541,10 +543,10 @@ class BanditHealth(BanditState, frozen=True, kw_only=True):
 
 
 class Bandits(msgspec.Struct, frozen=True):
-    """The bandits of this service that a key may read.
+    """The bandits of this service that the key may read.
 
     Attributes:
-        bandits: by name.
+        bandits: the bandits, sorted by name.
     """
 
     bandits: list[BanditHealth]
@@ -554,9 +556,9 @@ class ReportPage(msgspec.Struct, frozen=True):
     """The report of a bandit, for the console.
 
     Attributes:
-        status: ready; computing: ask again in a few seconds; unavailable: there is none.
-        why: there is none, or no newer one; empty otherwise.
-        page: its HTML and its charts, null before the first.
+        status: ready; computing: ask again in a few seconds; unavailable: there is no report.
+        why: why there is no report or no newer one; empty otherwise.
+        page: the HTML and the charts; null before the first report.
     """
 
     status: str
@@ -565,12 +567,12 @@ class ReportPage(msgspec.Struct, frozen=True):
 
 
 class Switch(msgspec.Struct, frozen=True):
-    """How a bandit decides within a second.
+    """The mode in which a bandit decides, within a second.
 
     Attributes:
-        mode: as asked for.
-        reason: likewise.
-        at: when it was switched.
+        mode: the requested mode.
+        reason: the given reason.
+        at: when it was changed.
     """
 
     mode: str
@@ -582,18 +584,18 @@ class Models(msgspec.Struct, frozen=True):
     """The models that an operator can choose.
 
     Attributes:
-        models: the newest first.
+        models: the models, newest first.
     """
 
     models: list[ModelState]
 
 
 class ModelSwitch(msgspec.Struct, frozen=True):
-    """Which model decides within a second.
+    """The model with which a bandit decides, within a second.
 
     Attributes:
-        version: as asked for.
-        reason: likewise.
+        version: the requested version.
+        reason: the given reason.
         at: when it was chosen.
     """
 
@@ -603,25 +605,25 @@ class ModelSwitch(msgspec.Struct, frozen=True):
 
 
 class Erasure(msgspec.Struct, frozen=True):
-    """What was erased counts as if it had never been.
+    """Erased decisions count as if they had never been made.
 
-    ``belated journal erase --overwrite`` then destroys the bytes.
+    To destroy the bytes as well, run ``belated journal erase --overwrite``.
 
     Attributes:
-        decisions: how many decisions were erased.
+        decisions: the number of decisions erased.
     """
 
     decisions: int
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A problem, to be answered as application/problem+json.
+    """An error, sent as ``application/problem+json``.
 
     Attributes:
-        title: what kind it is.
+        title: the kind of problem.
         status: the HTTP status.
-        detail: what is wrong here, and what to do.
-        type: names the kind.
+        detail: what is wrong, and what to do.
+        type: a URI of the kind.
     """
 
     title: str

@@ -120,9 +120,9 @@ def test_a_fallback_is_checked_before_it_is_needed() -> None:
     mock = Mock(answer(201, DECIDED))
     client = mock.client()
     for action in ("green", 0):
-        with pytest.raises(InvalidInput, match="one of the actions"):
+        with pytest.raises(InvalidInput, match="one of the offered actions"):
             client.decide(None, NAMES, rows=ROWS, fallback=action)
-    with pytest.raises(InvalidInput, match="one of the actions"):
+    with pytest.raises(InvalidInput, match="one of the offered actions"):
         client.decide(rows=ROWS, fallback="red")  # they have no names
     assert mock.asked == []
 

@@ -221,9 +221,9 @@ def test_many_awaited_calls_run_at_once() -> None:
 
 
 def test_something_else_that_answers() -> None:
-    """A proxy that answers in words of its own is no service."""
+    """The response of a proxy is not mistaken for one of the service."""
     page = httpx.Response(200, content=b"<html>")
-    with pytest.raises(ServiceError, match="no service of this release"):
+    with pytest.raises(ServiceError, match="unexpected response"):
         Mock(page).client().state()
     with pytest.raises(ServiceError, match="403 Forbidden") as caught:
         Mock(httpx.Response(403, content=b"<html>")).client().state()

@@ -11,7 +11,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 {{- end }}
 
-{{/* What every pod has: it is not root, and can write to its spool alone. */}}
+{{/* Every pod runs without root privileges, and can write only to its spool. */}}
 {{- define "belated.pod" -}}
 automountServiceAccountToken: false
 securityContext:
@@ -38,7 +38,7 @@ securityContext:
   configMap: {name: {{ .Release.Name }}-config}
 {{- end }}
 
-{{/* A new configuration starts new pods. */}}
+{{/* A changed configuration restarts the pods. */}}
 {{- define "belated.checksum" -}}
 checksum/config: {{ .Values.config | sha256sum }}
 {{- end }}

@@ -1,1 +1,1 @@
-"""``belated features``: what a change of features does to a journal."""
+"""``belated features``: preview the effects of changed features on a journal."""

@@ -1,6 +1,6 @@
-"""``belated features diff``: print what a change of features does to the journals.
+"""``belated features diff``: print how changed features affect the journals.
 
-Nothing is changed. The exit code is 1 if a journal cannot be opened with the features of the file.
+Nothing is changed. The exit code is 1 if a journal cannot be opened with the configured features.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ EXAMPLE = "belated features diff belated.toml"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     add_file(parser)
     add_json(parser)
 

@@ -1,11 +1,11 @@
 """``belated journal archive``: write decisions that are final to Parquet, day by day.
 
-Final is a decision whose retention has ended. A day is written once all its decisions are final,
-with their rewards, all their records and what they were chosen from; never again after that. If the
-command is interrupted, run it again: it goes on behind the last whole day.
+A decision is final when its retention has ended. A day is written once, when all of its decisions
+are final, with their rewards, all their records and their stored requests. If the command is
+interrupted, run it again: it continues after the last complete day.
 
-What was archived can be trimmed (``belated journal trim --archived``). A journal and its archive
-together are as if nothing had been.
+Archived records can be trimmed (``belated journal trim --archived``). A journal and its archive
+together are equivalent to the untrimmed journal.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ EXAMPLE = "belated journal archive sqlite:///offers.db s3://company/decisions"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     add_address(parser)
-    about = "a path, or an address that fsspec knows: s3://…, gs://…"
+    about = "path of a folder, or an fsspec address: s3://…, gs://…"
     add_option(parser, "folder", about, metavar="FOLDER")
     add_semantics(parser)
 
@@ -48,8 +48,8 @@ def run(options: argparse.Namespace) -> None:
                 step=progress.step,
             )
     if not written:
-        print(f"nothing new of {bandit.name} is final")
+        print(f"no further days of {bandit.name} are final")
         return
-    days = sorted({one.day for one in written})
-    count = several(sum(one.decisions for one in written), "decision")
+    days = sorted({day.day for day in written})
+    count = several(sum(day.decisions for day in written), "decision")
     print(f"{count} of {bandit.name} archived, {days[0]} to {days[-1]}")

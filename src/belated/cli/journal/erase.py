@@ -1,11 +1,11 @@
-"""``belated journal erase``: let decisions count as if they had never been made.
+"""``belated journal erase``: make decisions count as if they had never been made.
 
-A record says so, under a hash of the id. Learners read it and fold the journal again without all
-that was recorded under that id.
+The erasure is recorded with a hash of the id. Learners read the record and fold the journal again
+without anything recorded under that id.
 
-Once a learner has saved a snapshot without the decision, nothing needs its bytes any more:
-``--overwrite`` destroys them, with those of all that was recorded under its id. Positions, stamps
-and digests stay, so that the journal verifies as before. It may be run at any time, and again.
+Once a learner has saved a snapshot without the decision, its bytes are no longer needed:
+``--overwrite`` destroys them, with those of everything recorded under its id. Positions, stamps and
+digests remain, so that the journal still verifies. The command is idempotent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from belated.journals import Journal
 from belated.journals.arrivals import erased_key_in, erasure_of_subject
 from belated.journals.log import finds_by_id
 
-#: Records that are read at a time where none are indexed.
+#: Records per read, in journals without an index of ids.
 PAGE = 10_000
 
 EXAMPLE = """belated journal erase sqlite:///offers.db order-17 --reason "asked for"
@@ -31,13 +31,13 @@ EXAMPLE = """belated journal erase sqlite:///offers.db order-17 --reason "asked 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     add_address(parser)
     parser.add_argument("ids", metavar="ID", nargs="*", help="decision ids")
-    about = "instead of IDs: erase all decisions made for this subject, and all its rewards"
+    about = "instead of IDs: erase all decisions made for this subject, and its rewards"
     add_option(parser, "--subject", about, metavar="SUBJECT")
     add_reason(parser, required=False)
-    about = "instead of IDs: destroy the stored bytes of all decisions that were erased"
+    about = "instead of IDs: destroy the stored bytes of all erased decisions"
     add_option(parser, "--overwrite", about, action="store_true")
 
 
@@ -45,27 +45,27 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     if options.overwrite:
         if options.ids or options.subject:
-            message = "--overwrite is for decisions that were erased before: run it without IDs"
+            message = "--overwrite applies to all erased decisions: run it without IDs or --subject"
             raise InvalidInput(message, options.ids)
         return _overwrite(options.address)
     if bool(options.ids) == bool(options.subject) or not options.reason:
-        message = "IDs of decisions (or a --subject) and a --reason are needed, or --overwrite"
+        message = "pass decision IDs or a --subject, with a --reason; or pass --overwrite"
         raise InvalidInput(message, None)
     if options.subject:
         return _erase_subject(options.address, check_id(options.subject, "the subject"), options)
     ids = list(dict.fromkeys(map(check_id, options.ids)))
     with opened(options.address) as (journal, _):
         starts = starts_of(journal)
-        # What a base has cannot be erased, also while its records are still being dropped.
+        # Decisions in a base cannot be erased, even while their records are still being dropped.
         known = {
-            erased_key_in(one.event)
-            for one in journal.records_of(ids)
-            if one.position > starts[one.partition].position
+            erased_key_in(record.event)
+            for record in journal.records_of(ids)
+            if record.position > starts[record.partition].position
         }
         unknown = [id for id in ids if erased_key_of(id) not in known]
         if unknown:
             message = f"{journal.bandit} has no record of {', '.join(map(repr, unknown))}"
-            if any(one.position for one in starts):
+            if any(start.position for start in starts):
                 message += " (old ones were trimmed)"
             raise InvalidInput(f"{message}: nothing was erased", unknown)
         now, who = journal.now(), actor()
@@ -83,33 +83,33 @@ def _erase_subject(address: str, subject: str, options: argparse.Namespace) -> i
         now, who = journal.now(), actor()
         events = erasure_of_subject(records, subject, now, options.reason, who)
         journal.append(events)
-        made = several(len(events) - 1, "decision")
-        print(f"the subject of {journal.bandit} erased, with {made}")
+        decisions = several(len(events) - 1, "decision")
+        print(f"the subject of {journal.bandit} erased, with {decisions}")
     return 0
 
 
 def _records_of(journal: Journal, subject: str) -> list[Record]:
-    """Return all records of a subject; where none are indexed, by reading its partition."""
+    """Return all records of a subject; without an index, by reading its partition."""
     if finds_by_id(journal):
         return journal.records_of([subject_id(subject)])
     home = slot_of_subject(subject) % journal.partitions
     records: list[Record] = []
     after = journal.start(home).position
     while page := journal.read(home, after, PAGE):
-        records += [one for one in page if getattr(one.event, "subject", None) == subject]
+        records += [record for record in page if getattr(record.event, "subject", None) == subject]
         after = page[-1].position
     return records
 
 
 def _overwrite(address: str) -> int:
     with opened(address) as (journal, bandit):
-        saved = {one.partition: one.position for one in bandit.snapshots}
+        saved = {snapshot.partition: snapshot.position for snapshot in bandit.snapshots}
         ready: list[bytes] = []
         waiting = 0
         for partition in range(journal.partitions):
             for record in journal.undone(partition):
                 if isinstance(record.event, Erased):
-                    # A snapshot from before it still has the row.
+                    # Earlier snapshots still contain the row.
                     if saved.get(partition, record.position) >= record.position:
                         ready.append(record.event.key)
                     else:
@@ -118,8 +118,8 @@ def _overwrite(address: str) -> int:
         print(f"{several(count, 'event')} of erased decisions overwritten in {journal.bandit}")
     if waiting:
         message = (
-            f"{several(waiting, 'decision')} must wait: the last snapshot is from before the "
-            "erasure. Run this again once the learner has saved one, or the bandit was closed"
+            f"{several(waiting, 'decision')} cannot be overwritten yet: the last snapshot is older "
+            "than the erasure. Run this again once the learner has saved a newer one"
         )
         print(wrapped(message, ""))
     return int(waiting > 0)

@@ -1,12 +1,10 @@
 """``belated journal export``: write all records as JSON lines, or decisions for other tools.
 
-``records`` is what ``belated journal import`` reads: every record of every partition as it was when
-the command began, the decisions without a reward too, in the order of ``recorded``; what was
-trimmed is not among them. Partitions are merged a page at a time, so memory is bounded.
-:mod:`belated.cli.journal.lines` says what a line holds.
+The format ``records`` is what ``belated journal import`` reads: every record of every partition as
+of the start of the command, ordered by ``recorded``; trimmed records are missing. Partitions are
+merged page by page, so memory is bounded. :mod:`belated.cli.journal.lines` documents the lines.
 
-The other formats have one line a decision, with what has become of it
-(:mod:`belated.evaluation.files`).
+The other formats have one line per decision, with its outcome (:mod:`belated.evaluation.files`).
 """
 
 from __future__ import annotations
@@ -37,30 +35,30 @@ from belated.journals.pages import pages
 
 EXAMPLE = "belated journal export sqlite:///offers.db | gzip > offers.jsonl.gz"
 
-#: The format that holds everything.
+#: The lossless format.
 RECORDS = "records"
-#: Lines written at a time.
+#: Lines per write.
 BATCH = 1_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     add_address(parser)
     parser.add_argument(
-        "-o", "--output", metavar="FILE", help="a new file; to standard output without it"
+        "-o", "--output", metavar="FILE", help="a new file; default: standard output"
     )
     parser.add_argument(
         "--format",
         choices=(RECORDS, *WRITERS),
         default=RECORDS,
-        help="records: all of them, exactly, to be imported again (default); the others have one "
-        "line a decision: parquet (needs the extra archive and --output), csv, jsonl, dsjson",
+        help="records: all of them, lossless, for import (default); the others have one line per "
+        "decision: parquet (needs the extra archive and --output), csv, jsonl, dsjson",
     )
     parser.add_argument(
         "--requests",
         action="store_true",
-        help="with what each decision was chosen from, which can be personal data; dsjson always "
-        "has it",
+        help="include what each decision was chosen from, which can be personal data; always "
+        "included in dsjson",
     )
     add_archive(parser)
 
@@ -68,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
     if options.format == "parquet" and options.output is None:
-        raise InvalidInput("Parquet is not for a terminal: add --output FILE", options.format)
+        raise InvalidInput("Parquet needs a file: add --output FILE", options.format)
     with (
         opened(options.address, options.archive) as (journal, bandit),
         _new_file(options.output) as output,
@@ -76,7 +74,7 @@ def run(options: argparse.Namespace) -> None:
         if options.format != RECORDS:
             write_decisions(journal, options.format, options.requests, output)
             return
-        starts = [one.position for one in starts_of(journal)]
+        starts = [start.position for start in starts_of(journal)]
         trimmed = starts if any(starts) else None
         header = Header(FORMAT, bandit.name, bandit.partitions, bandit.identity, trimmed)
         write(journal, header, output)
@@ -84,14 +82,14 @@ def run(options: argparse.Namespace) -> None:
 
 @contextmanager
 def _new_file(path: str | None) -> Iterator[BinaryIO]:
-    """A file that was not there, and is removed if it was not written to its end."""
+    """Create a file, and remove it again if the block raises."""
     if path is None:
         yield sys.stdout.buffer
         return
     try:
         output = open(path, "xb")  # noqa: SIM115 - closed below, and removed if cut off
     except FileExistsError:
-        raise InvalidInput(f"{path} is there already: choose another file", path) from None
+        raise InvalidInput(f"{path} already exists: choose another file", path) from None
     try:
         with output:
             yield output
@@ -102,7 +100,7 @@ def _new_file(path: str | None) -> Iterator[BinaryIO]:
 
 
 def write_decisions(journal: Journal, format: str, requests: bool, output: BinaryIO) -> None:
-    """Write one line a decision, in one of the formats that other tools read."""
+    """Write one line per decision, in a format for other tools."""
     with Progress("read", sum(ends_of(journal))) as progress:
         table = read_journal(journal, step=progress.step)
     with Progress("exported", len(table)) as progress:
@@ -112,7 +110,7 @@ def write_decisions(journal: Journal, format: str, requests: bool, output: Binar
 
 
 def write(journal: Journal, header: Header, output: BinaryIO) -> None:
-    """Write all records there are by now."""
+    """Write all records that exist now."""
     ends = ends_of(journal)
     chains = [Chain() for _ in ends]
     encoder = msgspec.json.Encoder()
@@ -129,17 +127,20 @@ def write(journal: Journal, header: Header, output: BinaryIO) -> None:
 
 
 def _lines(journal: Journal, records: Sequence[Record]) -> list[Line]:
-    """Records as lines, each decision with what it was chosen from."""
-    made: dict[int, list[int]] = {}
+    """Return records as lines, with the stored requests of decisions."""
+    positions: dict[int, list[int]] = {}
     for record in records:
         if isinstance(record.event, Decision):
-            made.setdefault(record.partition, []).append(record.position)
-    found = {partition: journal.requests(partition, some) for partition, some in made.items()}
-    return [line_of(one, found.get(one.partition, {}).get(one.position)) for one in records]
+            positions.setdefault(record.partition, []).append(record.position)
+    requests = {partition: journal.requests(partition, n) for partition, n in positions.items()}
+    return [
+        line_of(record, requests.get(record.partition, {}).get(record.position))
+        for record in records
+    ]
 
 
 def in_order(journal: Journal, ends: list[int], chains: list[Chain]) -> Iterator[Record]:
-    """The records of all partitions, by when they were recorded; they are chained on the way."""
+    """Yield the records of all partitions, ordered by ``recorded``, and add them to the chains."""
     streams = [
         _records(journal, partition, end, chain)
         for partition, (end, chain) in enumerate(zip(ends, chains, strict=True))
@@ -149,6 +150,6 @@ def in_order(journal: Journal, ends: list[int], chains: list[Chain]) -> Iterator
 
 def _records(journal: Journal, partition: int, end: int, chain: Chain) -> Iterator[Record]:
     for page in pages(journal, partition, end=end):
-        # Of the bytes that an import will make of the lines.
-        chain.add([replace(one, digest=digest_of(encode(one.event))) for one in page])
+        # Digests of the events as an import will encode them.
+        chain.add([replace(record, digest=digest_of(encode(record.event))) for record in page])
         yield from page

@@ -1,8 +1,8 @@
-"""``belated journal import``: make a journal of exported records, or of another system's log.
+"""``belated journal import``: create a journal from exported records, or from a log in any format.
 
-Records keep their stamps and their order, in any number of partitions: :func:`repartitioned` says
-what becomes of the records that each partition has for itself. :mod:`belated.evaluation.logs` and
-:mod:`belated.evaluation.frames` say what is read of other logs.
+Records keep their stamps and order, with any number of partitions: :func:`repartitioned` documents
+how records that belong to a partition are converted. :mod:`belated.evaluation.logs` and
+:mod:`belated.evaluation.frames` document what is read from other logs.
 """
 
 from __future__ import annotations
@@ -56,62 +56,60 @@ from belated.journals.chain import Chain, Head
 
 EXAMPLE = "belated journal import offers.jsonl sqlite:///new.db --partitions 4"
 
-#: Records written at a time.
+#: Records per write.
 PAGE = 10_000
-#: Formats of files with a line for each decision; and those that the ending of a file says.
+#: Formats with a line per decision, and formats by file name extension.
 FRAMES = ("parquet", "csv")
 _BY_ENDING = {".parquet": "parquet", ".csv": "csv", ".dsjson": "dsjson", ".npz": "obp"}
-#: Columns of such a file.
+#: Columns of files with a line per decision.
 COLUMNS = {
     "action": "the chosen action",
-    "propensity": "probability with which it was chosen, or a list of those of all actions",
-    "reward": "the reward, null if none has come",
+    "propensity": "its probability, or a list with those of all actions",
+    "reward": "the reward, null if there is none yet",
     "decided_at": "when the decision was made",
-    "rewarded_at": "when the reward came, null if none has",
+    "rewarded_at": "when the reward came, null if there is none yet",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    parser.add_argument(
-        "source", metavar="FILE", help="from `export`, or a log; - for standard input"
-    )
+    """Add the arguments of the command."""
+    parser.add_argument("source", metavar="FILE", help="an export or a log; - for standard input")
     parser.add_argument(
         "address",
         metavar="ADDRESS",
         nargs="?",
-        help="sqlite:///new.db (a new file) or postgresql://user@host/name, with ?bandit=NAME for "
-        "another name than it had",
+        help="sqlite:///new.db (a new file) or postgresql://user@host/name, with ?bandit=NAME to "
+        "rename the bandit",
     )
     add_option(
-        parser, "--into", "the same, behind options that take several values", metavar="ADDRESS"
+        parser, "--into", "ADDRESS, after options that take several values", metavar="ADDRESS"
     )
     parser.add_argument(
         "--format",
         choices=("records", *FRAMES, *READERS),
-        help="records: from `export`, exactly; logs of other systems: parquet and csv (a line for "
-        "each decision), dsjson (Vowpal Wabbit), obp (bandit_feedback of Open Bandit Pipeline as "
-        ".npz); default: by the ending of FILE, else records",
+        help="records: from `export`, lossless; logs of other systems: parquet and csv (a line per "
+        "decision), dsjson (Vowpal Wabbit), obp (bandit_feedback of Open Bandit Pipeline as .npz); "
+        "default: by the extension of FILE, otherwise records",
     )
-    add_option(parser, "--partitions", "a power of two; as it was if not given", int, metavar="P")
-    group = parser.add_argument_group("of parquet and csv", "columns; times have a time zone")
-    about = "what a missing reward means: Explicit() or \"ConversionsOnly('7d')\""
+    add_option(parser, "--partitions", "a power of two; default: unchanged", int, metavar="P")
+    group = parser.add_argument_group("parquet and csv", "columns; times need a time zone")
+    about = "meaning of a missing reward: Explicit() or \"ConversionsOnly('7d')\""
     add_option(group, "--rewards", about)
-    add_option(group, "--context", "what was known before choosing", nargs="+", metavar="COLUMN")
+    add_option(group, "--context", "context of the decision", nargs="+", metavar="COLUMN")
     for name, about in COLUMNS.items():
         flag = f"--{name.replace('_', '-')}"
         add_option(group, flag, f"{about}; default: {name}", metavar="COLUMN")
-    add_option(group, "--id", "decision ids; default: numbers of lines", metavar="COLUMN")
-    about = "from contexts to rows; default: PerArm, fitted to the contexts"
+    add_option(group, "--id", "decision ids; default: line numbers", metavar="COLUMN")
+    about = "features; default: PerArm, fitted to the contexts"
     add_option(group, "--features", about)
-    add_option(group, "--as-of", "leave out what happened later", time)
+    add_option(group, "--as-of", "leave out what happened after this time", time)
 
 
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
     address = options.into or options.address
     if address is None:
-        message = "it is not said where to import to: add an address"
+        message = "the address to import to is missing: add an address"
         raise InvalidInput(f"{message}, such as --into sqlite:///offers.db?bandit=offers", None)
     address = address_in(address, new=True) or address
     format = options.format or _BY_ENDING.get(Path(options.source).suffix, "records")
@@ -130,7 +128,7 @@ def run(options: argparse.Namespace) -> None:
         if header.trimmed is not None:
             message = (
                 f"{options.source} lacks {several(sum(header.trimmed), 'record')} that had been "
-                "trimmed: a journal of the others would learn something else. To move a trimmed "
+                "trimmed, and a bandit would learn something else without them. To move a trimmed "
                 "journal, copy its store"
             )
             raise InvalidInput(message, options.source)
@@ -150,11 +148,11 @@ def run(options: argparse.Namespace) -> None:
 
 
 class Lines:
-    """The records in an exported file, checked one by one.
+    """The records of an exported file, validated one by one.
 
     Args:
-        source: of the lines.
-        name: of the file, for people.
+        source: the lines.
+        name: the name of the file, for messages.
     """
 
     def __init__(self, source: BinaryIO, name: str) -> None:
@@ -177,16 +175,16 @@ class Lines:
                     self._check_end(number, line)
                     return
                 record = record_of(line)
-                data = encode(record.event)  # what cannot be written is found here, with its line
+                data = encode(record.event)  # events that cannot be encoded fail here
                 check_values(record.event, self._dim, self._features)
             except (msgspec.MsgspecError, ValueError, OverflowError) as error:
                 raise self._wrong(number, str(error)) from None
             if record.partition not in range(len(positions)):
-                raise self._wrong(number, f"there is no partition {record.partition}")
+                raise self._wrong(number, f"partition {record.partition} does not exist")
             if record.position <= positions[record.partition]:
                 raise self._wrong(number, f"position {record.position} is out of order")
             if record.recorded < stamp:
-                raise self._wrong(number, "it was recorded before the line above")
+                raise self._wrong(number, "recorded before the preceding line")
             positions[record.partition] = record.position
             stamp = record.recorded
             self.count += 1
@@ -195,17 +193,17 @@ class Lines:
             if (request := request_of(line)) is not None:
                 self._requests[record.partition, record.position] = request
             yield record
-        message = f"{self._name} is cut off: its last line does not say that it is the end"
+        message = f"{self._name} is truncated: its last line is missing"
         raise InvalidInput(message, self._name)
 
     def requests_of(self, records: Sequence[Record]) -> dict[int, bytes]:
-        """What decisions among these records were chosen from, by their place; told once."""
-        found = {
+        """Return the stored requests of decisions among these records, by index; only once."""
+        requests = {
             n: self._requests.pop((record.partition, record.position), None)
             for n, record in enumerate(records)
             if isinstance(record.event, Decision)
         }
-        return {n: request for n, request in found.items() if request is not None}
+        return {n: request for n, request in requests.items() if request is not None}
 
     def _header(self) -> Header:
         number, text = next(self._source, (1, b""))
@@ -216,30 +214,30 @@ class Lines:
                 raise UnsupportedFormat(message)
             check_partitions(header.partitions)
         except (msgspec.MsgspecError, InvalidInput, UnicodeDecodeError) as error:
-            message = f"{self._name} is no exported journal: {error}"
+            message = f"{self._name} is not an exported journal: {error}"
             raise InvalidInput(message, number) from None
         return header
 
     def _check_end(self, number: int, line: End) -> None:
         if line.records != self.count:
-            message = f"{line.records} records were written, and {self.count} are here"
+            message = f"{self._name} has {self.count} records, but {line.records} were exported"
             raise InvalidInput(message, number)
-        if line.head and line.head != str(found := Head.of(self._chains)):
+        if line.head and line.head != str(head := Head.of(self._chains)):
             message = (
-                f"{self._name} was changed: its records have the head {found}, and {line.head} was "
-                "exported"
+                f"{self._name} was changed: its records have the head {head}, not {line.head}, as "
+                "when they were exported"
             )
             raise InvalidInput(message, number)
         for after, text in self._source:
             if text.strip():
-                raise self._wrong(after, "it stands behind the end")
+                raise self._wrong(after, "unexpected line after the end")
 
     def _wrong(self, number: int, why: str) -> InvalidInput:
         return InvalidInput(f"{self._name}, line {number}: {why}", number)
 
 
 def _dim_of(header: Header) -> int | None:
-    """The width of the rows, if the header says it."""
+    """Return the width of the rows, if the header contains it."""
     identity = header.identity or {}
     dim, blocks = identity.get("dim", ""), identity.get("blocks", "")
     if not dim.isdecimal():
@@ -255,7 +253,7 @@ def _source(name: str) -> Iterator[BinaryIO]:
     try:
         file = open(name, "rb")  # noqa: SIM115 - closed below
     except FileNotFoundError:
-        raise InvalidInput(f"{name}: there is no such file", name) from None
+        raise InvalidInput(f"{name}: no such file", name) from None
     with file:
         yield file
 
@@ -264,10 +262,12 @@ def _source(name: str) -> Iterator[BinaryIO]:
 
 
 def import_frame(options: argparse.Namespace, format: str, address: str) -> None:
-    """Make a journal of a file with a line for each decision."""
+    """Create a journal from a file with a line per decision."""
     if options.rewards is None:
-        message = "what a missing reward means is not said: add --rewards \"ConversionsOnly('7d')\""
-        raise InvalidInput(f"{message} if only good outcomes are in it, or --rewards 'Explicit()'")
+        message = (
+            "the meaning of a missing reward is unknown: add --rewards \"ConversionsOnly('7d')\""
+        )
+        raise InvalidInput(f"{message} if the log has only successes, or --rewards 'Explicit()'")
     columns = {name: getattr(options, name) for name in (*COLUMNS, "id", "context", "as_of")}
     log = Log.from_frame(
         _frame(options.source, format),
@@ -276,13 +276,13 @@ def import_frame(options: argparse.Namespace, format: str, address: str) -> None
         **{name: value for name, value in columns.items() if value is not None},
     )
     log.to_journal(address)
-    came = int(log.table().arrived.sum())
-    decided, bandit = several(len(log.table()), "decision"), split_address(address)[1]
-    print(f"{decided} and {several(came, 'reward')} imported as bandit {bandit}")
+    rewards = several(int(log.table().arrived.sum()), "reward")
+    decisions, bandit = several(len(log.table()), "decision"), split_address(address)[1]
+    print(f"{decisions} and {rewards} imported as bandit {bandit}")
 
 
 def _frame(name: str, format: str) -> Any:
-    """A table of Arrow."""
+    """Read a file as an Arrow table."""
     with extra("an import of Parquet or CSV", "archive"):
         import pyarrow
         import pyarrow.csv
@@ -297,7 +297,7 @@ def _frame(name: str, format: str) -> Any:
 
 
 def import_foreign(source: BinaryIO, name: str, format: str, address: str) -> None:
-    """Make a journal of a log."""
+    """Create a journal from a log of another system."""
     place, bandit = split_address(address)
     read, features_of = READERS[format]
     log = list(read(source, name))
@@ -308,51 +308,50 @@ def import_foreign(source: BinaryIO, name: str, format: str, address: str) -> No
 
 # --- another number of partitions ----------------------------------------------------------------
 
-#: Reporter, start and end of what was retracted.
+#: Reporter, start and end of a retraction.
 Span = tuple[str, int, int]
 
 
 def repartitioned(records: Iterable[Record], before: int, after: int) -> Iterator[Record]:
-    """The same records for another number of partitions.
+    """Yield the records for another number of partitions.
 
-    A decision and everything recorded about it are in one partition before and after. Events that
-    belong to a partition are written again: ``Settled(p, until)``, which says that journal time in
-    p has reached ``until``, and ``Retracted(p, …)``, which takes back what a key reported in p.
+    A decision and all its records stay together in one partition. Events that belong to a partition
+    are rewritten: ``Settled(p, until)``, which advances the journal time of p to ``until``, and
+    ``Retracted(p, …)``, which retracts the rewards that a key reported in p.
 
     * *As many partitions as before, or more.* Every new partition gets its decisions from one old
-      partition, with the Settled and Retracted events of that one and their stamps. Each decision
-      is settled, and each reward retracted, by the same event as before.
+      partition, and copies of its Settled and Retracted events with their stamps. Each decision is
+      settled, and each reward retracted, by the same event as before.
     * *Fewer.* A new partition gets decisions from several old ones, which may have been settled to
-      different times. It gets a Settled whenever the least time grows that all of them have
-      reached: no decision is settled earlier than it was. (An old partition without a decision so
-      far does not hold up the others.) At the end it gets one Settled for the greatest time that
-      any of them has reached: no settled decision is pending again. Rewards are delivered
-      (``delivered``) up to where they were in all of them. A retraction was written into every old
-      partition, and is written once.
+      different times. It gets a Settled whenever the minimum of these times advances, so no
+      decision is settled earlier than it was. (Old partitions without decisions so far do not
+      count.) At the end it gets one Settled with the maximum of these times, so no settled decision
+      becomes pending again. Rewards are delivered (``delivered``) up to the minimum. Retractions
+      were recorded in every old partition, and are written once.
 
-    So the decisions have the same states in the new journal, settled in each partition as far as in
-    the furthest. If a bandit has settled everything that was due (``bandit.sync()`` does that), the
-    digest is the same. It differs if a decision is overdue: its window has ended by the clock of
-    another partition, but its own has no Settled for it yet. The next step of a bandit would settle
-    the decision, and the import does.
+    The decisions therefore have the same states in the new journal, settled in each partition as
+    far as in the most advanced old one. If a bandit has settled everything that was due, as
+    ``bandit.sync()`` does, the digest is the same. It differs if a decision is overdue, that is, if
+    its window has ended by the time of another partition, but its own has no Settled for it yet.
+    The next step of a bandit would settle the decision, and so does the import.
 
-    With a retention, merged partitions forget together. This shows only in decisions about which
-    something other than a reward is recorded after the retention.
+    With a retention, merged partitions forget at the same time. This affects only decisions about
+    which something other than a reward is recorded after the retention.
 
-    Two things are refused. An event that this release cannot read does not say which decision it
-    belongs to: it can stay in its partition or be merged, but not be divided among more. And
-    partitions that retracted different rewards of one key cannot be merged.
+    Two cases are rejected. An event that this release cannot read does not show which decision it
+    belongs to, so its partition can be merged but not split. And partitions with different
+    retractions of one key cannot be merged.
 
     Args:
-        records: in the order of ``recorded``.
-        before: how many partitions they are from.
-        after: how many they go to.
+        records: the records, ordered by ``recorded``.
+        before: the old number of partitions.
+        after: the new number of partitions.
 
     Raises:
-        InvalidInput: the new partitions cannot hold what a record says; names it.
+        InvalidInput: a record cannot be converted; the message names it.
 
     >>> settled = [Record(0, 1, 9, Settled(0, 8))]
-    >>> [(one.event.partition, one.event.until) for one in repartitioned(settled, 1, 2)]
+    >>> [(r.event.partition, r.event.until) for r in repartitioned(settled, 1, 2)]
     [(0, 8), (1, 8)]
     """
     return _split(records, before, after) if after >= before else _merged(records, before, after)
@@ -369,8 +368,8 @@ def _split(records: Iterable[Record], before: int, after: int) -> Iterator[Recor
         if isinstance(event, Opaque) and after > before:
             raise InvalidInput(
                 f"the record at partition {record.partition}, position {record.position} cannot "
-                f"be read by this release, which so cannot tell its partition among {after}: "
-                f"upgrade belated, or import into {before} or fewer",
+                f"be read by this release, so its partition among {after} is unknown: upgrade "
+                f"belated, or import into at most {before} partitions",
                 record,
             )
         yield record
@@ -406,17 +405,17 @@ def _merged(records: Iterable[Record], before: int, after: int) -> Iterator[Reco
 
 
 class _MergedTime:
-    """The time to which a new partition is settled, by those it is merged from."""
+    """The time to which a new partition is settled, from those of the merged partitions."""
 
     def __init__(self, new: int, old: range) -> None:
         self._reached = {partition: Settled(partition, 0) for partition in old}
         self._written = Settled(new, 0)
-        #: Those that had a decision.
+        #: Old partitions that have had a decision.
         self.begun: set[int] = set()
 
     def settle(self, old: int, event: Settled, recorded: int) -> Settled | None:
-        """Return what is settled in the new partition, if that is more than before."""
-        # No journal time is beyond the journal's own last stamp, whatever somebody wrote.
+        """Return the event that advances the new partition, or None."""
+        # An event cannot advance journal time beyond its own stamp.
         until = min(event.until, recorded)
         self._reached[old] = _further(self._reached[old], until, event.delivered)
         return self._write(
@@ -425,8 +424,8 @@ class _MergedTime:
         )
 
     def end(self) -> Settled | None:
-        """Return what settles it as far as the furthest was, if anything is left."""
-        return self._write(max(one.until for one in self._reached.values()), 0)
+        """Return the event that advances the new partition to the maximum, or None."""
+        return self._write(max(settled.until for settled in self._reached.values()), 0)
 
     def _write(self, until: int, delivered: int) -> Settled | None:
         before = self._written
@@ -434,25 +433,26 @@ class _MergedTime:
         return None if self._written == before else self._written
 
 
-def _further(one: Settled, until: int, delivered: int) -> Settled:
-    return replace(one, until=max(one.until, until), delivered=max(one.delivered, delivered))
+def _further(settled: Settled, until: int, delivered: int) -> Settled:
+    until, delivered = max(settled.until, until), max(settled.delivered, delivered)
+    return replace(settled, until=until, delivered=delivered)
 
 
 class _MergedActs:
-    """What is retracted in a new partition, by those it is merged from."""
+    """The retractions of a new partition, from those of the merged partitions."""
 
     def __init__(self, new: int, old: range) -> None:
         self._new = new
         self._retracted: dict[int, set[Span]] = {partition: set() for partition in old}
         self._written: set[Span] = set()
-        # How often each act was met; the same one may stand in a partition again.
+        # Occurrences of each retraction, which may be repeated in a partition.
         self._met: dict[int, Counter[Retracted]] = {partition: Counter() for partition in old}
         self._most: Counter[Retracted] = Counter()
-        #: Who reported rewards in each.
+        #: Reporters of rewards, by old partition.
         self.reporters: dict[int, set[str]] = {partition: set() for partition in old}
 
     def retract(self, old: int, event: Retracted) -> Retracted | None:
-        """Return what is retracted in the new partition, unless another has brought it."""
+        """Return the retraction for the new partition; None if another partition had it, too."""
         act = replace(event, partition=self._new)
         _apply(act, self._retracted[old])
         self._met[old][act] += 1
@@ -463,7 +463,7 @@ class _MergedActs:
         return act
 
     def check(self) -> None:
-        """Refuse to take back, or to let count again, what was not in its old partition."""
+        """Raise InvalidInput if a reward was retracted in only some of the merged partitions."""
         for old, spans in self._retracted.items():
             for span in sorted(spans ^ self._written):
                 reporter, start, end = span
@@ -472,9 +472,9 @@ class _MergedActs:
                     raise InvalidInput(
                         f"partition {old} {verb} what {reporter!r} reported from "
                         f"{as_datetime(start).isoformat()} to {as_datetime(end).isoformat()}, "
-                        "unlike another that it is merged with: retract or restore it in the old "
-                        "journal by `belated journal retract`, which does so in every partition, "
-                        "and export again; or import into as many partitions as there were",
+                        "unlike another partition that it is merged with: retract or restore it "
+                        "with `belated journal retract`, which applies to every partition, and "
+                        "export again; or import into the same number of partitions",
                         span,
                     )
 

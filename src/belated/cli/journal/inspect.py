@@ -1,6 +1,6 @@
-"""``belated journal inspect``: show what a journal holds.
+"""``belated journal inspect``: show the contents of a journal.
 
-It needs to know nothing of the policy, and changes nothing.
+It needs no policy, and changes nothing.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from belated.journals.store import StoredBandit
 
 EXAMPLE = "belated journal inspect sqlite:///offers.db"
 
-#: Characters of a setting that are shown; ``--json`` has all of it.
+#: Maximum length of a setting in the text; ``--json`` has all of it.
 MAX_VALUE = 68
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     add_address(parser)
     add_json(parser)
 
@@ -43,21 +43,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     store, bandits = find_bandits(options.address)
-    found = []
+    descriptions = []
     for bandit in bandits:
         with store.journal(bandit.name) as journal:
-            found.append(describe(journal, bandit))
+            descriptions.append(describe(journal, bandit))
     if options.json:
-        print(msgspec.json.encode({"store": store.place, "bandits": found}).decode())
+        print(msgspec.json.encode({"store": store.place, "bandits": descriptions}).decode())
     else:
-        print(f"{store.place} holds {several(len(found), 'bandit')}")
-        for one in found:
-            print(f"\n{_text(one)}")
-    return int(any(part["damage"] for one in found for part in one["parts"]))
+        print(f"{store.place} holds {several(len(descriptions), 'bandit')}")
+        for description in descriptions:
+            print(f"\n{_text(description)}")
+    return int(any(part["damage"] for bandit in descriptions for part in bandit["parts"]))
 
 
 def describe(journal: Journal, bandit: StoredBandit) -> dict[str, Any]:
-    """What the journal of one bandit holds."""
+    """Return a description of the journal of one bandit."""
     now = time.time_ns() // 1000
     ends = ends_of(journal)
     kinds: Counter[str] = Counter()
@@ -77,35 +77,35 @@ def describe(journal: Journal, bandit: StoredBandit) -> dict[str, Any]:
             except (CorruptEvent, CorruptJournal) as error:
                 part["damage"] = str(error)
     starts = starts_of(journal)
-    said = configured(journal)
+    event = configured(journal)
     return {
         "bandit": bandit.name,
         "identity": bandit.identity,
-        "configured": None if said is None else said.settings,
-        "configured_at": None if said is None else said.at_us,
+        "configured": None if event is None else event.settings,
+        "configured_at": None if event is None else event.at_us,
         "partitions": bandit.partitions,
         "records": sum(part["records"] for part in parts),
-        "trimmed": sum(one.position for one in starts),
-        "trimmed_to": max(one.stamp for one in starts) or None,
+        "trimmed": sum(start.position for start in starts),
+        "trimmed_to": max(start.stamp for start in starts) or None,
         "first": min((part["first"] for part in parts if part["first"] is not None), default=None),
         "last": max((part["last"] for part in parts if part["last"] is not None), default=None),
         "events": dict(sorted(kinds.items())),
         "parts": parts,
         "snapshots": [
             {
-                "partition": one.partition,
-                "position": one.position,
-                "behind": ends[one.partition] - one.position,
-                "age": _age(journal, one.partition, one.position, now),
-                "bytes": one.bytes,
+                "partition": snapshot.partition,
+                "position": snapshot.position,
+                "behind": ends[snapshot.partition] - snapshot.position,
+                "age": _age(journal, snapshot.partition, snapshot.position, now),
+                "bytes": snapshot.bytes,
             }
-            for one in bandit.snapshots
+            for snapshot in bandit.snapshots
         ],
     }
 
 
 def _age(journal: Journal, partition: int, position: int, now: int) -> int | None:
-    """How long ago the last record of a snapshot was written, in microseconds."""
+    """Return the age of the last record of a snapshot, in microseconds."""
     if position == 0:
         return None
     try:
@@ -115,41 +115,43 @@ def _age(journal: Journal, partition: int, position: int, now: int) -> int | Non
     return max(0, now - records[0].recorded) if records else None
 
 
-def _text(one: dict[str, Any]) -> str:
-    identity = one["identity"]
-    items = [("bandit", one["bandit"])]
+def _text(bandit: dict[str, Any]) -> str:
+    identity = bandit["identity"]
+    items = [("bandit", bandit["bandit"])]
     if identity is None:
         items.append(("family", "unknown: no bandit has used this journal yet"))
     else:
         items += [
             ("family", identity.get("family", "unknown")),
             ("rows of", f"{identity.get('dim', 'unknown')} numbers"),
-            ("features", identity.get("features") or "none: rows are given"),
+            ("features", identity.get("features") or "none: callers pass rows"),
         ]
-    if one["configured"] is not None:
+    if bandit["configured"] is not None:
         items += [
             (name, value if len(value) <= MAX_VALUE else f"{value[: MAX_VALUE - 1]}…")
-            for name, value in one["configured"].items()
+            for name, value in bandit["configured"].items()
             if name not in ("features", "reduce")
         ]
-    items.append(("records", f"{one['records']:,} in {several(one['partitions'], 'partition')}"))
-    if one["trimmed"]:
-        items.append(("trimmed", f"{one['trimmed']:,}, up to {moment(one['trimmed_to'])}"))
-    if one["records"]:
-        items += [("first", moment(one["first"])), ("last", moment(one["last"]))]
+    items.append(
+        ("records", f"{bandit['records']:,} in {several(bandit['partitions'], 'partition')}")
+    )
+    if bandit["trimmed"]:
+        items.append(("trimmed", f"{bandit['trimmed']:,}, up to {moment(bandit['trimmed_to'])}"))
+    if bandit["records"]:
+        items += [("first", moment(bandit["first"])), ("last", moment(bandit["last"]))]
     blocks = [pairs(items)]
-    if one["events"]:
-        blocks.append(table(["events", ">count"], list(one["events"].items()), indent="  "))
-    if one["partitions"] > 1 and one["records"]:
+    if bandit["events"]:
+        blocks.append(table(["events", ">count"], list(bandit["events"].items()), indent="  "))
+    if bandit["partitions"] > 1 and bandit["records"]:
         parts = [
             [part["partition"], part["records"], moment(part["first"]), moment(part["last"])]
-            for part in one["parts"]
+            for part in bandit["parts"]
             if part["records"]
         ]
         blocks.append(table([">partition", ">records", "first", "last"], parts, indent="  "))
-    if one["snapshots"]:
+    if bandit["snapshots"]:
         rows = []
-        for snapshot in one["snapshots"]:
+        for snapshot in bandit["snapshots"]:
             age = "-" if snapshot["age"] is None else lasting(snapshot["age"] / 1e6)
             counts = [snapshot[name] for name in ("partition", "position", "behind")]
             rows.append([*counts, age, size(snapshot["bytes"])])
@@ -157,7 +159,7 @@ def _text(one: dict[str, Any]) -> str:
         blocks.append(table(head, rows, indent="  "))
     blocks += [
         wrapped(f"  DAMAGED: {part['damage']}", indent="    ")
-        for part in one["parts"]
+        for part in bandit["parts"]
         if part["damage"]
     ]
     return "\n\n".join(blocks)

@@ -1,15 +1,13 @@
-"""A journal as text: JSON lines that give back exactly the events they were made of.
+"""Journals as JSON lines, from which exactly the same events can be restored.
 
-The first line is the header, the last one says how many records there were, so that a file that
-was cut off is noticed; and the head of the journal, so that one that was changed is noticed too.
-Between them is one line for each record, in the order of ``recorded``: who
-reads them need not sort. ``kind`` tells the lines apart; what else a line holds are the fields of
-its event, but for those that have their default. The numbers of a row are written as the float64
-that equals each float32. A decision has its ``request``, what it was chosen from, if that was kept:
-the bytes of the journal in base64.
+The first line is a header. The last line has the number of records, which reveals a truncated file,
+and the head of the journal, which reveals a changed one. Between them there is a line per record,
+ordered by ``recorded``. ``kind`` names the kind of a line; its other fields are those of the event
+that differ from their defaults. The numbers of a row are written as the float64 values that equal
+each float32. A decision has its ``request``, if it was stored: the bytes in the journal, in base64.
 
-Where JSON cannot say what an event holds, its ``bytes`` stand beside it in base64, and count: for
-an event this release cannot read (kind ``unknown``), and for numbers that are not finite.
+If JSON cannot represent an event, the line also has its ``bytes`` in base64, which take precedence:
+for events that this release cannot read (kind ``unknown``), and for numbers that are not finite.
 """
 
 from __future__ import annotations
@@ -38,16 +36,17 @@ from belated.core.inputs import as_row
 from belated.exceptions import CorruptEvent, InvalidInput
 from belated.fold.contexts import NAME
 
-#: Of the lines; a file of a greater one is not read.
+#: Version of the format; files of a greater version are rejected.
 FORMAT = 2
-#: The largest predicted mean: a reward of :data:`belated.core.inputs.MAX_REWARD`, with room.
+#: Maximum magnitude of a predicted mean; it leaves room above
+#: :data:`belated.core.inputs.MAX_REWARD`.
 MAX_MEAN = 1e12
 #: The end of the year 9999, in microseconds since 1970.
 MAX_TIME = 253_402_300_799_999_999
 
 
 class Header(msgspec.Struct, tag_field="kind", tag="journal", frozen=True, omit_defaults=True):
-    """The first line: what the records are of, and how far each partition was trimmed, if any."""
+    """The first line: the bandit, and how far each partition was trimmed, if at all."""
 
     format: int
     bandit: str
@@ -59,18 +58,18 @@ class Header(msgspec.Struct, tag_field="kind", tag="journal", frozen=True, omit_
 class _Strict(
     msgspec.Struct, tag_field="kind", frozen=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """A line in which every field is known."""
+    """A line without unknown fields."""
 
 
 class End(_Strict, tag="end", frozen=True):
-    """The last line: how many records stand above, and the head that names them all."""
+    """The last line: the number of records, and the head of the journal."""
 
     records: int
     head: str = ""
 
 
 class Line(_Strict, tag="unknown", frozen=True, gc=False, kw_only=True):
-    """A record; those of a known kind have a class with the fields of the event beside these."""
+    """A record; those of known kinds are subclasses with the fields of the event."""
 
     partition: int
     position: int
@@ -89,27 +88,27 @@ _IN_JSON: dict[str, Any] = {
 
 
 def _line_class(kind: Any) -> type[Line]:
-    """The class of the lines of one kind of event."""
+    """Return the class of lines for a kind of event."""
     fields: list[Any] = []
     for field in msgspec.structs.fields(kind):
-        if field.name == "partition":  # each line has one
+        if field.name == "partition":  # a field of all lines
             continue
-        # What is not finite is null here, and then the bytes count.
+        # Numbers that are not finite are null; the bytes have their values.
         shape = (field.name, _IN_JSON.get(field.name, field.type))
         required = field.default is msgspec.NODEFAULT
         fields.append(shape if required else (*shape, field.default))
     if kind is Decision:
         fields.append(("request", bytes | None, None))
-    made = msgspec.defstruct(
+    line = msgspec.defstruct(
         f"{kind.__name__}Line",
         fields,
         bases=(Line,),
         tag=kind_of(kind),
         kw_only=True,
         frozen=True,
-        rename={"at_us": "at"},  # as the other times of a line, which have no suffix either
+        rename={"at_us": "at"},  # without a suffix, as other times of a line
     )
-    return cast("type[Line]", made)
+    return cast("type[Line]", line)
 
 
 _CLASSES: dict[type, type[Line]] = {kind: _line_class(kind) for kind in get_args(Event)}
@@ -117,7 +116,7 @@ _KINDS = {line: kind for kind, line in _CLASSES.items()}
 
 
 def line_of(record: Record, request: bytes | None = None) -> Line:
-    """A record as a line; that of a decision with what it was chosen from, if that was kept.
+    """Return a record as a line, with the stored request of a decision.
 
     >>> from belated.core.events import Void
     >>> msgspec.json.encode(line_of(Record(0, 1, 7, Void("a1", 5)))).decode()
@@ -140,28 +139,28 @@ def line_of(record: Record, request: bytes | None = None) -> Line:
 
 
 def record_of(line: Line) -> Record:
-    """The record a line was made of.
+    """Return the record of a line.
 
     >>> record_of(line_of(Record(0, 1, 7, Reward("a1", 5, float("inf"))))).event.value
     inf
 
     Raises:
-        CorruptEvent: the line is no event.
+        CorruptEvent: the line is not a valid event.
     """
     event = _read(line) if line.data is None else read_event(line.data)
     return Record(line.partition, line.position, line.recorded, event)
 
 
 def check_values(event: Event | Opaque, dim: int | None, features: bytes) -> None:
-    """Refuse values that no bandit writes, and that later commands could not compute with.
+    """Raise InvalidInput for values that no bandit writes, and later commands could not process.
 
     Args:
-        event: of a line.
-        dim: width of the rows of these features, if that is known.
-        features: their name in records.
+        event: the event of a line.
+        dim: the width of rows with these features; None if unknown.
+        features: the name of the features in records.
 
     Raises:
-        InvalidInput: names the field.
+        InvalidInput: a value is invalid; the message names the field.
     """
     if isinstance(event, DecisionEvent):
         check_id(event.id, "id")
@@ -171,24 +170,24 @@ def check_values(event: Event | Opaque, dim: int | None, features: bytes) -> Non
         return
     for name, share in (("propensity", event.propensity), ("overall", event.overall)):
         if share is not None and not 0.0 < share <= 1.0:
-            expected = "a probability above 0 and at most 1 was expected"
+            expected = "expected a probability above 0 and at most 1"
             raise InvalidInput(f"{name} is {share}: {expected}", share)
-    for name, mean in (("mean", event.mean), *(("means", one) for one in event.means)):
+    for name, mean in (("mean", event.mean), *(("means", mean) for mean in event.means)):
         if not abs(mean) <= MAX_MEAN:
-            raise InvalidInput(f"{name} is {mean}: at most {MAX_MEAN:g} was expected", mean)
+            raise InvalidInput(f"{name} is {mean}: expected at most {MAX_MEAN:g}", mean)
     for name, number, most in (
         ("index", event.index, (1 << 31) - 1),
         ("model", event.model, (1 << 63) - 1),
         ("at", event.at_us, MAX_TIME),
     ):
         if not 0 <= number <= most:
-            raise InvalidInput(f"{name} is {number}: from 0 to {most} was expected", number)
+            raise InvalidInput(f"{name} is {number}: expected 0 to {most}", number)
     foreign = event.context and event.context[:NAME] != features
     as_row(event.x, len(event.x) if dim is None or foreign else dim)
 
 
 def request_of(line: Line) -> bytes | None:
-    """What a decision was chosen from, if the line has it."""
+    """Return the stored request of a decision, if the line has it."""
     return getattr(line, "request", None)
 
 
@@ -210,6 +209,6 @@ def _read(line: Line) -> Event:
     return event
 
 
-#: Of the first line, and of the others.
+#: Decoders of the first line, and of the others.
 read_header = msgspec.json.Decoder(Header).decode
 read_line = msgspec.json.Decoder(Union[(*_KINDS, Line, End)]).decode

@@ -1,7 +1,7 @@
-"""``belated journal retract``: undo a bad feed: what one key reported in a span counts no longer.
+"""``belated journal retract``: undo a bad feed: ignore the rewards one key reported in a period.
 
-Nothing is deleted. A record says what is retracted; learners read it, fold the journal anew without
-those rewards, and publish a model that never saw them. ``--restore`` takes it back.
+Nothing is deleted. The retraction is recorded; learners read it, fold the journal again without
+those rewards, and publish a model that never saw them. ``--restore`` reverts a retraction.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ EXAMPLE = "belated journal retract $JOURNAL --key crm --from 2026-03-01T00Z --re
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     add_address(parser)
-    parser.add_argument("--key", required=True, metavar="NAME", help="of the key that reported")
-    since = "ISO 8601 with a zone: from when on, by the time of the journal"
+    about = "name of the key that reported the rewards"
+    parser.add_argument("--key", required=True, metavar="NAME", help=about)
+    since = "start of the period, by journal time: ISO 8601 with a zone"
     add_option(parser, "--from", since, time, dest="start", required=True)
-    add_option(parser, "--to", "until before when; default: until now", time, dest="end")
-    parser.add_argument("--restore", action="store_true", help="let it count again")
+    add_option(parser, "--to", "end of the period, exclusive; default: now", time, dest="end")
+    parser.add_argument("--restore", action="store_true", help="count the rewards again")
     add_reason(parser)
 
 
@@ -36,30 +37,31 @@ def run(options: argparse.Namespace) -> None:
         now = journal.now()
         start, end = options.start, now if options.end is None else options.end
         if start >= end:
-            message = f"--from is {moment(start)}, which is not before --to, {moment(end)}"
+            message = f"--from ({moment(start)}) must be before --to ({moment(end)})"
             raise InvalidInput(message)
         if end > now:
-            message = f"--to is {moment(end)}, and the journal's clock says {moment(now)}: "
-            raise InvalidInput(f"{message}what has not come yet cannot be retracted")
-        trimmed = max(one.stamp for one in starts_of(journal))
+            message = f"--to is {moment(end)}, after the journal's time, {moment(now)}: "
+            raise InvalidInput(f"{message}rewards of the future cannot be retracted")
+        trimmed = max(start.stamp for start in starts_of(journal))
         if start <= trimmed:
-            message = f"--from is {moment(start)}, and what came up to {moment(trimmed)} was "
-            raise InvalidInput(f"{message}trimmed: it cannot be retracted or restored any more")
+            message = f"--from is {moment(start)}, but records up to {moment(trimmed)} were "
+            raise InvalidInput(f"{message}trimmed: they can no longer be retracted or restored")
         count = _count(journal, options.key, start, end)
         act = (now, start, end, options.key, options.restore, options.reason, actor())
         journal.append([Retracted(partition, *act) for partition in range(journal.partitions)])
-        verb = "count again" if options.restore else "count no longer"
+        verb = "count again" if options.restore else "no longer count"
         print(f"{several(count, 'reward')} by {options.key} in {journal.bandit} {verb}")
 
 
 def _count(journal: Journal, key: str, start: int, end: int) -> int:
-    """How many rewards that are."""
+    """Return the number of rewards in the period."""
     count = 0
     ends = ends_of(journal)
     with Progress("read", sum(ends)) as progress:
         for partition, last in enumerate(ends):
             for page in pages(journal, partition, end=last):
-                inside = (one.event for one in page if start <= one.recorded < end)
-                count += sum(isinstance(one, Reward) and one.reporter == key for one in inside)
+                events = (record.event for record in page if start <= record.recorded < end)
+                rewards = (event for event in events if isinstance(event, Reward))
+                count += sum(reward.reporter == key for reward in rewards)
                 progress.step(len(page))
     return count

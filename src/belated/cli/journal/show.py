@@ -1,8 +1,8 @@
-"""``belated journal show``: tell the whole story of one decision.
+"""``belated journal show``: show the full history of one decision.
 
-All its records in their order, what each of them meant, and what they come to: by the rules of the
-ledger, from the records alone. What silence means is as the journal says it, unless options are
-given; where it says nothing, it is taken as ``Explicit()``: silence means nothing, no window ends.
+It lists all records in order, with the effect of each, and the resulting state, computed from the
+records by the rules of the ledger. The settings of rewards are those in the journal unless options
+are given; without any, they are ``Explicit()``: no window ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EXAMPLE = "belated journal show order-17 sqlite:///offers.db --window 7d"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     parser.add_argument("id", metavar="ID", help="decision id")
     add_address(parser)
     add_json(parser)
@@ -53,10 +53,10 @@ def tell(
     retention: int | None,
     identity: dict[str, str] | None,
 ) -> dict[str, Any]:
-    """The story of one decision."""
+    """Return the history of one decision."""
     min_reward, max_reward = rewards.min_reward, rewards.max_reward
     if identity is not None:
-        # Of a family of somebody's own nobody here knows the support.
+        # The support of a custom family is unknown here.
         with suppress(InvalidInput):
             min_reward, max_reward = rewards.range(family_in(identity.get("family", "")).support)
     bounds = {"min_reward": min_reward, "max_reward": max_reward}
@@ -107,7 +107,7 @@ def _text(story: dict[str, Any]) -> str:
 def _state(story: dict[str, Any]) -> str:
     text: str = story["state"]
     if text == "unmatched":
-        text = "unmatched: no decision of this id is known yet"
+        text = "unmatched: there is no decision with this id yet"
     if story["value"] is not None:
         text += f" with {story['value']!r}"
     notes = [note for note in ("late", "conflict", "forgotten", "incomplete") if story[note]]
@@ -126,7 +126,7 @@ def _record(record: dict[str, Any]) -> str:
             ("model", f"version {record['model']}"),
         ]
         if not record.get("activated", True):
-            details.append(("activated", "not yet when it was made"))
+            details.append(("activated", "not when it was made"))
     if record["kind"] == "reward":
         details.append(("value", repr(record["value"])))
         if "part" in record:
@@ -139,10 +139,12 @@ def _record(record: dict[str, Any]) -> str:
 
 
 def _request(request: dict[str, Any]) -> str:
-    """What it was chosen from."""
+    """Format the stored request of a decision."""
     rows, shares, records = request["rows"], request["propensities"], request["records"]
     names = request["actions"] or range(len(rows or ()))
-    head = f"\nchosen from {several(len(names), 'action')}; kept with share {request['share']:.4g}"
+    head = (
+        f"\nchosen from {several(len(names), 'action')}; stored with share {request['share']:.4g}"
+    )
     columns, lines = ["action"], [[repr(name)] for name in names]
     if shares is not None:
         columns.append(">propensity")

@@ -1,12 +1,12 @@
 """``belated journal trim``: drop old records.
 
-What they came to is stored first, as the base of each partition: a fold then begins with it, and
-comes to the same. It is made by folding those records anew, and is stored only where a snapshot of
-a later position is there too. Records are dropped a few at a time, so that nothing waits for it; if
-the command is interrupted, run it again.
+Their effect is stored first, as the base of each partition, from which later folds begin. The base
+is computed by folding these records again, and is stored only if there is a snapshot of a later
+position. Records are dropped in small batches, so that other processes are not blocked; if the
+command is interrupted, run it again.
 
-The records of a decision must stay for as long as it takes rewards: the bandit needs a retention,
-and only what is older can be dropped.
+The records of a decision are needed for as long as it accepts rewards: the bandit needs a
+retention, and only older records can be dropped.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from belated.journals.store import StoredBandit
 
 EXAMPLE = 'belated journal trim sqlite:///offers.db --older-than 90d --reason "policy"'
 
-#: Records dropped at a time, and for how long others then have the store to themselves.
+#: Records dropped at a time, and the pause between batches in seconds.
 BATCH, PAUSE = 1_000, 0.01
-#: How often the bases are made anew because something was undone meanwhile.
+#: Attempts to compute the bases, which later erasures or retractions make invalid.
 ATTEMPTS = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     add_address(parser)
-    about = "what is dropped, by the time of the journal, as in 90d"
+    about = "minimum age of dropped records, by journal time, such as 90d"
     add_option(parser, "--older-than", about, duration, required=True)
-    about = "drop only what `belated journal archive` has written there"
+    about = "drop only records that `belated journal archive` has written to this folder"
     add_option(parser, "--archived", about, metavar="FOLDER")
     add_reason(parser)
     add_semantics(parser)
@@ -61,13 +61,13 @@ def run(options: argparse.Namespace) -> None:
         rewards, retention = semantics(options, configured(journal))
         fold = empty_fold(bandit, journal, rewards, retention)
         if retention is None:
-            message = f"{bandit.name} has no retention: its decisions take rewards for ever"
-            raise InvalidInput(f"{message}, and their records are needed; give it one first")
+            message = f"{bandit.name} has no retention, so its decisions accept rewards forever"
+            raise InvalidInput(f"{message} and all records are needed: set a retention first")
         age = duration_us(as_duration(options.older_than, "--older-than"))
         if age < retention:
-            message = f"--older-than is {lasting(age / 1e6)}, and decisions take rewards for "
+            message = f"--older-than is {lasting(age / 1e6)}, and decisions accept rewards for "
             raise InvalidInput(
-                f"{message}{lasting(retention / 1e6)} (the retention): give at least that"
+                f"{message}{lasting(retention / 1e6)} (the retention): pass at least that"
             )
         archive = None if options.archived is None else Archive(options.archived, bandit.name)
 
@@ -79,16 +79,16 @@ def run(options: argparse.Namespace) -> None:
             try:
                 _rebase(journal, bandit, fold, before, options.reason)
                 break
-            except HistoryUndone:  # by someone else, while the bases were made
+            except HistoryUndone:  # by another process, since the bases were computed
                 if attempt == ATTEMPTS:
                     raise
                 fold.clear()
         count = _drop(journal)
         if count:
-            upto = moment(max(one.stamp for one in starts_of(journal)))
+            upto = moment(max(start.stamp for start in starts_of(journal)))
             print(f"{several(count, 'record')} of {journal.bandit} dropped, up to {upto}")
         else:
-            print(f"nothing of {journal.bandit} can be dropped")
+            print(f"no records of {journal.bandit} can be dropped")
 
 
 def _rebase(
@@ -98,9 +98,9 @@ def _rebase(
     before: Callable[[int], int],
     reason: str,
 ) -> None:
-    """Store a base of each partition that has something to drop."""
+    """Store a base of each partition that has records to drop."""
     undone = undoing_in(journal)
-    saved = {one.partition: one for one in bandit.snapshots}
+    saved = {snapshot.partition: snapshot for snapshot in bandit.snapshots}
     last = []
     for partition in range(journal.partitions):
         snapshot = saved.get(partition)
@@ -109,11 +109,12 @@ def _rebase(
             continue
         if not snapshot.fingerprint.startswith(fold.fingerprint):
             message = f"the snapshot of partition {partition} {OTHER_SETTINGS}"
-            raise InvalidInput(f"{message}, or let it save a new one")
+            raise InvalidInput(f"{message}, or have the learner save a new one")
         link = fold.tuning.link
         last.append(last_to_drop(journal, partition, before(partition), snapshot.position, link))
     starts = starts_of(journal)
-    new = [max(0, one.position - start.position) for one, start in zip(last, starts, strict=True)]
+    ranges = zip(last, starts, strict=True)
+    new = [max(0, tail.position - start.position) for tail, start in ranges]
     with Progress("folded", sum(new)) as progress:
         bases = make_bases(journal, fold, last, progress.step)
     for base in bases:
@@ -122,7 +123,7 @@ def _rebase(
 
 
 def _drop(journal: Journal) -> int:
-    """Drop all that the bases stand for; returns how many records that were."""
+    """Drop all records that the bases replace, and return their number."""
     total = 0
     with Progress("dropped") as progress:
         for partition in range(journal.partitions):

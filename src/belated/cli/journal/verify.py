@@ -1,23 +1,22 @@
-"""``belated journal verify``: check every record, and the snapshots against them.
+"""``belated journal verify``: verify every record, and the snapshots against the records.
 
-Every record is read, which checks its checksum; its digest is made anew of its bytes; and all are
-chained. The heads of the chains are printed: keep them elsewhere, and give them with ``--expect``
-at any later time. Then also what was changed by someone who made the checksums anew is found.
+Every record is read, which verifies its checksum; its digest is recomputed from its bytes; and all
+records are chained. The heads of the chains are printed: store them elsewhere, and pass them to
+``--expect`` at any later time. That also reveals changes by someone who recomputed the checksums.
 
-Every record is folded from scratch. The same is done once
-more from the snapshots on, with the records behind them: decisions by state, the digest of all of
-them and what is waited for must be equal, sums equal to 1e-9, and the estimates within 1e-6
-posterior standard deviations.
+All records are folded from scratch, and a second time starting from the snapshots. Decisions by
+state, the digest of all decisions and the pending decisions must be equal, sums must be equal
+within 1e-9, and the estimates within 1e-6 posterior standard deviations.
 
-A snapshot is of use only to a bandit with the same window, default, retention, parts and bounds.
-They are as the journal says it, unless options are given. Where they are not those of the snapshot
-nothing can be compared, and the exit code is 2.
+A snapshot can only be compared by a fold with the same window, default, retention, reduction and
+bounds. They are those in the journal, unless options are given. If they are not those of the
+snapshot, nothing can be compared, and the exit code is 2.
 
-Where old records were trimmed, both begin with the base that stands for them; what it holds cannot
-be checked any more, but that nobody has changed it since.
+If old records were trimmed, both folds begin with the base that replaces them. Its contents cannot
+be verified, except that they have not changed since.
 
-What was erased or retracted counts neither way. A snapshot from before that is of no use to anyone:
-a note says so, and it is not compared.
+Erased and retracted events count in neither fold. A snapshot that is older than an erasure is
+obsolete: it is not compared, and a note says so.
 """
 
 from __future__ import annotations
@@ -68,12 +67,12 @@ from belated.model.blocks import product
 
 EXAMPLE = "belated journal verify sqlite:///offers.db --window 7d"
 
-#: Damaged places, and partitions that differ, that are named before it is enough.
+#: How many damaged records or differing partitions are listed.
 MANY = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     add_address(parser)
     add_json(parser)
     add_semantics(parser)
@@ -82,8 +81,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HEAD",
         action="append",
         default=[],
-        help="a head that an earlier `verify`, an export or a model told: the records up to it "
-        "must still be those (repeatable)",
+        help="a head printed by `verify`, an export or a model: fail if the records up to it have "
+        "changed (repeatable)",
     )
 
 
@@ -103,21 +102,21 @@ def verify(
     retention: int | None,
     expected: Sequence[str] = (),
 ) -> Report:
-    """Read it all, and compare."""
+    """Verify a journal and return the report."""
     report = Report(bandit.name)
     try:
         ends = ends_of(journal)
-    except CorruptJournal as error:  # where the records end is unknown
+    except CorruptJournal as error:  # the end of the records is unknown
         report.damage.append(str(error))
         return report
     bases = map(journal.base, range(journal.partitions))
     heads = Heads([chain_behind(base) for base in bases], expected)
-    _tell_trimmed(journal, report)
+    _note_trimmed(journal, report)
     if isinstance(journal, StoredJournal):
         journal.checks_digests = True
     folds: Comparison | None = None
     if bandit.identity is None:
-        report.notes.append("no bandit has used this journal yet: only its records were checked")
+        report.notes.append("no bandit has used this journal yet: only its records were verified")
     else:
         try:
             whole, short = (empty_fold(bandit, journal, rewards, retention) for _ in range(2))
@@ -130,7 +129,7 @@ def verify(
         if folds is not None:
             try:
                 folds.start(journal, bandit)
-            except (CorruptEvent, CorruptJournal):  # reading all of it tells where
+            except (CorruptEvent, CorruptJournal):  # reading the records finds the position
                 folds = None
         if folds is not None:
             ends = folds.ends
@@ -151,32 +150,32 @@ def verify(
         if folds is not None and not report.damage:
             folds.compare()
     report.differences += [
-        str(one.message) for one in warned if issubclass(one.category, SnapshotWarning)
+        str(warning.message) for warning in warned if issubclass(warning.category, SnapshotWarning)
     ]
     return report
 
 
-def _tell_trimmed(journal: Journal, report: Report) -> None:
+def _note_trimmed(journal: Journal, report: Report) -> None:
     starts = starts_of(journal)
-    if any(one.position for one in starts):
-        upto = max(one.stamp for one in starts)
-        count = sum(one.position for one in starts)
+    if any(start.position for start in starts):
+        upto = max(start.stamp for start in starts)
+        count = sum(start.position for start in starts)
         report.notes.append(
-            f"{several(count, 'record')} of before {moment(upto)} were trimmed: what they came to "
-            "is taken as their base says"
+            f"{several(count, 'record')} up to {moment(upto)} were trimmed: the base that replaces "
+            "them is used without verification"
         )
 
 
 def _intact_pages(
     journal: Journal, partition: int, stops: Sequence[int], damage: list[str]
 ) -> Iterator[list[Record]]:
-    """Yield what can be read of a partition, and note damaged places until there are many.
+    """Yield the readable pages of a partition, and collect damaged positions up to a limit.
 
     Args:
-        journal: to read.
-        partition: its number.
-        stops: positions at which a page ends, in order; the last is where to stop reading.
-        damage: where damaged places are noted.
+        journal: the journal.
+        partition: the partition.
+        stops: positions at which a page must end, in order; the last is where to stop reading.
+        damage: list to which messages about damaged records are added.
     """
     position, step = journal.start(partition).position, PAGE
     while len(damage) < MANY:
@@ -188,7 +187,7 @@ def _intact_pages(
             return
         except (CorruptEvent, CorruptJournal) as error:
             if step > 1:
-                step = 1  # find it
+                step = 1  # locate the damaged record
                 continue
             if str(error) in damage:  # the file itself cannot be read
                 return
@@ -196,25 +195,25 @@ def _intact_pages(
             position, step = position + 1, PAGE
 
 
-# --- what was found ------------------------------------------------------------------------------
+# --- the report ----------------------------------------------------------------------------------
 
 
 @dataclass
 class Report:
-    """What was found.
+    """The result of a verification.
 
     Attributes:
-        bandit: its name.
-        records: how many were read.
+        bandit: the name of the bandit.
+        records: the number of records read.
         damage: records that were changed or are missing.
-        differences: between all records, and the snapshots with the records behind them.
-        not_compared: why they could not be compared.
-        notes: what else is worth knowing.
-        compared: how many snapshots were compared.
+        differences: differences between a fold of all records and one from the snapshots.
+        not_compared: reasons why they could not be compared.
+        notes: further notes.
+        compared: the number of snapshots compared.
         counts: decisions by state.
-        digest: of all decisions.
-        head: of the journal, names all its records.
-        heads: of each partition.
+        digest: the digest of all decisions.
+        head: the head of the journal.
+        heads: the head of each partition.
     """
 
     bandit: str
@@ -231,7 +230,7 @@ class Report:
 
     @property
     def status(self) -> str:
-        """The worst of it."""
+        """The most severe result."""
         if self.damage:
             return "damaged"
         if self.differences:
@@ -239,12 +238,12 @@ class Report:
         return "not compared" if self.not_compared else "ok"
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the report as plain data."""
         return {"status": self.status, **vars(self)}
 
 
 def as_text(report: Report) -> str:
-    """For people."""
+    """Format the report as text."""
     items = [("bandit", report.bandit), ("records", f"{report.records:,}")]
     if report.counts is not None:
         states = [f"{count:,} {state}" for state, count in report.counts.items() if count]
@@ -253,12 +252,12 @@ def as_text(report: Report) -> str:
         items.append(("digest", report.digest or ""))
     items.append(("head", report.head))
     if len(report.heads) > 1:
-        items += [("", one) for one in report.heads]
+        items += [("", head) for head in report.heads]
     lines = [pairs(items), *(wrapped(f"note: {note}", "  ") for note in report.notes)]
-    found = report.damage or report.differences or report.not_compared
+    problems = report.damage or report.differences or report.not_compared
     heads = {
         "damaged": "DAMAGED: records were changed or are missing; restore a backup",
-        "differs": "DIFFERS: the snapshots are wrong; the records count",
+        "differs": "DIFFERS: the snapshots are wrong; the records are authoritative",
         "not compared": "NOT COMPARED: every record is intact, but",
         "ok": "OK: every record is intact; there is no snapshot to compare",
     }
@@ -267,36 +266,34 @@ def as_text(report: Report) -> str:
         head = f"OK: every record is intact, and {several(report.compared, 'snapshot')} agree"
     if report.status == "ok" and report.compared == 1:
         head += "s"
-    lines += [head, *(wrapped(f"  {one}", "    ") for one in found)]
+    lines += [head, *(wrapped(f"  {problem}", "    ") for problem in problems)]
     return "\n".join(lines)
 
 
-# --- all records, and snapshots with the records behind them -------------------------------------
+# --- comparison of folds with and without snapshots ----------------------------------------------
 
-#: What it means if two folds differ in what they know of decisions beside the sums, and that.
+#: State besides the sums that must be equal, by the message for a difference.
 KNOWN: dict[str, Callable[[LearnerAdapter], NDArray[Any]]] = {
-    "rows: those of decisions that wait for a reward are others": lambda one: one.kept_rows(),
-    "weights: those of decisions that wait for a reward are others": lambda one: one.table.column(
-        "weight"
-    ),
-    "handles: rewards are taken for those of other decisions": lambda one: np.minimum(
-        one.table.column("where"), 0
+    "rows: those of pending decisions differ": lambda adapter: adapter.kept_rows(),
+    "weights: those of pending decisions differ": lambda adapter: adapter.table.column("weight"),
+    "handles: different decisions accept rewards": lambda adapter: np.minimum(
+        adapter.table.column("where"), 0
     ),
 }
-#: By how many posterior standard deviations the estimates may differ.
+#: Tolerance of the estimates, in posterior standard deviations.
 DEVIATIONS = 1e-6
 
 
 class Comparison:
-    """Folds a journal with and without its snapshots, and writes down what differs.
+    """Folds a journal with and without its snapshots, and reports differences.
 
     Args:
         whole: a new fold, for all records.
-        short: a new fold, for the snapshots and the records behind them.
-        report: where it is written.
+        short: a new fold, for the snapshots and later records.
+        report: the report to add to.
 
     Attributes:
-        ends: how far to read each partition.
+        ends: the position up to which to read each partition.
     """
 
     def __init__(self, whole: Fold, short: Fold, report: Report) -> None:
@@ -304,55 +301,55 @@ class Comparison:
         self.short = short
         self.report = report
         self.ends: list[int] = []
-        self._broken = False  # whether the snapshots led nowhere
+        self._broken = False  # whether the snapshots turned out to be unusable
         self._halted = [False] * len(whole.ledgers)
 
     def start(self, journal: Journal, bandit: StoredBandit) -> None:
-        """Learn what was undone, and load what snapshots there are.
+        """Read the erasures and retractions, and load the snapshots.
 
         Raises:
-            CorruptEvent: a record that undoes others is damaged.
+            CorruptEvent: the record of an erasure or retraction is damaged.
         """
         known = undoing_in(journal)
         while True:
             changed: list[HistoryChanged] = []
             with self._snapshots():
                 changed = self.short.load(journal)
-            # After the snapshots were loaded: none of them is beyond these ends.
+            # Read after the snapshots were loaded, so that no snapshot is beyond these ends.
             self.ends = ends_of(journal)
             self.whole.begin(journal)
             if (now := undoing_in(journal)) == known:
                 break
-            known = now  # something was undone meanwhile, and both must know the same
+            known = now  # there are new erasures or retractions, which both folds must know
             self.short.clear()
             self.whole.clear()
-        self.report.differences += [_other_history(one) for one in changed]
+        self.report.differences += [_other_history(error) for error in changed]
         self._sort_out(bandit)
 
     def _sort_out(self, bandit: StoredBandit) -> None:
-        """Count the snapshots that can be compared, and tell of the others."""
+        """Count the comparable snapshots, and report the others."""
         report, settings = self.report, self.short.fingerprint
         useless, outdated = [], []
-        for one in bandit.snapshots:
-            if one.fingerprint == self.short.snapshot_fingerprint(one.partition):
+        for snapshot in bandit.snapshots:
+            if snapshot.fingerprint == self.short.snapshot_fingerprint(snapshot.partition):
                 report.compared += 1
-            elif one.fingerprint.startswith(settings):
-                outdated.append(one.partition)
-            elif one.position:
-                useless.append(one.partition)
+            elif snapshot.fingerprint.startswith(settings):
+                outdated.append(snapshot.partition)
+            elif snapshot.position:
+                useless.append(snapshot.partition)
         if useless:
             report.not_compared.append(
                 f"the snapshot of partition {_listed(useless)} {OTHER_SETTINGS}"
             )
         if outdated:
             report.notes.append(
-                f"the snapshot of partition {_listed(outdated)} is from before something was "
-                "undone, and was not compared: the next that is saved takes its place"
+                f"the snapshot of partition {_listed(outdated)} is older than an erasure or "
+                "retraction, and was not compared: the next one replaces it"
             )
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Fit once, at the end."""
+        """Fit only once, when the block ends."""
         short = ExitStack()
         if not self._broken:
             short.enter_context(self.short.learner.bulk())
@@ -362,30 +359,30 @@ class Comparison:
             short.close()
 
     def take(self, record: Record) -> None:
-        """Fold one record twice, unless the snapshot has it."""
+        """Add a record to both folds, unless the snapshot includes it."""
         partition = record.partition
         if isinstance(record.event, Opaque) and not self._halted[partition]:
             self._halted[partition] = True
             place = f"partition {partition}, position {record.position}"
             if self.short.positions[partition] >= record.position:
-                why = f"the snapshot has an event this release cannot read, at {place}"
+                why = f"the snapshot includes an event this release cannot read, at {place}"
                 self.report.not_compared.append(f"{why}: upgrade belated")
             else:
-                what = f"at {place} is an event this release cannot read"
+                what = f"this release cannot read the event at {place}"
                 self.report.notes.append(f"{what}: compared up to there")
         if self._halted[partition]:
             return
         try:
             self.whole.take(record)
-        except JournalMismatch as error:  # of features that cannot be made here
+        except JournalMismatch as error:  # custom features cannot be created here
             self._halted[partition] = True
             self.report.not_compared.append(str(error))
             return
         except HistoryUndone:
             if isinstance(record.event, Overwritten):
-                what = "was overwritten, but no record says that its decision was erased"
+                what = "was overwritten, but no record erases its decision"
             else:
-                what = "undoes earlier ones, but the journal's index does not list it"
+                what = "erases or retracts earlier ones, but is missing in the journal's index"
             where = f"the record at partition {partition}, position {record.position}"
             self.report.damage.append(f"{where} {what}")
             return
@@ -394,7 +391,7 @@ class Comparison:
                 self.short.take(record)
 
     def compare(self) -> None:
-        """Write down what differs."""
+        """Compare the folds, and report differences."""
         report = self.report
         report.counts, report.digest = self.whole.counts, self.whole.digest
         if self._broken or report.not_compared:
@@ -407,47 +404,45 @@ class Comparison:
         for state, count in whole.counts.items():
             if (other := short.counts[state]) != count:
                 report.differences.append(
-                    f"{state}: {other:,} by the snapshots, {count:,} by the records"
+                    f"{state}: {other:,} with the snapshots, {count:,} without"
                 )
-        if not report.differences:  # else they differ too
+        if not report.differences:  # otherwise these differ, too
             if whole.digest != short.digest:
-                report.differences.append("digest: the states of some decisions are others")
+                report.differences.append("digest: the states of some decisions differ")
             if not same_sums(whole, short):
-                report.differences.append("sums: the rewards or rows learned from are others")
-            for what, known in KNOWN.items():
+                report.differences.append("sums: the learned rewards or rows differ")
+            for what, state_of in KNOWN.items():
                 if not all(
-                    np.array_equal(known(one), known(other))
-                    for one, other in zip(
+                    np.array_equal(state_of(adapter), state_of(other))
+                    for adapter, other in zip(
                         whole.adapters.values(), short.adapters.values(), strict=True
                     )
                 ):
                     report.differences.append(what)
-        if not report.differences:
-            self._compare_estimates()
 
     def _compare_estimates(self) -> None:
-        one, other = self.whole.learner.estimate, self.short.learner.estimate
-        apart = one.theta - other.theta
-        deviations = math.sqrt(max(0.0, float(np.vdot(apart, product(one.precision, apart)))))
+        whole, short = self.whole.learner.estimate, self.short.learner.estimate
+        apart = whole.theta - short.theta
+        deviations = math.sqrt(max(0.0, float(np.vdot(apart, product(whole.precision, apart)))))
         if not deviations <= DEVIATIONS:
             self.report.differences.append(f"estimate: {deviations:.2g} standard deviations apart")
 
     @contextmanager
     def _snapshots(self) -> Iterator[None]:
-        """Use the snapshots, unless they have led nowhere; a wrong one may raise anything."""
+        """Catch any error that a wrong snapshot may cause, and stop using the snapshots."""
         try:
             yield
         except Exception as error:
             if not self._broken:
                 what = f"{type(error).__name__}: {error}"
-                self.report.differences.append(f"the snapshots cannot be gone on from ({what})")
+                self.report.differences.append(f"the snapshots cannot be continued from ({what})")
             self._broken = True
 
 
 def _other_history(error: HistoryChanged) -> str:
     return (
-        f"the snapshot of partition {error.partition} was made of other records than the journal "
-        f"has up to position {error.position}: did a failover or a restore lose some?"
+        f"the snapshot of partition {error.partition} includes other records than the journal up "
+        f"to position {error.position}: did a failover or a restore lose some?"
     )
 
 
@@ -459,12 +454,12 @@ def _listed(partitions: Sequence[int]) -> str:
 
 
 class Expected(NamedTuple):
-    """A head that somebody kept: of the whole journal, or of one partition.
+    """A stored head of the whole journal or of one partition.
 
     Attributes:
-        text: As it was given.
-        positions: By partition, where it was taken.
-        digest: What it names.
+        text: The head as it was passed.
+        positions: The position it includes, by partition.
+        digest: The hash of the records up to these positions.
     """
 
     text: str
@@ -473,10 +468,10 @@ class Expected(NamedTuple):
 
     @classmethod
     def parse(cls, text: str, partitions: int) -> Self:
-        """Return what a text says; that of one partition begins with its number, as in ``3/``.
+        """Parse a head; that of one partition begins with its number, as in ``3/``.
 
         Raises:
-            InvalidInput: it is no head, or that of another journal.
+            InvalidInput: it is not a head, or is one of another journal.
         """
         number, slash, rest = text.strip().rpartition("/")
         head = Head.parse(rest)
@@ -490,11 +485,11 @@ class Expected(NamedTuple):
 
 
 class Heads:
-    """Chains all partitions, and finds what is not as expected.
+    """Computes the chains of all partitions, and compares them with expected heads.
 
     Args:
-        chains: For each partition, of what was trimmed.
-        expected: Heads that somebody kept.
+        chains: By partition, the chain of the trimmed records.
+        expected: Stored heads.
     """
 
     def __init__(self, chains: Sequence[Chain], expected: Sequence[str] = ()) -> None:
@@ -511,7 +506,7 @@ class Heads:
 
     def stops(self, partition: int, end: int) -> list[int]:
         """Return the positions at which a page must end: those of expected heads, and the end."""
-        places = {one.positions.get(partition, end) for one in self._expected}
+        places = {head.positions.get(partition, end) for head in self._expected}
         return sorted(place for place in {*places, end} if place <= end)
 
     @property
@@ -525,34 +520,34 @@ class Heads:
         return [f"{number}/{Head.of([chain])}" for number, chain in enumerate(self._chains)]
 
     def differences(self) -> list[str]:
-        """Return what is not as expected."""
-        checked = [one for one in self._expected if not self._trimmed(one)]
-        return [what for one in checked if (what := self._difference(one))]
+        """Return how the records differ from the expected heads."""
+        checked = [head for head in self._expected if not self._trimmed(head)]
+        return [what for head in checked if (what := self._difference(head))]
 
     def out_of_sight(self) -> list[str]:
-        """Return which heads cannot be checked, for the records they name were trimmed."""
+        """Return the heads that cannot be verified because their records were trimmed."""
         return [
-            f"the head {one.text} is of records that were trimmed since"
-            for one in self._expected
-            if self._trimmed(one)
+            f"records of the head {head.text} were trimmed since"
+            for head in self._expected
+            if self._trimmed(head)
         ]
 
-    def _trimmed(self, one: Expected) -> bool:
-        return any(position < self._starts[p] for p, position in one.positions.items())
+    def _trimmed(self, head: Expected) -> bool:
+        return any(position < self._starts[p] for p, position in head.positions.items())
 
-    def _difference(self, one: Expected) -> str:
-        for partition, position in one.positions.items():
+    def _difference(self, expected: Expected) -> str:
+        for partition, position in expected.positions.items():
             end = self._chains[partition].position
             if end < position:
                 return (
-                    f"partition {partition} ends at position {end:,}, and the head {one.text} was "
-                    f"taken at {position:,}: the records beyond {end:,} are lost"
+                    f"partition {partition} ends at position {end:,}, before {position:,}, the "
+                    f"position of the head {expected.text}: the records after {end:,} are lost"
                 )
-        heads = [self._found.get(place, b"") for place in one.positions.items()]
-        if all(heads) and join_heads(heads) == one.digest:
+        heads = [self._found.get(place, b"") for place in expected.positions.items()]
+        if all(heads) and join_heads(heads) == expected.digest:
             return ""
-        where = [f"partition {p} up to position {n:,}" for p, n in one.positions.items() if n]
+        where = [f"partition {p} up to position {n:,}" for p, n in expected.positions.items() if n]
         return (
-            f"the records are others than those the head {one.text} was taken of ("
-            f"{', '.join(where) or 'none'}): some were changed, removed, added or swapped"
+            f"the records do not match the head {expected.text} ({', '.join(where) or 'none'}): "
+            "some were changed, removed, added or reordered"
         )

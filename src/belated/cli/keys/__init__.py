@@ -1,4 +1,4 @@
-"""What the commands about keys share: where the keys are, and the record of each change."""
+"""Shared parts of the commands for keys: opening the key store, and recording changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def opened(options: argparse.Namespace) -> Iterator[tuple[KeyStore, Config]]:
-    """The keys of the service that a file describes."""
+    """Open the keys of the service with this configuration."""
     config = read(options.config)
     keys = config.store.keys()
     try:
@@ -30,7 +30,7 @@ def opened(options: argparse.Namespace) -> Iterator[tuple[KeyStore, Config]]:
 def record(
     config: Config, key: KeyHistory, change: Literal["created", "revoked"], reason: str
 ) -> None:
-    """Write into the journal of each bandit that a key is for what has become of it."""
+    """Record a change of a key in the journal of each bandit that it is for."""
     from belated.wire.keys import ALL
 
     for bandit in config.bandits:

@@ -1,6 +1,6 @@
-"""``belated keys create``: make a key for a program, and show it once.
+"""``belated keys create``: create a key for a program, and show it once.
 
-The key alone goes to stdout, so that it can be handed on; what is said about it goes to stderr.
+Only the key is written to stdout, so that it can be piped; notes go to stderr.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ EXAMPLE = "belated keys create shop --bandit offers --scope decide --scope rewar
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    parser.add_argument("name", metavar="NAME", help="of the program that gets it; two at most")
+    """Add the arguments of the command."""
+    about = "name of the program that uses it; at most two keys per name"
+    parser.add_argument("name", metavar="NAME", help=about)
     add_service(parser)
     repeated = {"action": "append", "required": True}
-    bandits = "it is for; '*' for all, now and later; may be repeated"
+    bandits = "bandit that it may access; '*' for all, now and in the future; repeatable"
     add_option(parser, "--bandit", bandits, dest="bandits", metavar="BANDIT", **repeated)
-    scopes = "what may be done with it: decide, reward, read or admin; may be repeated"
+    scopes = "what it allows: decide, reward, read or admin; repeatable"
     add_option(parser, "--scope", scopes, dest="scopes", metavar="SCOPE", **repeated)
-    rate = "decisions and rewards a second, at each service process"
+    rate = "limit on decisions and rewards per second, in each service process"
     add_option(parser, "--rate", rate, float, metavar="N")
     add_reason(parser, required=False)
 
@@ -41,16 +42,16 @@ def run(options: argparse.Namespace) -> None:
     rate = check_rate(options.rate)
     key, id = new_key()
     with opened(options) as (keys, config):
-        known = [one.name for one in config.bandits]
+        known = [bandit.name for bandit in config.bandits]
         for bandit in bandits:
             if bandit not in (ALL, *known):
-                message = f"{options.config} has no bandit {bandit!r}: {', '.join(known)} are there"
+                message = f"{options.config} has no bandit {bandit!r}; it has {', '.join(known)}"
                 raise InvalidInput(message, bandit)
         if not keys.create(id, name, bandits, scopes, rate, hash_of(key)):
-            message = f"{name!r} has two keys already: move its programs to the newer one, then "
+            message = f"{name!r} already has two keys: move its programs to the newer one, then "
             raise InvalidInput(f"{message}revoke the other (see `belated keys list`)", name)
-        (made,) = [one for one in keys.all() if one.id == id]
-        record(config, made, "created", options.reason)
+        (created,) = [key for key in keys.all() if key.id == id]
+        record(config, created, "created", options.reason)
     print(key)
-    note = f"this is the key {id} of {name}: keep it now, for it is not shown again"
+    note = f"this is the key {id} of {name}: store it now, because it is not shown again"
     print(f"belated: {note}", file=sys.stderr)

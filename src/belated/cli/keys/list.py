@@ -1,6 +1,6 @@
-"""``belated keys list``: tell which keys work, and what each may do.
+"""``belated keys list``: list the valid keys, and what each allows.
 
-The keys themselves are not known to anyone but those who have them.
+The keys themselves cannot be listed, because only their hashes are stored.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ EXAMPLE = "belated keys list --all"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     add_service(parser)
-    parser.add_argument("--all", action="store_true", help="those that were revoked too")
+    parser.add_argument("--all", action="store_true", help="include revoked keys")
 
 
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
     with opened(options) as (keys, _):
-        found = [one for one in keys.all() if options.all or one.revoked is None]
+        listed = [key for key in keys.all() if options.all or key.revoked is None]
     rows = [
         [
-            one.id,
-            one.name,
-            ",".join(one.bandits),
-            ",".join(one.scopes),
-            "any" if one.rate is None else f"{one.rate:g}/s",
-            f"{one.created:%Y-%m-%d}",
-            *([f"{one.revoked:%Y-%m-%d}" if one.revoked else "-"] if options.all else []),
+            key.id,
+            key.name,
+            ",".join(key.bandits),
+            ",".join(key.scopes),
+            "any" if key.rate is None else f"{key.rate:g}/s",
+            f"{key.created:%Y-%m-%d}",
+            *([f"{key.revoked:%Y-%m-%d}" if key.revoked else "-"] if options.all else []),
         ]
-        for one in found
+        for key in listed
     ]
     head = ["id", "name", "bandits", "scopes", ">rate", "created"]
     if rows:
         print(table([*head, "revoked"] if options.all else head, rows))
-    print(f"{several(sum(one.revoked is None for one in found), 'key')} at work")
+    print(several(sum(key.revoked is None for key in listed), "valid key"))

@@ -1,4 +1,4 @@
-"""``belated keys revoke``: end a key for good; services refuse it within two seconds."""
+"""``belated keys revoke``: revoke a key; services reject it within two seconds."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ EXAMPLE = "belated keys revoke k3J9xQ2a"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    parser.add_argument("id", metavar="ID", help="of the key, as `belated keys list` has it")
+    """Add the arguments of the command."""
+    parser.add_argument("id", metavar="ID", help="id of the key, from `belated keys list`")
     add_service(parser)
     add_reason(parser, required=False)
 
@@ -25,10 +25,10 @@ def run(options: argparse.Namespace) -> None:
 
     id = id_in(options.id)
     with opened(options) as (keys, config):
-        found = [one for one in keys.all() if one.id == id]
+        matching = [key for key in keys.all() if key.id == id]
         if not keys.revoke(id):
             raise InvalidInput(f"there is no key {id!r}: see `belated keys list`", id)
-        for key in found:
+        for key in matching:
             if key.revoked is None:
                 record(config, key, "revoked", options.reason)
-    print(f"the key {id} is revoked: services refuse it within two seconds")
+    print(f"the key {id} is revoked: services reject it within two seconds")

@@ -1,1 +1,1 @@
-"""Journals in a file of SQLite, and what goes with them."""
+"""Journals and cells in a SQLite file."""

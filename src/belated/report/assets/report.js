@@ -6,7 +6,7 @@ function isDark() {
   return said ? said === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-// A width in CSS pixels is fixed when a chart is drawn: the page is drawn anew on paper.
+// The width of a chart is fixed when it is drawn, so charts are redrawn for printing.
 async function draw(specs) {
   for (const [name, spec] of Object.entries(specs)) {
     const place = document.getElementById("chart-" + name);

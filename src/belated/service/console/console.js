@@ -1,6 +1,6 @@
 // The console. The tab remembers the key and the bandit (sessionStorage), so that a reload keeps
 // them; closing the tab, or signing out, forgets them. There are no cookies.
-// All that comes from the service is set as text, but the report, whose text was escaped there.
+// Data from the service is inserted as text, except for the report, which the service escapes.
 const byId = (id) => document.getElementById(id);
 const remember = (name, value) => value ? sessionStorage.setItem(name, value) : sessionStorage.removeItem(name);
 let key = sessionStorage.getItem("key") || "", bandit = sessionStorage.getItem("bandit") || "";
@@ -10,10 +10,10 @@ async function ask(path, options = {}) {
   const headers = {...options.headers};
   if (key) headers.authorization = "Bearer " + key;
   if (options.body) headers["content-type"] = "application/json";
-  const answer = await fetch(path, {...options, headers, credentials: "omit", cache: "no-store"});
-  const found = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw Object.assign(new Error(found.detail || found.title || "HTTP " + answer.status), {status: answer.status});
-  return found;
+  const response = await fetch(path, {...options, headers, credentials: "omit", cache: "no-store"});
+  const body = await response.json().catch(() => ({}));
+  if (!response.ok) throw Object.assign(new Error(body.detail || body.title || "HTTP " + response.status), {status: response.status});
+  return body;
 }
 const path = (...parts) => "v1/" + [bandit, ...parts].map(encodeURIComponent).join("/");
 const say = (text, bad) => { byId("said").textContent = text; byId("said").className = bad ? "meta warning" : "meta"; };
@@ -21,24 +21,24 @@ const say = (text, bad) => { byId("said").textContent = text; byId("said").class
 const minute = (time) => time.slice(0, 16).replace("T", " ") + " UTC";
 
 function element(tag, text, name) {
-  const made = document.createElement(tag);
-  made.textContent = text;
-  if (name) made.className = name;
-  return made;
+  const node = document.createElement(tag);
+  node.textContent = text;
+  if (name) node.className = name;
+  return node;
 }
 
 async function list() {
   const at = shown, {bandits} = await ask("v1");
   if (at !== shown) return [];
-  const rows = bandits.map((one) => {
-    const row = document.createElement("tr"), open = element("button", one.bandit);
+  const rows = bandits.map((item) => {
+    const row = document.createElement("tr"), open = element("button", item.bandit);
     open.type = "button";
-    open.onclick = () => show(one.bandit);
+    open.onclick = () => show(item.bandit);
     const head = document.createElement("th");
     head.append(open);
-    const age = one.model_age_seconds === null ? "no model" : Math.round(one.model_age_seconds) + " s";
-    const model = one.chosen_version === undefined ? "latest" : "version " + one.chosen_version;
-    row.append(head, ...[one.mode, one.stale ? "stale" : "ok", model, age, one.observations, one.pending, one.decisions, one.rewards].map((value) => element("td", value.toLocaleString("en"))));
+    const age = item.model_age_seconds === null ? "no model" : Math.round(item.model_age_seconds) + " s";
+    const model = item.chosen_version === undefined ? "latest" : "version " + item.chosen_version;
+    row.append(head, ...[item.mode, item.stale ? "stale" : "ok", model, age, item.observations, item.pending, item.decisions, item.rewards].map((value) => element("td", value.toLocaleString("en"))));
     return row;
   });
   const table = document.createElement("table"), top = document.createElement("tr");
@@ -48,55 +48,55 @@ async function list() {
   const card = element("div", "", "card full");
   card.append(table);
   byId("list").replaceChildren(card);
-  return bandits.map((one) => one.bandit);
+  return bandits.map((item) => item.bandit);
 }
 
 async function state() {
-  const at = shown, found = await ask(path());
+  const at = shown, response = await ask(path());
   if (at !== shown) return;
-  byId("title").textContent = found.bandit;
-  const model = found.chosen_version === undefined ? "" : ` · an operator chose model ${found.chosen_version}`;
-  byId("state").textContent = `${found.mode}${model} · ${found.observations.toLocaleString("en")} outcomes learned · ${found.pending.toLocaleString("en")} pending`;
-  byId("names").replaceChildren(...found.actions.map((one) => element("option", one.action)));
-  byId("actions").textContent = found.actions.filter((one) => one.since).map((one) =>
-    `${one.action}: ${one.state} since ${minute(one.since)}${one.until ? " until " + minute(one.until) : ""}${one.reason ? ": " + one.reason : ""}`).join("\n");
-  const issues = found.issues || [];
+  byId("title").textContent = response.bandit;
+  const model = response.chosen_version === undefined ? "" : ` · an operator chose model ${response.chosen_version}`;
+  byId("state").textContent = `${response.mode}${model} · ${response.observations.toLocaleString("en")} outcomes learned · ${response.pending.toLocaleString("en")} pending`;
+  byId("names").replaceChildren(...response.actions.map((item) => element("option", item.action)));
+  byId("actions").textContent = response.actions.filter((item) => item.since).map((item) =>
+    `${item.action}: ${item.state} since ${minute(item.since)}${item.until ? " until " + minute(item.until) : ""}${item.reason ? ": " + item.reason : ""}`).join("\n");
+  const issues = response.issues || [];
   byId("issues").hidden = !issues.length;
-  byId("issues").querySelector("table").replaceChildren(...issues.map((one) => {
-    const row = document.createElement("tr"), head = element("th", String(one.count));
+  byId("issues").querySelector("table").replaceChildren(...issues.map((item) => {
+    const row = document.createElement("tr"), head = element("th", String(item.count));
     head.scope = "row";
-    const seen = [one.example && `such as ${one.example}`, one.last && `last ${minute(one.last)}`].filter(Boolean).join(", ");
-    row.append(head, ...[one.what, seen, one.remedy].map((value) => element("td", value)));
+    const seen = [item.example && `such as ${item.example}`, item.last && `last ${minute(item.last)}`].filter(Boolean).join(", ");
+    row.append(head, ...[item.what, seen, item.remedy].map((value) => element("td", value)));
     return row;
   }));
-  // Not at every refresh: it would undo what somebody is about to choose.
-  if (modeOf !== bandit) [modeOf, byId("to").value] = [bandit, found.mode];
+  // Not on every refresh, which would reset the user's selection.
+  if (modeOf !== bandit) [modeOf, byId("to").value] = [bandit, response.mode];
 }
 
 async function models() {
-  const at = shown, found = await ask(path("models"));
+  const at = shown, response = await ask(path("models"));
   if (at !== shown) return;
-  byId("version").replaceChildren(element("option", "latest"), ...found.models.map((one) => {
-    const made = element("option", `${one.version}: ${minute(one.made_at)}, ${one.observations.toLocaleString("en")} outcomes learned`);
-    made.value = one.version;
-    made.selected = one.state === "chosen";
-    return made;
+  byId("version").replaceChildren(element("option", "latest"), ...response.models.map((item) => {
+    const node = element("option", `${item.version}: ${minute(item.made_at)}, ${item.observations.toLocaleString("en")} outcomes learned`);
+    node.value = item.version;
+    node.selected = item.state === "chosen";
+    return node;
   }));
 }
 
 async function report() {
-  const at = shown, found = await ask(path("report"));
+  const at = shown, response = await ask(path("report"));
   if (at !== shown) return;
-  if (found.status !== "ready") {
+  if (response.status !== "ready") {
     const place = element("div", "", "wrap");
-    place.append(element("p", found.status === "computing" ? "The report is being computed…" : "There is no report: " + found.why, "none"));
+    place.append(element("p", response.status === "computing" ? "The report is being computed…" : "There is no report: " + response.why, "none"));
     byId("report").replaceChildren(place);
     return;
   }
-  if (found.page.as_of === reportOf) return;
-  reportOf = found.page.as_of;
-  byId("report").innerHTML = found.page.html;
-  await draw(found.page.specs);
+  if (response.page.as_of === reportOf) return;
+  reportOf = response.page.as_of;
+  byId("report").innerHTML = response.page.html;
+  await draw(response.page.specs);
 }
 
 async function refresh() {
@@ -109,8 +109,8 @@ async function refresh() {
   if (at === shown) timer = setTimeout(refresh, document.hidden || reportOf ? 15000 : 3000);
 }
 
-// Before anything is asked for: an answer that clears the page could clear what was said since.
-// What was asked for earlier is dropped when it comes: it may be another bandit's, or another key's.
+// Called before requests are sent, so that responses do not clear newer messages. Responses to
+// earlier requests are ignored: they may be for another bandit or key.
 function clear() {
   shown += 1;
   clearTimeout(timer);
@@ -141,37 +141,37 @@ async function start() {
     signIn(true);
     if (error.status === 401) remember("key", "");
     const missing = error.status === 401 && !key;
-    return say(missing ? "This service needs an API key. One with the scope read shows everything." : error.message, !missing);
+    return say(missing ? "This service requires an API key. A key with the scope read can see everything." : error.message, !missing);
   }
   remember("key", key);
   signIn(false);
   document.body.classList.toggle("unkeyed", !key);
   const name = names.includes(bandit) ? bandit : names.length === 1 ? names[0] : "";
   if (name) await show(name); else refresh();
-  if (!key) say("This service needs no key: the console shows everything and changes nothing. Use belated mode, belated action and belated model to change something.");
+  if (!key) say("This service requires no key, so the console is read-only. To change something, use belated mode, belated action or belated model.");
 }
 
-// Changes something by a form, and says what holds then.
+// Submits a form that changes something, and reports the result.
 const changes = (form, send) => byId(form).onsubmit = async (event) => {
   event.preventDefault();
   try {
     say(await send((place, body) => ask(path(place), {method: "PUT", body: JSON.stringify(body)})));
-    for (const one of byId(form).querySelectorAll("[aria-label=Reason]")) one.value = "";
+    for (const item of byId(form).querySelectorAll("[aria-label=Reason]")) item.value = "";
     setTimeout(refresh, 700);
   } catch (error) { say(error.message, true); }
 };
 changes("mode", async (put) => {
-  const found = await put("mode", {mode: byId("to").value, reason: byId("reason").value});
-  return `The mode of ${bandit} is now ${found.mode}: ${found.reason}`;
+  const response = await put("mode", {mode: byId("to").value, reason: byId("reason").value});
+  return `The mode of ${bandit} is now ${response.mode}: ${response.reason}`;
 });
 changes("model", async (put) => {
   const version = byId("version").value;
-  const found = await put("model", {version: version === "latest" ? version : Number(version), reason: byId("since").value});
-  return `${bandit} now decides with model ${found.version}: ${found.reason}`;
+  const response = await put("model", {version: version === "latest" ? version : Number(version), reason: byId("since").value});
+  return `${bandit} now decides with model ${response.version}: ${response.reason}`;
 });
 changes("action", async (put) => {
-  const found = await put("actions", {action: byId("which").value.trim(), change: byId("change").value, reason: byId("because").value});
-  return `${found.action} is now ${found.state}: ${found.reason}`;
+  const response = await put("actions", {action: byId("which").value.trim(), change: byId("change").value, reason: byId("because").value});
+  return `${response.action} is now ${response.state}: ${response.reason}`;
 });
 byId("find").onsubmit = async (event) => {
   event.preventDefault();
