@@ -12,7 +12,7 @@ from tests.integration.archived import RETENTION, REWARDS
 
 
 def main(address: str, folder: str) -> None:
-    """Archive all that is final."""
+    """Archive everything that is final."""
     with open_journal(address) as journal:
         archive = Archive(folder, journal.bandit)
         archive_journal(

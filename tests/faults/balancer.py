@@ -13,14 +13,14 @@ LOOK = 0.1
 
 
 class Balanced(Load):
-    """Asks each process ten times a second whether it is ready, and sends to those that are.
+    """Polls the readiness of each process ten times per second, and sends to those that are ready.
 
-    They have their turns; a request whose connection is refused goes to the next. Nothing is sent
-    twice: a connection that breaks later is a request that has failed.
+    They take turns; a request whose connection is refused goes to the next. Nothing is sent
+    twice: a connection that breaks later is a failed request.
 
     Attributes:
-        refused: connections that were; their requests went to the next process.
-        taken_out: how often a process that had been ready was not any more.
+        refused: refused connections, whose requests went to the next process.
+        taken_out: how often a process stopped being ready.
     """
 
     patience: ClassVar = 0.0
@@ -32,7 +32,7 @@ class Balanced(Load):
 
     @property
     def failed(self) -> list[Answer]:
-        """Requests that were not taken: refused with any status, cut off, or never answered."""
+        """Return the failed requests: refused with any status, cut off, or never answered."""
         return [one for one in self.answers if not one.taken]
 
     async def _run(self) -> None:
@@ -57,7 +57,7 @@ class Balanced(Load):
             await asyncio.sleep(LOOK)
 
     async def _one(self, number: int, due: float) -> None:
-        """Decide twice, then tell a reward."""
+        """Decide twice, then report a reward."""
         if number % 3 < 2 or not self._open:
             await self._decide(f"load-{number}", due)
         else:
@@ -66,7 +66,7 @@ class Balanced(Load):
     async def _send(
         self, turn: int, method: str, path: str, body: object
     ) -> tuple[int, dict[str, int]]:
-        """To the process whose turn it is, or the next that takes connections."""
+        """Send to the next process that accepts connections."""
         ready = list(self._ready)
         self._ready = ready[1:] + ready[:1]
         for port in ready:

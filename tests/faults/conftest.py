@@ -1,4 +1,4 @@
-"""What the tests with real kills share: a server to be killed, and a service on it."""
+"""Fixtures of tests with real kills: a server to kill, and a service on it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.integration.postgres_server import PostgresServer, require_programs
 
 @pytest.fixture
 def doomed() -> Iterator[PostgresServer]:
-    """A PostgreSQL of one's own, with the tables made; skips where there is none, but not in CI."""
+    """A separate PostgreSQL with tables; skips if PostgreSQL is missing, except in CI."""
     from belated.journals import PostgresJournal
 
     require_programs()
@@ -28,7 +28,7 @@ def doomed() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def way(doomed: PostgresServer, tmp_path: Path, full: bool) -> Iterator[Between]:
-    """To the database."""
+    """The connection to the database, which can be cut."""
     found = between(doomed.port, tmp_path, full)
     yield found
     found.close()
@@ -36,7 +36,7 @@ def way(doomed: PostgresServer, tmp_path: Path, full: bool) -> Iterator[Between]
 
 @pytest.fixture
 def town(doomed: PostgresServer, way: Between, tmp_path: Path) -> Iterator[Cluster]:
-    """It serves, and has learned a little."""
+    """A running service that has learned a little."""
     found = Cluster(doomed, tmp_path, port=way.port)
     try:
         found.wait()

@@ -21,7 +21,7 @@ class Fleet:
     Args:
         dsn: address of the database, which has tables.
         folder: for their files.
-        release: that they run at first.
+        release: the release that they run at first.
         bandit: more lines for its configuration.
 
     Attributes:
@@ -47,7 +47,7 @@ class Fleet:
             raise
 
     def start_learner(self, release: Release) -> Process:
-        """One more."""
+        """Start another learner."""
         return self._start(release, "learn")
 
     def replace_learner(self, release: Release) -> None:
@@ -59,18 +59,18 @@ class Fleet:
         following.heard("this learner leads")
 
     def replace_deciders(self, release: Release) -> None:
-        """One after the other, at its port."""
+        """Replace the deciders one after the other, at the same ports."""
         for place, port in enumerate(self.ports):
             _stop(self.deciders[place])
             self.deciders[place] = self._start_decider(release, port)
             _wait_until_ready(self.deciders[place])
 
     def stop_learner(self) -> None:
-        """It saves what it has learned."""
+        """Stop the learner, which saves its state."""
         _stop(self.learner)
 
     def close(self) -> None:
-        """End all that still runs."""
+        """End all remaining processes."""
         for process in self._started:
             process.kill()
 

@@ -1,8 +1,8 @@
-"""What stands between the processes and a server, and can cut them off from it.
+"""Gates between processes and a server, which can cut them off.
 
-:class:`Toxiproxy` is the real one. It is used where it is found: in ``TOXIPROXY``, or on the PATH
-as ``toxiproxy-server``; at full size it is installed with Go's own tool if that is there.
-:class:`Gate` does as much as these tests need in a few lines, for machines without it.
+:class:`Toxiproxy` is used if it is found: in ``TOXIPROXY``, or on the PATH as
+``toxiproxy-server``; at full size it is installed with Go's own tool if that exists.
+:class:`Gate` does what these tests need in a few lines, for machines without it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PACKAGE = "github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0"
 
 
 class Between(Protocol):
-    """A way to a server."""
+    """A connection path to a server."""
 
     port: int
 
@@ -35,22 +35,22 @@ class Between(Protocol):
         """End all connections, and refuse new ones."""
 
     def swallow(self) -> None:
-        """Let connections be, but nothing through."""
+        """Keep connections open, but pass nothing on."""
 
     def open(self) -> None:
-        """All is well again."""
+        """Restore normal operation."""
 
     def close(self) -> None:
-        """It is needed no longer."""
+        """Close the gate."""
 
 
 def between(port: int, folder: Path, full: bool) -> Between:
-    """A way to the server at a port; the real Toxiproxy if there is one.
+    """Open a gate to the server at a port; the real Toxiproxy if it exists.
 
     Args:
         port: of the server.
         folder: to install it in.
-        full: install it if it is missing and Go is there.
+        full: install it if it is missing and Go exists.
     """
     program = os.environ.get("TOXIPROXY") or shutil.which("toxiproxy-server")
     if program is None and full and shutil.which("go") is not None:
@@ -61,7 +61,7 @@ def between(port: int, folder: Path, full: bool) -> Between:
 
 
 class Toxiproxy:
-    """The program, told over HTTP what to do."""
+    """The Toxiproxy program, controlled over HTTP."""
 
     def __init__(self, program: str, port: int) -> None:
         self._api = free_port()
@@ -81,13 +81,13 @@ class Toxiproxy:
         self._ask("POST", "/proxies/server", {"enabled": False})
 
     def swallow(self) -> None:
-        """Let connections be, but nothing through, in either direction."""
+        """Keep connections open, but pass nothing on in either direction."""
         for stream in ("upstream", "downstream"):
             hole = {"name": stream, "type": "timeout", "stream": stream}
             self._ask("POST", "/proxies/server/toxics", {**hole, "attributes": {"timeout": 0}})
 
     def open(self) -> None:
-        """All is well again."""
+        """Restore normal operation."""
         self._ask("POST", "/reset")
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ class Toxiproxy:
 
 
 class Gate:
-    """The same in Python."""
+    """A gate in Python."""
 
     def __init__(self, port: int) -> None:
         self._server = port
@@ -141,11 +141,11 @@ class Gate:
         self._hang_up()
 
     def swallow(self) -> None:
-        """Let connections be, but nothing through."""
+        """Keep connections open, but pass nothing on."""
         self._swallowing = True
 
     def open(self) -> None:
-        """All is well again; what was swallowed is missed, so those connections end."""
+        """Restore normal operation; connections that lost data are closed."""
         if self._swallowing:
             self._swallowing = False
             self._hang_up()
@@ -182,10 +182,10 @@ class Gate:
             threading.Thread(target=self._pass_on, args=(client, server), daemon=True).start()
 
     def _delay(self, sender: socket.socket, server: socket.socket, size: int) -> None:
-        """What was sent takes no time."""
+        """Delay nothing."""
 
     def _pass_on(self, client: socket.socket, server: socket.socket) -> None:
-        """Both ways, until one end hangs up."""
+        """Forward in both directions, until one end closes."""
         with client, server, selectors.DefaultSelector() as ready, suppress(OSError):
             ready.register(client, selectors.EVENT_READ, server)
             ready.register(server, selectors.EVENT_READ, client)
@@ -201,11 +201,11 @@ class Gate:
 
 
 class Slow(Gate):
-    """A slow line: what the server sends on a connection comes at a rate.
+    """A slow line: the server's data arrive at a limited rate.
 
     Args:
         port: of the server.
-        rate: bytes a second.
+        rate: bytes per second.
     """
 
     def __init__(self, port: int, rate: float) -> None:

@@ -1,4 +1,4 @@
-"""Real processes that are killed and started again under load, and the proof that nothing was lost.
+"""Real processes that are killed and restarted under load, and proof that nothing was lost.
 
 A :class:`Crowd` runs the roles of ``writers.py``; :func:`assert_nothing_lost` compares what they
 were told with the journal, with every fold of it, and with the oracle.
@@ -45,7 +45,7 @@ class Crowd:
 
     Args:
         folder: for their logs.
-        where: a file of SQLite, or the address of a PostgreSQL.
+        where: a SQLite file, or the address of a PostgreSQL server.
         partitions: of the journal.
     """
 
@@ -64,14 +64,14 @@ class Crowd:
         )
 
     def start(self, role: str = "writer") -> Member:
-        """One more."""
+        """Start another process."""
         member = Member(self.started, role, self._tell(f"start {role} {self.started}"))
         self.running.append(member)
         self.started += 1
         return member
 
     def kill(self, member: Member) -> None:
-        """End one with no warning; it must have been alive until then."""
+        """Kill a process, which must have been alive until then."""
         self.running.remove(member)
         ended_by = self._tell(f"kill {member.process}")
         assert ended_by == signal.SIGKILL, f"{member} had ended by itself"
@@ -87,28 +87,28 @@ class Crowd:
         self.start(role)
 
     def wait_for_progress(self, member: Member, lines: int = 5) -> None:
-        """Until so many lines are in its log, from its beginning."""
+        """Wait until its log has this many lines."""
         eventually(lambda: self._length(member.number) >= lines, f"{member} is stuck", 120)
 
     def wait_for_all(self, more: int = 5) -> None:
-        """Until each of those that run has written so many more lines."""
+        """Wait until each running process has written this many more lines."""
         before = {one: self._length(one.number) for one in self.running}
         for one, lines in before.items():
             self.wait_for_progress(one, lines + more)
 
     def log(self, number: int) -> list[list[Any]]:
-        """What a process has written; a last line that was cut off does not count."""
+        """Return the lines that a process has written, without an incomplete last line."""
         path = self.folder / f"log {number}"
         lines = path.read_text().split("\n")[:-1] if path.exists() else []
         return [json.loads(line) for line in lines]
 
     def told(self, *kinds: str) -> list[list[Any]]:
-        """The lines of all of them, of some kinds."""
+        """Return the lines of all processes, of some kinds."""
         lines = [line for number in range(self.started) for line in self.log(number)]
         return [line for line in lines if line[0] in kinds]
 
     def close(self) -> None:
-        """No one is left."""
+        """End all processes."""
         while self.running:
             self.kill(self.running[0])
         self._nursery.communicate(timeout=60)
@@ -125,10 +125,10 @@ class Crowd:
 
 
 def processes_of(dsn: str) -> list[int]:
-    """All processes of a PostgreSQL on this machine, the one that started the others first.
+    """Return all processes of a PostgreSQL server on this machine, its postmaster first.
 
     Raises:
-        FileNotFoundError: the system does not tell.
+        FileNotFoundError: the system does not expose them.
     """
     with psycopg.connect(dsn) as connection:
         server = _parent_of(connection.info.backend_pid)
@@ -150,10 +150,10 @@ def _children_of(process: int) -> Iterator[int]:
 
 
 def assert_nothing_lost(crowd: Crowd) -> str:
-    """The journal holds all that was acknowledged, and every fold of it is the same.
+    """Assert that the journal holds everything acknowledged, and every fold of it is the same.
 
     Returns:
-        What was found, in a line.
+        The result, in a line.
     """
     told = crowd.told("decision", "reward")
     bandit = writers.opened(crowd.where)
@@ -186,12 +186,12 @@ def assert_nothing_lost(crowd: Crowd) -> str:
 
 
 def by_partition(records: list[Record], partitions: int) -> list[list[Record]]:
-    """In their order, of each partition."""
+    """Return the records by partition, in order."""
     return [[one for one in records if one.partition == p] for p in range(partitions)]
 
 
 def _check_same(bandit: Bandit, replayed: Bandit) -> None:
-    """Counts exactly, sums to rounding, estimates as far as they converge."""
+    """Compare folds: counts exactly, sums to rounding, estimates as far as they converge."""
     assert bandit.digest == replayed.digest
     assert bandit.event_counts == replayed.event_counts
     assert same_sums(bandit._fold, replayed._fold)
@@ -202,10 +202,10 @@ def _check_same(bandit: Bandit, replayed: Bandit) -> None:
 def _check_decisions(
     stories: dict[str, DecisionStatus], told: list[list[Any]], records: list[Record]
 ) -> int:
-    """Each is known, and it is the one that was told, unless two raced for a shared name.
+    """Check that each decision is known as acknowledged, unless two raced for a shared name.
 
     Returns:
-        How many there are.
+        The number of decisions.
     """
     made: dict[str, set[int]] = {}
     for record in records:
@@ -223,7 +223,7 @@ def _check_decisions(
 def _check_rewards(
     bandit: Bandit, stories: dict[str, DecisionStatus], told: list[list[Any]]
 ) -> None:
-    """Each is learned with the value that everyone reports, or waits for its decision."""
+    """Check that each reward is learned with its known value, or waits for its decision."""
     unmatched = {key for ledger in bandit._fold.ledgers.values() for key in ledger._unmatched.ids}
     for kind, id, part, _ in told:
         if kind != "reward":
@@ -242,7 +242,7 @@ def _check_rewards(
 
 
 def _check_learners(bandit: Bandit, crowd: Crowd, records: list[Record]) -> int:
-    """What each knew at some position, from whatever snapshot, is what the records say up to it."""
+    """Check that each learner's state at some position equals a fold of the records up to it."""
     known: dict[tuple[int, int], set[str]] = {}
     lines = crowd.told("learned")
     for _, partition, position, digest in lines:

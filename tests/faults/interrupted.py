@@ -43,7 +43,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 class TimeLimit(Exception):
-    """A worker's time-out."""
+    """A timeout of a worker."""
 
 
 class InterruptedBandit:
@@ -52,10 +52,10 @@ class InterruptedBandit:
     Args:
         kind: one of ``KINDS``.
         path: of a SQLite journal; None for one in memory.
-        seed: of all that is drawn.
+        seed: the random seed.
 
     Attributes:
-        errors: what interrupted a call, of every second one: a notebook or a future keeps them too,
+        errors: the errors that interrupted every second call: notebooks and futures keep them, too,
             and with them all frames.
     """
 
@@ -85,7 +85,7 @@ class InterruptedBandit:
         return Bandit(journal=journal, clock=self.clock, seed=seed, **(usual | KINDS[self.kind]))
 
     def new_id(self, now: int, slot: int | None) -> str:
-        """An id as the library makes it, drawn from the seed."""
+        """Return an id in the library's format, drawn from the seed."""
         return f"{now // 1000:012x}7{self.rng.integers(1 << 12):03x}8{self.rng.bytes(8).hex()[1:]}"
 
     def call(self, n: int) -> None:
@@ -122,12 +122,12 @@ class InterruptedBandit:
                 bandit.entry(self.ids[-1])
 
     def rows(self) -> list[list[float]]:
-        """Three rows."""
+        """Return three rows."""
         rows: list[list[float]] = self.rng.normal(size=(3, 2)).tolist()
         return rows
 
     def value(self, id: str) -> float:
-        """The reward of a decision: always the same, so that reporting it again is a retry."""
+        """Return the reward of a decision: always the same, so repeating the report is a retry."""
         return 1.0 if self.kind == "conversions" else float(zlib.crc32(id.encode()) % 2)
 
     def observe(self, id: str) -> None:
@@ -136,10 +136,10 @@ class InterruptedBandit:
         self.rewards[id] = self.value(id)
 
     def interrupt(self, number: int) -> str:
-        """Make calls until one is interrupted, and check all that is promised then.
+        """Make calls until one is interrupted, and check all guarantees.
 
         Returns:
-            Where it was interrupted.
+            The place of the interruption.
         """
         order = self.rng.permutation(15).tolist()
         where = self._interrupt([partial(self.call, n) for n in order * 20], number)
@@ -157,7 +157,7 @@ class InterruptedBandit:
         """Make calls, and raise an error at one of the places where Python may raise it.
 
         Returns:
-            Where it was raised; nothing if the calls ended before.
+            The place of the interruption; None if the calls ended before.
         """
         error = (KeyboardInterrupt, TimeLimit, MemoryError)[number % 3]
         left, where = int(self.rng.integers(1, PLACES)), ""
@@ -184,7 +184,7 @@ class InterruptedBandit:
         return where
 
     def retry(self) -> None:
-        """Who got no answer asks again under the same id: it happens once."""
+        """Retry calls that got no response under the same id: they must take effect once."""
         journal = self.bandit.journal
         for id, rows in self.named.items():
             made = self.bandit.decide(rows=rows, id=id)
@@ -198,7 +198,7 @@ class InterruptedBandit:
         self.rewards.clear()
 
     def check_unlocked(self) -> None:
-        """Another process can write at once."""
+        """Check that another process can write at once."""
         if self.path is None:
             return
         other = sqlite3.connect(self.path, timeout=0, isolation_level=None)
@@ -209,7 +209,7 @@ class InterruptedBandit:
             other.close()
 
     def reopen(self, number: int) -> None:
-        """Interrupt closing, close, and open again: a snapshot that was saved is a right one."""
+        """Interrupt closing, close, and open again: a saved snapshot must be correct."""
         if self.path is None:
             self._interrupt([self.bandit.save], number)
             self.bandit.save()
@@ -222,7 +222,7 @@ class InterruptedBandit:
 
 
 def check_replay(bandit: Bandit) -> None:
-    """What a bandit knows is what its journal says."""
+    """Check that the bandit equals a replay of its journal."""
     replay = bandit.as_of(END)
     assert bandit.digest == replay.digest
     assert bandit.decision_counts == replay.decision_counts

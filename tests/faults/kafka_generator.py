@@ -1,4 +1,4 @@
-"""Decisions and rewards that are functions of a seed, so that nobody has to believe a journal.
+"""Decisions and rewards that are functions of a seed, so that results can be checked exactly.
 
 Run as a script it appends commit after commit, from a number on, until SIGTERM:
 ``python -m tests.faults.kafka_generator ADDRESS SEED FIRST FILE``. For each commit that was
@@ -32,7 +32,7 @@ _START = 1_700_000_000_000_000
 
 
 class Outcome(NamedTuple):
-    """A decision, and the reward that is reported of it: in which commits, none if it is never."""
+    """A decision and its reported reward, with the numbers of their commits; None if never."""
 
     decision: Decision
     value: float
@@ -40,7 +40,7 @@ class Outcome(NamedTuple):
 
 
 def outcomes(seed: int, number: int) -> list[Outcome]:
-    """Return the decisions of a commit, all of one partition, with what becomes of them."""
+    """Return the decisions of a commit, all of one partition, with their outcomes."""
     rng = np.random.default_rng([seed, number])
     found = []
     for n in range(SIZE):
@@ -70,7 +70,7 @@ def commit(seed: int, number: int) -> list[Event]:
 
 
 class Truth(NamedTuple):
-    """What a number of commits comes to, without a journal and without the library's sums."""
+    """The expected state after some commits, computed without a journal or the library's sums."""
 
     ids: set[str]
     rewarded: int
@@ -79,7 +79,7 @@ class Truth(NamedTuple):
 
 
 def truth(seed: int, commits: int) -> Truth:
-    """Return it for the commits before a number."""
+    """Return the expected state after the commits before a number."""
     all_of = [one for number in range(commits) for one in outcomes(seed, number)]
     arrived = [one for one in all_of if any(at < commits for at in one.reported)]
     rows = np.array([one.decision.x for one in arrived], dtype=np.float64).reshape(-1, DIM)
@@ -89,7 +89,7 @@ def truth(seed: int, commits: int) -> Truth:
 
 
 class Acknowledged(NamedTuple):
-    """A commit that was: when, and the last position in each partition it touched."""
+    """An acknowledged commit: its time, and the last position in each partition it touched."""
 
     number: int
     at: float
@@ -97,14 +97,14 @@ class Acknowledged(NamedTuple):
 
 
 def read_acknowledged(file: Path) -> list[Acknowledged]:
-    """Return what was, but for a line that its writer was killed in."""
+    """Return the acknowledged commits, without a last line that is incomplete."""
     lines = file.read_text(encoding="utf-8").split("\n")[:-1] if file.exists() else []
     found = [json.loads(line) for line in lines]
     return [Acknowledged(n, at, {int(p): end for p, end in ends.items()}) for n, at, ends in found]
 
 
 def main(address: str, seed: int, first: int, file: Path) -> None:
-    """Append until told to stop; what is refused is sent again."""
+    """Append until stopped; failed commits are sent again."""
     stopped = []
     signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
     with open_store(address).journal("offers") as journal, file.open("a", encoding="utf-8") as log:

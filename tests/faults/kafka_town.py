@@ -1,4 +1,4 @@
-"""Brokers, a database, learners that share a bandit and a generator, all in their own processes."""
+"""Brokers, a database, learners that share a bandit and a generator, in separate processes."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ OFFERS = Definition("offers", POLICY, Explicit(), partitions=PARTITIONS, learner
 
 
 class Seen(NamedTuple):
-    """A model that was published, and when it was seen."""
+    """A published model, and when it was seen."""
 
     at: float
     positions: list[int]
 
 
 class Watch:
-    """Looks for models, as a decider does."""
+    """Polls for models, as a decider does."""
 
     def __init__(self, store: KafkaStore) -> None:
         self.seen: list[Seen] = []
@@ -55,7 +55,7 @@ class Watch:
         self._thread.start()
 
     def close(self) -> None:
-        """Look no longer."""
+        """Stop polling."""
         self._stopped.set()
         self._thread.join()
 
@@ -72,35 +72,35 @@ class Watch:
                     self.seen.append(Seen(time.monotonic(), PublishedModel.read(data).positions))
 
     def learned(self, partition: int, position: int) -> float:
-        """When a model was first seen that knows a record; infinite if none was."""
+        """Return when a model with a record was first seen; infinite if none was."""
         return next((s.at for s in self.seen if s.positions[partition] >= position), np.inf)
 
 
 class _Everything:
-    """The claim of one who believes that all partitions are his."""
+    """The claim of a worker that wrongly believes it owns all partitions."""
 
     def claim(self) -> Claim:
         return Claim(tuple(range(PARTITIONS)))
 
     def give_back(self, partitions: object) -> None:
-        """He does not."""
+        """Do nothing."""
 
     def doubt(self, partitions: object) -> None:
-        """Nor this."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nor this."""
+        """Do nothing."""
 
 
 class KafkaTown:
-    """It is there once all partitions are folded.
+    """A running system; created once all partitions are folded.
 
     Args:
         folder: for the files.
-        brokers: how many.
-        session: seconds after which a learner that says nothing is replaced.
+        brokers: number of brokers.
+        session: seconds after which a silent learner is replaced.
         full: whether links are cut by the real Toxiproxy.
-        seed: of the events, and of who dies when.
+        seed: seed of the events, and of the choice of processes to kill.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class KafkaTown:
             raise
 
     def close(self) -> None:
-        """End all that still runs."""
+        """End all remaining processes."""
         if getattr(self, "generator", None) is not None:
             assert self.generator is not None
             self.generator.kill()
@@ -168,7 +168,7 @@ class KafkaTown:
     # --- events ----------------------------------------------------------------------------------
 
     def generate(self) -> None:
-        """Go on with the first commit that was not acknowledged."""
+        """Continue with the first commit that was not acknowledged."""
         first = len(self.acknowledged())
         command = [sys.executable, "-m", "tests.faults.kafka_generator", self._address,
                    str(self.seed), str(first), str(self._acknowledged)]  # fmt: skip
@@ -176,20 +176,20 @@ class KafkaTown:
         later(lambda: len(self.acknowledged()) > first, "nothing is acknowledged")
 
     def end_generating(self) -> None:
-        """Once what was begun is acknowledged."""
+        """Stop generating once pending commits are acknowledged."""
         assert self.generator is not None
         self.generator.send_signal(signal.SIGTERM)
         assert self.generator.wait(120) == 0
         self.generator = None
 
     def acknowledged(self) -> dict[int, tuple[float, dict[int, int]]]:
-        """By the number of each commit, when it was, and where it is."""
+        """Return time and place of acknowledged commits, by number."""
         return {one.number: one[1:] for one in read_acknowledged(self._acknowledged)}
 
     # --- faults: each returns the moment from which all should be well again ---------------------
 
     def kill_worker(self, *, merger: bool = False) -> float:
-        """End a learner, one that merges or one that does not; another is started."""
+        """Kill a learner, merging or not, and start another."""
         later(self._is_shared_out)
         with closing(self.store.coordination("offers")) as coordination:
             leader = coordination.leader()
@@ -202,11 +202,11 @@ class KafkaTown:
         return at
 
     def kill_merger(self) -> float:
-        """End the learner that merges."""
+        """Kill the learner that merges."""
         return self.kill_worker(merger=True)
 
     def kill_producer(self) -> float:
-        """End the generator in the midst of a commit; it sends again what may be lost."""
+        """Kill the generator during a commit; it repeats commits that may be lost."""
         assert self.generator is not None
         self.generator.kill()
         self.generator.wait(30)
@@ -215,7 +215,7 @@ class KafkaTown:
         return at
 
     def stop_worker(self) -> float:
-        """Have a learner sleep for longer than its session, in the midst of work."""
+        """Pause a learner for longer than its session, during work."""
         later(self._is_shared_out)
         sleeper = self.rng.choice(self.learners)
         sleeper.send(signal.SIGSTOP)
@@ -225,7 +225,7 @@ class KafkaTown:
         return at
 
     def two_owners(self) -> float:
-        """One more worker believes for a while that all partitions are its own."""
+        """Start a worker that wrongly believes for a while that it owns all partitions."""
         learner = shared_learner(OFFERS, self.store, lease=self._session)
         learner.worker.membership = _Everything()
         until = time.monotonic() + self._session
@@ -240,7 +240,7 @@ class KafkaTown:
         return time.monotonic()
 
     def kill_broker(self) -> float:
-        """End one broker; it comes back."""
+        """Kill one broker, and restart it."""
         broker = self.rng.randrange(self.brokers)
         self.kafka.kill(broker)
         at = time.monotonic()
@@ -249,7 +249,7 @@ class KafkaTown:
         return at if self.brokers > 1 else time.monotonic()
 
     def kill_brokers(self) -> float:
-        """End all brokers; they come back."""
+        """Kill all brokers, and restart them."""
         for broker in range(self.brokers):
             self.kafka.kill(broker)
         time.sleep(1.0)
@@ -257,7 +257,7 @@ class KafkaTown:
         return time.monotonic()
 
     def kill_database(self, seconds: float) -> float:
-        """End PostgreSQL; it comes back after a while."""
+        """Kill PostgreSQL, and restart it after a while."""
         self.database.kill()
         time.sleep(seconds)
         self.database.start()
@@ -274,7 +274,7 @@ class KafkaTown:
     # --- what must be so -------------------------------------------------------------------------
 
     def recovery(self, since: float) -> float:
-        """Seconds until a model knows of every partition what was committed since a moment."""
+        """Return the seconds until a model includes all earlier commits, by partition."""
 
         def first() -> dict[int, int]:
             found: dict[int, int] = {}
@@ -292,7 +292,7 @@ class KafkaTown:
         return max(self.watch.learned(p, n) for p, n in first().items()) - since
 
     def waits(self, since: float, until: float) -> list[float]:
-        """Seconds from the acknowledgement of each commit of a time to a model that knows it."""
+        """Return the seconds from the acknowledgement of each commit to a model with it."""
         found = []
         for at, ends in self.acknowledged().values():
             if since <= at < until:
@@ -301,7 +301,7 @@ class KafkaTown:
         return found
 
     def check(self) -> str:
-        """All that was acknowledged is found, and counts once; ends the generator."""
+        """End the generator; check that everything acknowledged is found, and counts once."""
         self.end_generating()
         commits = len(self.acknowledged())
         wanted = truth(self.seed, commits)
@@ -328,7 +328,7 @@ class KafkaTown:
         )
 
     def lost(self) -> int:
-        """How often a learner found that a partition was another's."""
+        """Return how often a learner found that another worker owned a partition."""
         return sum(one.log.count("another worker owns a partition") for one in self._started)
 
     def _is_shared_out(self) -> bool:

@@ -1,4 +1,4 @@
-"""Callers who ask for a decision under one id at the same moment, each at another decider."""
+"""Callers that concurrently request a decision under one id, from different deciders."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Told = tuple[int, int, float]
 
 
 class Races(Load):
-    """Races for ids, a few at a time, one after the other.
+    """Races for ids, a few concurrently, in a sequence.
 
-    In a race three callers ask for the same ids: one, or three of which each caller asks for in an
-    order of its own, one by one or in one request. Some say that it is their first attempt. Who
-    gets no answer asks again, at the next decider.
+    In a race three callers request the same ids: one, or three that each caller requests in its
+    own order, one by one or in one request. Some claim that it is their first attempt. A caller
+    without a response retries at the next decider.
 
     Args:
         ports: of the deciders.
 
     Attributes:
-        told: what callers were told under each id, each answer once.
-        retries: attempts that got no answer.
+        told: the responses that callers got under each id, without duplicates.
+        retries: attempts that got no response.
     """
 
     def __init__(self, *ports: int) -> None:
@@ -41,7 +41,7 @@ class Races(Load):
 
     @property
     def goes_on(self) -> bool:
-        """Whether no caller has received an unexpected error."""
+        """Return whether no caller has received an unexpected error."""
         return self._thread.is_alive()
 
     async def _run(self) -> None:
@@ -65,7 +65,7 @@ class Races(Load):
         await asyncio.gather(*callers)
 
     async def _call(self, turn: int, names: list[str], kind: float) -> None:
-        """Ask for all of them: each by itself, or for all at once."""
+        """Request all ids: one by one, or all at once."""
         order = self._rng.sample(names, len(names))
         first = self._rng.random() < 0.5
         if kind < 0.5:
@@ -101,10 +101,10 @@ def _request(id: str, first_attempt: bool) -> dict[str, Any]:
 
 
 def assert_one_answer_each(told: Mapping[str, list[Told]], events: Iterable[Event | Opaque]) -> str:
-    """All that were told something of an id were told the same, and the journal has it once.
+    """Assert that all responses for an id are equal, and the journal has it once.
 
     Returns:
-        What was found, in a line.
+        The result, in a line.
     """
     torn = {id: set(heard) for id, heard in told.items() if len(set(heard)) > 1}
     some = dict(list(torn.items())[:3])

@@ -1,7 +1,7 @@
-"""Other releases than this one, as source trees: a process runs one that is on its PYTHONPATH.
+"""Other releases than this one, as source trees that processes run by their PYTHONPATH.
 
-:func:`following` makes one such as may come: this one with tables of the next version and with a
-kind of event that is not known here. tests/containers has the same two as images.
+:func:`following` makes a possible next release: this one with tables of the next version and an
+unknown kind of event. tests/containers has the same two as images.
 """
 
 from __future__ import annotations
@@ -72,21 +72,21 @@ class Release(ABC):
     """A release that can be run.
 
     Attributes:
-        tables: the version of the tables it needs.
+        tables: the version of the tables that it needs.
     """
 
     tables: int
 
     @abstractmethod
     def run(self, *arguments: str) -> str:
-        """What Python prints when it runs this with the release."""
+        """Return what Python prints when it runs this with the release."""
 
     @abstractmethod
     def start(self, log: Path, command: str, file: Path, *options: str) -> Process:
-        """Start a command that reads this configuration, and goes on."""
+        """Start a command that reads this configuration and keeps running."""
 
     def migrate(self, dsn: str, since: int) -> None:
-        """As ``belated schema --from N | psql`` does."""
+        """Migrate as ``belated schema --from N | psql`` does."""
         steps = self.run("-m", "belated", "schema", "--from", str(since))
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute(steps.encode())
@@ -94,17 +94,17 @@ class Release(ABC):
 
 @dataclass(frozen=True)
 class SourceRelease(Release):
-    """One whose package is in a folder.
+    """A release whose package is in a folder.
 
     Attributes:
-        source: this folder.
+        source: the folder.
     """
 
     source: Path
     tables: int
 
     def run(self, *arguments: str) -> str:
-        """What Python prints when it runs this with the release."""
+        """Return what Python prints when it runs this with the release."""
         environment = os.environ | {"PYTHONPATH": str(self.source)}
         command = [sys.executable, *arguments]
         return subprocess.run(
@@ -117,12 +117,12 @@ class SourceRelease(Release):
 
 
 def present() -> SourceRelease:
-    """This one."""
+    """Return the current release."""
     return SourceRelease(_SOURCE.parent, VERSION)
 
 
 def following(folder: Path) -> SourceRelease:
-    """The one after this."""
+    """Return the next release."""
     package = folder / "belated"
     shutil.copytree(_SOURCE, package)
     _share_kernels(package)
@@ -131,7 +131,7 @@ def following(folder: Path) -> SourceRelease:
 
 
 def make_following(package: Path) -> None:
-    """Change a copy of this package to the one after it."""
+    """Change a copy of this package into the next release."""
     for name, edits in _EDITS.items():
         for old, new in edits.items():
             _edit(package / name, old, new)
@@ -149,7 +149,7 @@ def make_following(package: Path) -> None:
 
 
 def _release(source: Path) -> SourceRelease:
-    """With what it says of itself."""
+    """Return a release with its reported properties."""
     file = SourceRelease(source, 0).run("-c", "import belated; print(belated.__file__)").strip()
     assert Path(file).is_relative_to(source), f"another release was found, in {file}"
     steps = source.rglob("migrations/*.sql")
@@ -157,7 +157,7 @@ def _release(source: Path) -> SourceRelease:
 
 
 def _share_kernels(package: Path) -> None:
-    """They are the same: so they need not be compiled anew."""
+    """Share the compiled kernels, which are the same."""
     shutil.rmtree(package / "model" / "kernels")
     (package / "model" / "kernels").symlink_to(_SOURCE / "model" / "kernels")
 

@@ -1,4 +1,4 @@
-"""A rolling upgrade as the guide tells it, and the proof that nothing was lost or counted twice."""
+"""A rolling upgrade as in the guide, and proof that nothing was lost or counted twice."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from tests.faults.releases import NOTE, SAVED, Release, present
 
 
 def upgrade(fleet: Fleet, dsn: str, new: Release) -> None:
-    """The learner, the deciders one by one, then what is new."""
+    """Upgrade the learner, then the deciders one by one, then use the new features."""
     fleet.replace_learner(new)
     fleet.replace_deciders(new)
     use_what_is_new(new, dsn, fleet)
 
 
 def go_back(fleet: Fleet, old: Release) -> None:
-    """The deciders one by one, then the learner; the tables stay."""
+    """Downgrade the deciders one by one, then the learner; the tables stay."""
     fleet.replace_deciders(old)
     fleet.replace_learner(old)
     time.sleep(1)
 
 
 def use_what_is_new(release: Release, dsn: str, fleet: Fleet) -> None:
-    """A table, or a kind of event, that the release before does not know."""
+    """Use a table, or a kind of event, that the previous release does not know."""
     name = f"made at {time.time_ns()}"
     if release == present():
         what = ("--bandit", "offers", "--scope", "read", "--config", str(fleet.file))
@@ -39,7 +39,7 @@ def use_what_is_new(release: Release, dsn: str, fleet: Fleet) -> None:
 
 
 def knows_all(fleet: Fleet, load: Balanced, dsn: str) -> bool:
-    """Whether spools have handed over all that was acknowledged, and the learner has folded it."""
+    """Return whether spools are delivered, and the learner has folded everything acknowledged."""
     records = read(dsn)
     if load.lost(one.event for known in records for one in known):
         return False
@@ -47,7 +47,7 @@ def knows_all(fleet: Fleet, load: Balanced, dsn: str) -> bool:
 
 
 def check(dsn: str, load: Balanced, last: Release) -> None:
-    """No request failed, nothing is lost, and what was learned is what all records come to."""
+    """Check that no request failed, nothing is lost, and the model equals a fold of all records."""
     print(
         f"\n{len(load.answers)} requests, {len(load.failed)} failed, {load.taken_out} times a "
         f"decider was taken out, {load.refused} connections refused, "
@@ -70,6 +70,6 @@ def check(dsn: str, load: Balanced, last: Release) -> None:
 
 
 def read(dsn: str) -> list[list[Record]]:
-    """All records, by partition."""
+    """Return all records, by partition."""
     with PostgresJournal(dsn, bandit="offers") as journal:
         return [journal.read(p, 0, 10_000_000) for p in range(journal.partitions)]

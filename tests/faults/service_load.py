@@ -1,4 +1,4 @@
-"""Requests that come whether those before were answered or not, as from many callers."""
+"""Open-loop requests, as from many independent callers."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ BROKEN = (OSError, asyncio.IncompleteReadError, TimeoutError)
 
 
 class Answer(NamedTuple):
-    """What became of a request.
+    """The outcome of a request.
 
     Attributes:
         kind: decision or reward.
         id: of the decision.
-        status: of HTTP, of the last attempt; 0 if there was no answer.
-        due: the moment at which the request was due, of the monotonic clock.
-        seconds: since then.
-        tries: how many attempts there were.
-        chosen: the index of the action, for a decision that was given.
+        status: HTTP status of the last attempt; 0 if there was no response.
+        due: when the request was due, by the monotonic clock.
+        seconds: latency since then.
+        tries: number of attempts.
+        chosen: the index of the chosen action, for a decision.
     """
 
     kind: str
@@ -49,28 +49,28 @@ class Answer(NamedTuple):
 
     @property
     def taken(self) -> bool:
-        """Whether it was acknowledged."""
+        """Return whether the request was acknowledged."""
         return 200 <= self.status < 300
 
 
 def value_of(id: str) -> float:
-    """The reward of a decision: a function of its name, so that whoever tells it tells the same."""
+    """Return the reward of a decision: a function of its name, so that all reporters agree."""
     return float(sum(id.encode()) % 2)
 
 
 class Load:
-    """Decisions, and rewards of most of them, at a constant rate, in a thread of its own.
+    """Decisions and rewards of most of them, at a constant rate, in a separate thread.
 
-    Callers behave as they do: one that gets no answer, or 503, sends the same again, with the same
-    id; some rewards are told twice, and some before their decision is made.
+    Callers behave as in practice: without a response, or after 503, they repeat the request with
+    the same id; some rewards are reported twice, and some before their decision is made.
 
     Args:
-        ports: of the deciders, on loopback; they are asked in turn, and the next where one is gone.
-        rate: requests a second.
+        ports: ports of the deciders, on loopback; they take turns, skipping unavailable ones.
+        rate: requests per second.
 
     Attributes:
-        answers: one for each request.
-        standstill: of the machine while the load ran.
+        answers: one per request.
+        standstill: pauses of the machine while the load ran.
     """
 
     #: Seconds in which a caller tries again, and after which one gives an attempt up.
@@ -102,22 +102,22 @@ class Load:
         self.standstill.__exit__()
 
     def acknowledged(self, kind: str) -> dict[str, Answer]:
-        """What was taken, by the ids."""
+        """Return the acknowledged requests, by id."""
         return {one.id: one for one in self.answers if one.kind == kind and one.taken}
 
     def waited(self, one: Answer) -> float:
-        """Seconds until the answer, less those in which the machine itself stood still."""
+        """Return the latency in seconds, without the time in which the machine was paused."""
         return one.seconds - self.standstill.within(one.due, one.due + one.seconds)
 
     def share(self, within: float) -> float:
-        """Of the requests, those that were taken at once, in so many seconds."""
+        """Return the share of requests that were acknowledged at once, within some seconds."""
         good = sum(
             one.taken and one.tries == 1 and self.waited(one) <= within for one in self.answers
         )
         return good / len(self.answers)
 
     def lost(self, events: Iterable[Event | Opaque]) -> set[tuple[str, str]]:
-        """What was acknowledged, and is not among the events of the journal."""
+        """Return what was acknowledged but is missing in the journal."""
         missing = {(kind, id) for kind in ("decision", "reward") for id in self.acknowledged(kind)}
         for event in events:
             if isinstance(event, Decision | Reward):
@@ -144,7 +144,7 @@ class Load:
             writer.close()
 
     async def _one(self, number: int, due: float) -> None:
-        """Decide twice, then tell a reward."""
+        """Decide twice, then report a reward."""
         if number % 3 < 2 or not self._open:
             await self._decide(f"load-{number}", due)
         elif self._rng.random() < 0.1:
@@ -167,7 +167,7 @@ class Load:
     async def _patiently(
         self, kind: str, id: str, method: str, path: str, body: dict[str, object], due: float
     ) -> Answer:
-        """Ask until there is an answer that says more than "try again"."""
+        """Retry until there is a response other than "try again"."""
         loop, wait, tries, turn = asyncio.get_running_loop(), 0.1, 0, next(self._turns)
         while True:
             tries += 1

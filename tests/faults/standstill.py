@@ -1,8 +1,8 @@
-"""How long the machine itself stood still: seconds for which no process under test can answer.
+"""Pauses of the machine itself: seconds in which no process under test can respond.
 
-A virtual machine that shares its disk and its cores is paused now and then for a second, with all
-that runs on it. A bound on how fast a service answers says something about the service only for
-the rest of the time.
+A virtual machine that shares its disk and cores is sometimes paused for a second, with all its
+processes. A bound on the latency of a service is meaningful only for the remaining
+time.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ EVERY, USUAL = 0.02, 0.2
 
 
 class Standstill:
-    """Writes a few bytes to the disk again and again; notes when that took far too long.
+    """Repeatedly writes a few bytes to the disk, and records when that took far too long.
 
     Attributes:
-        spells: the moments between which nothing moved, of the monotonic clock.
+        spells: start and end of each pause, by the monotonic clock.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Standstill:
         self._thread.join()
 
     def within(self, start: float, end: float) -> float:
-        """Seconds of the span in which the machine stood still."""
+        """Return the seconds of a period in which the machine was paused."""
         return sum(max(0.0, min(end, b) - max(start, a)) for a, b in self.spells)
 
     def _look(self) -> None:

@@ -1,4 +1,4 @@
-"""Kill processes that archive at any moment: no row is there in part, and none twice."""
+"""Kill archiving processes at any moment: no row is incomplete or duplicated."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def expected(address: str, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """All rows, as one writer that nobody kills archives them."""
+    """Return all rows, as archived by a single writer that is never killed."""
     folder = str(tmp_path_factory.mktemp("whole"))
     archivers.main(address, folder)
     return rows_in(folder)
@@ -53,7 +53,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def rows_in(folder: str) -> list[str]:
-    """Every row of every file that is there; a file in part could not be read."""
+    """Return the rows of all files; a partial file could not be read."""
     files = open_folder(folder)
     found: list[str] = []
     for name in files.names("bandit=default"):
@@ -77,7 +77,7 @@ class Writer:
         )
 
     def begin(self) -> None:
-        """Let it begin; all it needs is loaded by then."""
+        """Start archiving; everything needed is loaded by then."""
         assert self._process.stdin
         assert self._process.stdout
         assert self._process.stdout.readline() == "ready\n"
@@ -85,12 +85,12 @@ class Writer:
         self._process.stdin.flush()
 
     def kill(self) -> bool:
-        """Kill it; returns whether that was before it had ended."""
+        """Kill the process; return whether that was before it had ended."""
         self._process.send_signal(signal.SIGKILL)
         return self._process.communicate()[0] == ""
 
     def wait(self) -> float:
-        """Let it archive to the end; returns how long that took."""
+        """Let it finish; return how long that took."""
         self.begin()
         start = time.monotonic()
         assert self._process.stdout
@@ -111,7 +111,7 @@ def test_killed_writers_leave_whole_days_once(
     full: bool,
     request: pytest.FixtureRequest,
 ) -> None:
-    """Two writers at a time, killed at random; the next goes on; in the end all is there once."""
+    """Two writers at a time are killed at random, and the next continue; the result is complete."""
     home = str(tmp_path) if where == "folder" else str(request.getfixturevalue("bucket"))
     rng, killed, place, attempts = random.Random(1), 0, 0, 0
     usual = Writer(address, f"{home}/first").wait()

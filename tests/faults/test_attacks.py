@@ -1,4 +1,4 @@
-"""Attacks beside honest load: every honest request is answered, and memory stays bounded."""
+"""Attacks alongside honest load: every honest request is answered, and memory stays bounded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "attacks.py"
 
 
 def test_attacks_do_no_harm(request: pytest.FixtureRequest) -> None:
-    """Seconds here, a minute each at full size; the script prints memory and p99 of each."""
+    """Each attack runs for seconds, or a minute at full size; the script prints memory and p99."""
     seconds = "60" if request.config.getoption("--full") else "2"
     command = [sys.executable, str(SCRIPT), "--seconds", seconds]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1_200)

@@ -1,4 +1,4 @@
-"""One id, one answer: whoever asks, at whichever decider, whatever is killed meanwhile."""
+"""One id, one response: for all callers and deciders, whatever is killed meanwhile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PARTITIONS = 2
 
 
 class Deciders:
-    """Three processes that serve one bandit, with choices at random and no learner.
+    """Three processes that serve one bandit, with random choices and no learner.
 
     Args:
         folder: for their files.
@@ -54,7 +54,7 @@ class Deciders:
             raise
 
     def replace(self, places: Iterable[int]) -> None:
-        """Kill some, one after the other, and start others at their ports; wait until all serve."""
+        """Kill some processes in turn, and restart them at their ports; wait until all serve."""
         for place in places:
             self.processes[place].kill()
             self.processes[place] = self._start(self.ports[place])
@@ -62,7 +62,7 @@ class Deciders:
             process.heard("serving")
 
     def close(self) -> None:
-        """End all."""
+        """End all processes."""
         for process in self.processes:
             process.kill()
 
@@ -73,7 +73,7 @@ class Deciders:
 
 
 def race(deciders: Deciders, ids: int, kills: int) -> str:
-    """Race for so many ids at least, with a kill now and then; returns what was found."""
+    """Race for at least this many ids, with occasional kills; return the results."""
     rng, killed = random.Random(1), 0
     with Races(*deciders.ports) as races:
         while killed < kills or len(races.told) < ids:
@@ -90,7 +90,7 @@ def race(deciders: Deciders, ids: int, kills: int) -> str:
 
 
 def test_three_deciders_on_postgres(doomed: PostgresServer, tmp_path: Path, full: bool) -> None:
-    """Callers who race at different deciders, some of which are killed, hear the same."""
+    """Callers that race at different deciders, some of which are killed, get the same responses."""
     deciders = Deciders(tmp_path, doomed.dsn)
     try:
         print("\n" + race(deciders, *((100_000, 20) if full else (300, 2))))
@@ -99,7 +99,7 @@ def test_three_deciders_on_postgres(doomed: PostgresServer, tmp_path: Path, full
 
 
 def test_three_deciders_on_one_file(tmp_path: Path, full: bool) -> None:
-    """The same on SQLite."""
+    """The same holds on SQLite."""
     deciders = Deciders(tmp_path, f"sqlite:///{tmp_path}/belated.db")
     try:
         print("\n" + race(deciders, *((100_000, 20) if full else (300, 2))))
@@ -108,7 +108,7 @@ def test_three_deciders_on_one_file(tmp_path: Path, full: bool) -> None:
 
 
 def test_three_programs_on_one_file(tmp_path: Path, full: bool) -> None:
-    """Bandits in three programs, without a service; one is killed after the other."""
+    """The same holds for bandits in three programs without a service, killed in turn."""
     ids, kills = (20_000, 100) if full else (300, 6)
     rng = random.Random(1)
     crowd = Crowd(tmp_path, str(tmp_path / "offers.db"))
@@ -128,7 +128,7 @@ def test_three_programs_on_one_file(tmp_path: Path, full: bool) -> None:
 
 
 def answers(crowd: Crowd) -> dict[str, list[Told]]:
-    """What the racers were told under each id."""
+    """Return the responses under each id."""
     told: dict[str, list[Told]] = defaultdict(list)
     for _, id, *one in crowd.told("answer"):
         told[id].append((one[0], one[1], one[2]))

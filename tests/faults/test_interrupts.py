@@ -33,7 +33,7 @@ EACH = 10
 def test_an_interrupted_call_leaves_a_bandit_that_equals_its_journal(
     journal: str, tmp_path: Path, full: bool
 ) -> None:
-    """Live equals replay, nothing is left locked, retries count once, and no snapshot is wrong."""
+    """Live state equals a replay, nothing stays locked, retries count once, snapshots are right."""
     interrupts, where = 0, set()
     for seed in range(100 if full else 6):
         kind = [*KINDS][seed % len(KINDS)]
@@ -49,7 +49,7 @@ def test_an_interrupted_call_leaves_a_bandit_that_equals_its_journal(
 
 
 class CountedJournal(MemoryJournal):
-    """Counts how often a fold begins, and can be unavailable."""
+    """A journal that counts how often a fold begins, and can be unavailable."""
 
     begun = 0
     unavailable = False
@@ -63,22 +63,22 @@ class CountedJournal(MemoryJournal):
 
 
 class Picky(PerArm):
-    """Features that raise what they like."""
+    """Features that can raise any error."""
 
     def rows(self, context: Any, actions: Actions) -> Row:
-        """Return those of a context that has an age."""
+        """Return the rows of a context that has an age."""
         return super().rows([context["age"]], actions)
 
 
 def opened(journal: MemoryJournal, **settings: Any) -> Bandit:
-    """A bandit on a journal."""
+    """Return a bandit on a journal."""
     dim = settings["features"].dim if settings else 2
     policy = DelayedUCB(dim, Bernoulli())
     return Bandit(policy=policy, rewards=Explicit(), journal=journal, seed=1, **settings)
 
 
 def interrupt(bandit: Bandit, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Interrupt an append once the journal has it."""
+    """Interrupt an append after the journal has stored it."""
 
     def take(fold: Any, record: Any) -> str:
         monkeypatch.undo()
@@ -90,7 +90,7 @@ def interrupt(bandit: Bandit, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_errors_of_a_caller_do_not_rebuild_the_bandit() -> None:
-    """Features that raise and input that is refused cost no reading of the journal."""
+    """Failing features and rejected input do not cause the journal to be read again."""
     journal = CountedJournal()
     bandit = opened(journal, features=Picky(["a", "b"], context=1))
     bandit.decide({"age": 0.5})
@@ -106,7 +106,7 @@ def test_errors_of_a_caller_do_not_rebuild_the_bandit() -> None:
 def test_an_interrupted_bandit_says_nothing_until_it_can_be_rebuilt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """While the journal cannot be read, it answers nothing that may be wrong; then it goes on."""
+    """While the journal cannot be read, the bandit returns nothing wrong; then it recovers."""
     journal = CountedJournal()
     bandit = opened(journal)
     interrupt(bandit, monkeypatch)
@@ -124,7 +124,7 @@ def test_an_interrupted_bandit_says_nothing_until_it_can_be_rebuilt(
 def test_closing_an_interrupted_bandit_saves_what_the_journal_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As Ctrl-C within a with statement does."""
+    """As for Ctrl-C within a with statement."""
     saved: list[Snapshot] = []
     journal = CountedJournal()
     monkeypatch.setattr(journal, "save", saved.append)
@@ -140,7 +140,7 @@ def test_closing_an_interrupted_bandit_saves_what_the_journal_says(
 def test_a_learner_that_fails_within_a_record_saves_no_snapshot(
     kind: Literal["one", "many"], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is made again and reads that record again, whole."""
+    """The learner is rebuilt and reads that record again."""
     monkeypatch.setattr(learners_module, "FAILED", 0.01)
     store = SQLiteStore(tmp_path / "offers.db")
     assign_partitions(store, [0], 1)

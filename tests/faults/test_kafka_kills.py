@@ -1,4 +1,4 @@
-"""Kill a broker under load: what was acknowledged is found, once, and readers see one history."""
+"""Kill a broker under load: everything acknowledged is found once, and all readers agree."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARTITIONS, SIZE, WRITERS = 4, 20, 3
 
 
 class Load:
-    """Writers, each with a journal of its own, and one reader that follows."""
+    """Writers with separate journals, and a reader that follows."""
 
     def __init__(self, brokers: str, dsn: str, copies: int) -> None:
         self._brokers, self._dsn, self._copies = brokers, dsn, copies
@@ -44,14 +44,14 @@ class Load:
         )
 
     def wait_for(self, more: int) -> None:
-        """Until so many more events were acknowledged."""
+        """Wait until this many more events were acknowledged."""
         goal, deadline = len(self.told) + more, time.monotonic() + 120
         while len(self.told) < goal and not self.errors:
             assert time.monotonic() < deadline, "nothing is acknowledged any more"
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """Let all end what they are at."""
+        """Stop everything after its current work."""
         self._stopped.set()
         for thread in self._threads:
             thread.join(120)
@@ -95,7 +95,7 @@ class Load:
 
 
 def test_a_killed_broker_loses_nothing(full: bool) -> None:
-    """One broker of one, back after a second; with --full one of three in turn, ten times."""
+    """A single broker, restarted after a second; with --full, each of three in turn, ten times."""
     require_jars()
     require_programs()
     brokers, kills = (3, 10) if full else (1, 1)

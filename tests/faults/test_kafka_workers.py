@@ -1,4 +1,4 @@
-"""Learners that share a bandit on Kafka: killed, stopped, cut off and doubled, under load."""
+"""Learners that share a bandit on Kafka are killed, paused, cut off and duplicated under load."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def town(tmp_path: Path, full: bool) -> Iterator[KafkaTown]:
 
 
 def test_nothing_is_lost_and_nothing_counts_twice(town: KafkaTown, full: bool) -> None:
-    """Whatever dies: what was acknowledged is learned once, as the generator says, to 1e-9."""
+    """Whatever dies, everything acknowledged is learned once, as generated, to 1e-9."""
     faults: dict[str, Callable[[], float]] = {
         "worker": town.kill_worker,
         "merger": town.kill_merger,

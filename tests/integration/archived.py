@@ -1,4 +1,4 @@
-"""Journals to archive: days of decisions to which all happens that can."""
+"""Journals to archive: days of decisions with every possible history."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ START = (time.time_ns() // 1_000 // DAY - 9) * DAY
 
 
 def begin(journal: Journal) -> None:
-    """Have a journal say what its bandit is."""
+    """Record the settings of the bandit in a journal."""
     retention = retention_us(RETENTION, REWARDS)
     identify(journal, family="Bernoulli()", dim=2)
     settings = settings_of(POLICY, REWARDS, retention, None)
@@ -46,7 +46,7 @@ def begin(journal: Journal) -> None:
 
 
 def live(journal: Journal) -> Fold:
-    """The state that a bandit has: of the last snapshot, or the base, and what came since."""
+    """Return the live state of a bandit: the last snapshot or base, and later records."""
     fold = empty_fold(journal)
     fold.load(journal)
     fold.catch_up(journal)
@@ -54,7 +54,7 @@ def live(journal: Journal) -> Fold:
 
 
 def rebuilt(journal: Journal, folder: str | Path) -> Fold:
-    """The state that comes of the archive and what is left of the journal."""
+    """Return the state rebuilt from the archive and the remaining journal."""
     whole = WholeJournal(journal, Archive(folder, journal.bandit))
     fold = empty_fold(journal)
     fold.begin(whole)
@@ -63,13 +63,13 @@ def rebuilt(journal: Journal, folder: str | Path) -> Fold:
 
 
 def empty_fold(journal: Journal) -> Fold:
-    """A fold of nothing."""
+    """Return an empty fold."""
     retention = retention_us(RETENTION, REWARDS)
     return Fold(POLICY, REWARDS, partitions=journal.partitions, retention=retention)
 
 
 def assert_same(fold: Fold, other: Fold) -> None:
-    """Two states are one, to the last record."""
+    """Assert that two states are equal, to the last record."""
     assert fold.digest == other.digest
     assert same_sums(fold, other)
     assert fold.counters == other.counters
@@ -77,7 +77,7 @@ def assert_same(fold: Fold, other: Fold) -> None:
 
 
 def fill(journal: Journal, first: int, days: int, each: int = 500, seed: int = 0) -> None:
-    """Append days of decisions, from one on, with all that can happen to them."""
+    """Append days of decisions, from day one on, with every possible history."""
     rng = np.random.default_rng((seed, first))
     told: list[tuple[int, Event]] = []
     requests: dict[str, bytes] = {}
@@ -143,5 +143,5 @@ def _later(id: str, at: int, n: int, decision: Decision, rng: Any) -> list[tuple
 
 
 def erase(journal: Journal, id: str) -> None:
-    """Have a decision erased."""
+    """Erase a decision."""
     journal.append([Erased(erased_key_of(id), journal.now(), "asked for", "me")])

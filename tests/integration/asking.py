@@ -1,4 +1,4 @@
-"""Asking the service for what it should refuse."""
+"""Requests that the service should reject."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PATHS = describe(BANDIT_ROUTES, keys=True, tokens=True)["paths"]
 
 
 class Asking:
-    """Sends bytes to one bandit, and looks into its journal."""
+    """Sends bytes to one bandit, and inspects its journal."""
 
     def __init__(self, http: httpx.Client, journal: Journal, bandit: str) -> None:
         self.http = http
@@ -32,18 +32,18 @@ class Asking:
     def send(
         self, method: str, path: str, body: bytes | dict[str, Any] = b"", **headers: str
     ) -> httpx.Response:
-        """As it is; a header's name has hyphens for underscores."""
+        """Send a request unchanged; header names have hyphens for underscores."""
         content = body if isinstance(body, bytes) else msgspec.json.encode(body)
         named = {"content-type": "application/json"}
         named |= {name.replace("_", "-"): value for name, value in headers.items()}
         return self.http.request(method, self.base + path, content=content, headers=named)
 
     def decide(self, body: bytes | dict[str, Any]) -> httpx.Response:
-        """Ask for a decision."""
+        """Request a decision."""
         return self.send("POST", "/decisions", body)
 
     def decide_many(self, *offers: dict[str, Any]) -> httpx.Response:
-        """Ask for several."""
+        """Request several decisions."""
         return self.send("POST", "/decisions/batch", {"requests": offers})
 
     def reward(self, body: bytes | dict[str, Any], id: str = SECRET) -> httpx.Response:
@@ -55,17 +55,17 @@ class Asking:
         return self.send("POST", "/rewards/batch", {"rewards": rewards})
 
     def story(self, id: str) -> dict[str, Any]:
-        """All that is known of a decision."""
+        """Return everything known about a decision."""
         found: dict[str, Any] = self.send("GET", f"/decisions/{id}").json()
         return found
 
     @property
     def length(self) -> int:
-        """Of the journal."""
+        """Return the length of the journal."""
         return sum(self.journal.end(partition) for partition in range(self.journal.partitions))
 
     def refused(self, ask: Callable[[], httpx.Response], *statuses: int) -> str:
-        """Ask, and see that it is refused as documented and nothing is kept; gives the detail."""
+        """Assert that a request is rejected as documented, storing nothing; return the detail."""
         before = self.length
         response = ask()
         assert response.status_code in statuses, response.text[:500]
@@ -84,7 +84,7 @@ class Asking:
 
 @contextmanager
 def nothing_told(http: httpx.Client, *secrets: str) -> Iterator[None]:
-    """Sees that none of these is in a line that would stand on stderr, or in the metrics."""
+    """Assert that none of these texts is logged on stderr or in the metrics."""
     with listening() as lines:
         yield
         lines.append(http.get("/metrics").text)

@@ -23,7 +23,7 @@ _PIPES = 'exec "$@" 3<&0 4>&1 </dev/null >/dev/null'
 
 
 def find_chromium() -> str | None:
-    """The program: ``CHROMIUM`` says which, or it is on the PATH."""
+    """Return the path of the browser, from ``CHROMIUM`` or the PATH."""
     return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
 
 
@@ -65,7 +65,7 @@ class Chromium:
             pass
 
     def run(self, script: str) -> Any:
-        """The value of an expression in the page; a promise is awaited."""
+        """Return the value of an expression in the page; a promise is awaited."""
         found = self._call(
             "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
         )
@@ -73,7 +73,7 @@ class Chromium:
         return found["result"].get("value")
 
     def close(self) -> None:
-        """End it."""
+        """End the browser."""
         self._process.kill()
         self._process.communicate()
 
@@ -103,7 +103,7 @@ class Chromium:
         return found
 
     def _next(self) -> dict[str, Any]:
-        """The next message of the browser."""
+        """Return the next message of the browser."""
         assert self._process.stdout is not None
         while b"\0" not in self._read:
             part = os.read(self._process.stdout.fileno(), 1 << 16)

@@ -1,4 +1,4 @@
-"""Stores for the tests: a file of SQLite, and a real PostgreSQL that is started once."""
+"""Stores for the tests: a SQLite file, and a real PostgreSQL that is started once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session", autouse=True)
 def certificates() -> Iterator[None]:
-    """Read once: each client of HTTP reads those it trusts, which takes longer than most tests."""
+    """Read certificates once, because each HTTP client would take long to read them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
         yield
@@ -28,7 +28,7 @@ def certificates() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def start_postgres() -> StartPostgres:
-    """Starts a server with the settings given; skips where there is none, but not in CI."""
+    """Start a server with these settings; skip if PostgreSQL is missing, except in CI."""
     require_programs()
     return PostgresServer
 
@@ -48,13 +48,13 @@ def postgres(start_postgres: StartPostgres) -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def dsn(postgres: PostgresServer) -> str:
-    """Where the shared server is."""
+    """The address of the shared server."""
     return postgres.dsn
 
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaCluster]:
-    """The broker that the tests share; skips where there is none, but not in CI."""
+    """The broker that the tests share; skips if Kafka is missing, except in CI."""
     require_jars()
     cluster = KafkaCluster()
     try:
@@ -65,7 +65,7 @@ def kafka() -> Iterator[KafkaCluster]:
 
 @pytest.fixture
 def opened(kafka: KafkaCluster, dsn: str, bandit: str) -> Iterator[KafkaJournal]:
-    """A journal in Kafka of four partitions, stamped by the broker."""
+    """A Kafka journal of four partitions, stamped by the broker."""
     from tests.integration.kafka_journals import open_kafka
 
     with open_kafka(kafka, dsn, bandit, partitions=4) as journal:
@@ -74,7 +74,7 @@ def opened(kafka: KafkaCluster, dsn: str, bandit: str) -> Iterator[KafkaJournal]
 
 @pytest.fixture(scope="session", params=["sqlite", "postgresql"])
 def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The address of a store: whatever takes this is tested on each kind."""
+    """The address of a store: tests with this fixture run on each kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path_factory.mktemp('store')}/belated.db"
     dsn: str = request.getfixturevalue("dsn")
@@ -83,13 +83,13 @@ def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="session")
 def store(address: str) -> Store:
-    """The store there."""
+    """The store at this address."""
     return open_store(address)
 
 
 @pytest.fixture(params=["postgresql"])
 def own_server(start_postgres: StartPostgres) -> Iterator[PostgresServer]:
-    """A server to be killed; SQLite has none, so whatever takes this is about PostgreSQL alone."""
+    """A server to kill; SQLite has none, so tests with this fixture use PostgreSQL only."""
     server = start_postgres()
     try:
         open_store(server.dsn).create_tables()

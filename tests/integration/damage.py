@@ -1,4 +1,4 @@
-"""What happens to tables and files past the journal."""
+"""Changes to tables and files that bypass the journal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from belated.journals import PostgresJournal
 
 
 def meddle(dsn: str, statement: str, *values: object) -> list[tuple[Any, ...]]:
-    """Run one statement behind the journal's back, in PostgreSQL."""
+    """Run one statement in PostgreSQL, bypassing the journal."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         cursor = connection.execute(statement.encode(), values or None)
         return cursor.fetchall() if cursor.description else []
@@ -22,7 +22,7 @@ def meddle(dsn: str, statement: str, *values: object) -> list[tuple[Any, ...]]:
 def meddle_file(
     path: Path, statement: str, values: tuple[object, ...] = ()
 ) -> list[tuple[Any, ...]]:
-    """The same in a file of SQLite."""
+    """Run one statement in a SQLite file, bypassing the journal."""
     connection = sqlite3.connect(path)
     try:
         with connection:
@@ -32,14 +32,14 @@ def meddle_file(
 
 
 def filled(dsn: str, bandit: str, events: int = 3) -> PostgresJournal:
-    """A journal with some events."""
+    """Return a journal with some events."""
     journal = PostgresJournal(dsn, bandit=bandit)
     journal.append([Reward(f"order-{n}", n, 0.5) for n in range(events)])
     return journal
 
 
 def flip(dsn: str, column: str, where: str, *values: object) -> None:
-    """One bit in the middle; the same again is the way back."""
+    """Flip one bit in the middle; a second call restores it."""
     table = {"event": "record", "value": "cell"}[column]
     bit = f"4 * length({column})"
     flipped = f"set_bit({column}, {bit}, 1 - get_bit({column}, {bit}))"

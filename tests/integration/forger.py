@@ -1,4 +1,4 @@
-"""Someone who writes into the tables past the journal, and makes checksums and digests anew."""
+"""A forger, who bypasses the journal and recomputes checksums and digests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from belated.journals.store import StoredBandit
 
 
 class Row(NamedTuple):
-    """A record as it is stored, but for what is made of the rest."""
+    """A stored record, without its computed columns."""
 
     partition: int
     position: int
@@ -26,7 +26,7 @@ class Row(NamedTuple):
 
 
 class Forger(Protocol):
-    """Changes the stored journal of a bandit; one transaction for each list of rows."""
+    """Changes the stored journal of a bandit, in one transaction per list of rows."""
 
     def rows(self) -> list[Row]:
         """Return all records, by partition and position."""
@@ -38,11 +38,11 @@ class Forger(Protocol):
         """Remove the records beyond a position."""
 
     def close(self) -> None:
-        """Go."""
+        """Close the connection."""
 
 
 class SQLiteForger:
-    """In a file."""
+    """A forger of a SQLite file."""
 
     def __init__(self, store: SQLiteStore, bandit: str) -> None:
         self._connection = sqlite3.connect(store.path, isolation_level=None, timeout=10)
@@ -57,7 +57,7 @@ class SQLiteForger:
         return [Row(*file.split_place(place), *rest) for place, *rest in found]
 
     def replace(self, rows: list[Row]) -> None:
-        """Store others."""
+        """Store these rows instead."""
         values = []
         for one in rows:
             place = file.place_of(self._number, one.partition, one.position)
@@ -71,7 +71,7 @@ class SQLiteForger:
         self._remove_end()
 
     def cut(self, partition: int, after: int) -> None:
-        """Remove a tail."""
+        """Remove the records after a position."""
         base = file.place_of(self._number, partition, 0)
         self._connection.execute(
             "DELETE FROM record WHERE place > ? AND place < ?",
@@ -84,12 +84,12 @@ class SQLiteForger:
         self._end.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Go."""
+        """Close the connection."""
         self._connection.close()
 
 
 class PostgresForger:
-    """In a database."""
+    """A forger of a database."""
 
     def __init__(self, dsn: str, bandit: str) -> None:
         self._connection = psycopg.connect(dsn, autocommit=True)
@@ -105,7 +105,7 @@ class PostgresForger:
         return [Row(*one) for one in found]
 
     def replace(self, rows: list[Row]) -> None:
-        """Store others."""
+        """Store these rows instead."""
         values = []
         for one in rows:
             digest = digest_of(one.event)
@@ -120,14 +120,14 @@ class PostgresForger:
             )
 
     def cut(self, partition: int, after: int) -> None:
-        """Remove a tail."""
+        """Remove the records after a position."""
         self._connection.execute(
             "DELETE FROM belated.record WHERE bandit = %s AND partition = %s AND position > %s",
             (self._number, partition, after),
         )
 
     def close(self) -> None:
-        """Go."""
+        """Close the connection."""
         self._connection.close()
 
 
@@ -139,12 +139,12 @@ def _registered(store: Store, bandit: str) -> tuple[int, bytes]:
 
 
 def forger(store: Store, address: str, bandit: str) -> Forger:
-    """Return one for any store."""
+    """Return a forger for any store."""
     if isinstance(store, SQLiteStore):
         return SQLiteForger(store, bandit)
     return PostgresForger(address, bandit)
 
 
 def stored(store: Store, bandit: str) -> StoredBandit:
-    """What a store tells of a bandit."""
+    """Return a store's metadata of a bandit."""
     return next(one for one in store.describe() if one.name == bandit)

@@ -1,4 +1,4 @@
-"""Journals in Kafka, and what is done to their topics behind their backs."""
+"""Kafka journals, and changes of their topics that bypass them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.integration.kafka_server import KafkaCluster
 def open_kafka(
     kafka: KafkaCluster, dsn: str, bandit: str, partitions: int | None = None
 ) -> KafkaJournal:
-    """On the one broker of the tests."""
+    """Open a journal on the broker of the tests."""
     return KafkaJournal(kafka.address, shelf=dsn, bandit=bandit, partitions=partitions, copies=1)
 
 
 def raw(kafka: KafkaCluster, journal: KafkaJournal, value: bytes, partition: int = 0) -> None:
-    """Send a record that the journal knows nothing of."""
+    """Send a record that bypasses the journal."""
     producer = Producer({"bootstrap.servers": kafka.address})
     assert journal._topic is not None
     producer.produce(journal._topic, value, partition=partition)
@@ -33,7 +33,7 @@ def raw(kafka: KafkaCluster, journal: KafkaJournal, value: bytes, partition: int
 
 
 def change(kafka: KafkaCluster, topic: str, setting: str, value: str) -> None:
-    """Change a setting of a topic, and wait until the broker knows."""
+    """Change a setting of a topic, and wait until the broker has applied it."""
     admin = AdminClient({"bootstrap.servers": kafka.address})
     entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])

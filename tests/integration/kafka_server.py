@@ -1,6 +1,6 @@
 """A real Kafka for tests and benchmarks: on loopback, in a folder that is removed afterwards.
 
-It fetches nothing: ``.ci/kafka`` does, and prints the folder of the jars, which this finds in
+It downloads nothing: ``.ci/kafka`` does, and prints the folder of the jars, which this finds in
 ``KAFKA_LIBS`` or where that script puts them. Needs a Java of 17 or later.
 
 Run as a script it prints the address of one broker (``--brokers 3`` for three), and stops them when
@@ -32,7 +32,7 @@ _MISSING = "no Kafka found: run .ci/kafka, and set KAFKA_LIBS to the folder it p
 
 
 def find_jars() -> Path | None:
-    """The folder with the jars of Kafka, the newest first; None if there is none."""
+    """Return the folder with Kafka's jars, of the newest version; None if there is none."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     places = [Path(os.environ["KAFKA_LIBS"])] if "KAFKA_LIBS" in os.environ else []
     places += sorted(cache.glob("belated/kafka-*"), reverse=True)
@@ -41,7 +41,7 @@ def find_jars() -> Path | None:
 
 
 def require_jars() -> None:
-    """Skip the test where there is no Kafka, but not in CI."""
+    """Skip the test if Kafka is missing, except in CI."""
     import pytest  # as a script this file needs nothing but Python
 
     if find_jars() is None and not os.environ.get("CI"):
@@ -49,12 +49,12 @@ def require_jars() -> None:
 
 
 class KafkaCluster:
-    """Brokers that were started here, and stop with this process at the latest.
+    """Brokers that stop with this process at the latest.
 
     Args:
-        brokers: How many; each is a controller too.
-        compiled: Whether the brokers compile all they can, as for a measurement. Without, they
-            start faster.
+        brokers: Number of brokers; each is also a controller.
+        compiled: Whether the brokers use the optimizing compiler, as for a measurement. Without it,
+            they start faster.
         way: Given the port of a broker, the port by which clients reach it; itself if None. Brokers
             reach each other by ports of their own.
     """
@@ -96,16 +96,16 @@ class KafkaCluster:
 
     @property
     def address(self) -> str:
-        """Where to find the brokers: ``host:port`` of each, with commas between."""
+        """The addresses of the brokers: ``host:port`` of each, separated by commas."""
         return ",".join(f"127.0.0.1:{port}" for port in self._ways)
 
     @property
     def pids(self) -> list[int]:
-        """The processes of the brokers that run."""
+        """The processes of the running brokers."""
         return [one.pid for one in self._processes.values() if one.poll() is None]
 
     def start(self, *brokers: int) -> None:
-        """Start brokers that were killed, and wait until they answer."""
+        """Restart brokers that were killed, and wait until they respond."""
         for broker in brokers:
             self._launch(broker)
         for broker in brokers:
@@ -117,7 +117,7 @@ class KafkaCluster:
         self._processes[broker].wait(_PATIENCE)
 
     def pause(self, broker: int, how: signal.Signals) -> None:
-        """Stop a broker in its tracks (SIGSTOP), or let it go on (SIGCONT)."""
+        """Pause a broker (SIGSTOP), or resume it (SIGCONT)."""
         self._processes[broker].send_signal(how)
 
     def stop(self) -> None:
@@ -133,7 +133,7 @@ class KafkaCluster:
         atexit.unregister(self.stop)
 
     def log(self, broker: int) -> str:
-        """What a broker has written so far."""
+        """Return what a broker has logged so far."""
         path = self._folder / str(broker) / "log"
         return path.read_text(encoding="utf-8", errors="replace")
 
@@ -190,7 +190,7 @@ class KafkaCluster:
             )
 
     def _wait(self, broker: int) -> None:
-        """Until it has opened its port, which it does once it is part of the cluster."""
+        """Wait until a broker has opened its port, which it does once it has joined the cluster."""
         deadline = time.monotonic() + _PATIENCE
         while True:
             if self._processes[broker].poll() is not None or time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Keys for tests: made in the store, as `belated keys create` does."""
+"""Keys for tests, created in the store as `belated keys create` does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _numbers = count()
 
 
 class Made(NamedTuple):
-    """A key, its id, and the header that shows it."""
+    """A key, its id, and its header."""
 
     key: str
     id: str
@@ -22,14 +22,14 @@ class Made(NamedTuple):
 
     @property
     def header(self) -> dict[str, str]:
-        """As clients send it."""
+        """The header with the key."""
         return {"authorization": f"Bearer {self.key}"}
 
 
 def make(
     store: Store, *scopes: str, bandits: tuple[str, ...] = ("*",), rate: float | None = None
 ) -> Made:
-    """A key under a name of its own."""
+    """Create a key with a new name."""
     keys = store.keys()
     key, id = new_key()
     name = f"test {next(_numbers)}"
@@ -39,21 +39,21 @@ def make(
 
 
 def known(store: Store, url: str) -> Made:
-    """A key that may do all with bandits, once a service knows it."""
+    """Create a key with all scopes, and wait until a service knows it."""
     made = make(store, "decide", "reward", "read")
     eventually(lambda: answers(url, made, "/metrics") == 200)
     return made
 
 
 def revoke(store: Store, id: str) -> None:
-    """End a key."""
+    """Revoke a key."""
     keys = store.keys()
     assert keys.revoke(id)
     keys.close()
 
 
 def answers(url: str, made: Made, path: str) -> int:
-    """The status of a plain GET with a key."""
+    """Return the status of a plain GET with a key."""
     connection = HTTPConnection(url.removeprefix("http://"), timeout=10)
     try:
         connection.request("GET", path, headers=made.header)

@@ -1,4 +1,4 @@
-"""The ledger of a learner against that of the journal it has read."""
+"""Compare the ledger of a learner with that of the journal it has read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from belated.service.learning.learning_service import LearningService
 
 
 def folds_of(app: Service) -> dict[str, Fold]:
-    """What the learners of a service have made of their journals, while they run."""
+    """Return the folds of a running service's learners."""
     running = app._learners.running.items()
     return {
         name: learner.fold
@@ -23,7 +23,7 @@ def folds_of(app: Service) -> dict[str, Fold]:
 
 
 def check_ledger(live: Fold, definition: Definition, store: Store) -> None:
-    """Equal to a fold of the journal from its start, and finite."""
+    """Check that a ledger is finite and equals a fold of the journal from its start."""
     with store.journal(definition.name) as journal:
         try:
             assert live.catch_up(journal) < 100  # what was told or settled at the very end

@@ -1,4 +1,4 @@
-"""All that a service logs, as it would stand on stderr at its most talkative."""
+"""Everything that a service logs at the most verbose level."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def listening() -> Iterator[list[str]]:
-    """Gives the lines, which come in as they are written."""
+    """Yield the lines, which are added as they are logged."""
     handler = _Lines()
     before = {name: logging.getLogger(name).level for name in _LEVELS}
     for name, level in _LEVELS.items():

@@ -16,13 +16,13 @@ from tests.waiting import eventually
 
 
 def backend(journal: PostgresJournal) -> int:
-    """The process of the server that serves this journal; 0 while the journal reconnects."""
+    """Return the server process of this journal; 0 while the journal reconnects."""
     connection = journal._session._connection
     return connection.info.backend_pid if connection is not None else 0
 
 
 def waits_for_lock(dsn: str, process: int) -> bool:
-    """Whether the server says that this process of it waits for a lock."""
+    """Return whether the server reports that its process waits for a lock."""
     with psycopg.connect(dsn) as connection:
         found = connection.execute(
             "SELECT wait_event_type FROM pg_stat_activity WHERE pid = %s", (process,)
@@ -33,7 +33,7 @@ def waits_for_lock(dsn: str, process: int) -> bool:
 def append_in(
     connection: psycopg.Connection, journal: PostgresJournal, until: int, partition: int = 0
 ) -> None:
-    """The append of a journal, in a transaction that is not committed yet."""
+    """Return an append of a journal in a transaction that is not committed yet."""
     arrivals = Arrivals([journal.registration], [partition], [Settled(partition, until)], None)
     connection.execute(query("append"), arrivals.values)
 
@@ -56,11 +56,11 @@ class Waiting:
         eventually(self.is_waiting, "it does not wait")
 
     def is_waiting(self) -> bool:
-        """Whether the server says so."""
+        """Return whether the server reports that the call waits."""
         return waits_for_lock(self._dsn, backend(self._journal))
 
     def join(self) -> object:
-        """Its answer."""
+        """Return the result of the call."""
         self._thread.join(60)
         assert not self._thread.is_alive()
         return self.answer

@@ -1,4 +1,4 @@
-"""An object store on this machine, which speaks S3."""
+"""A local object store with the S3 protocol."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @contextmanager
 def object_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The address of an empty bucket, for this process and those it starts."""
+    """The address of an empty bucket, for this process and its children."""
     server_module = pytest.importorskip("moto.server")
     s3fs = pytest.importorskip("s3fs")
     server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)

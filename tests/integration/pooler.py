@@ -34,7 +34,7 @@ unix_socket_dir =
 
 
 def require_pooler() -> str:
-    """Where PgBouncer is; skips the test where there is none, but not in CI."""
+    """Return the path of PgBouncer; skip the test if it is missing, except in CI."""
     found = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if found is None:
         if os.environ.get("CI"):
@@ -45,7 +45,7 @@ def require_pooler() -> str:
 
 @contextmanager
 def pooled(server: PostgresServer, mode: str, size: int = 10) -> Iterator[str]:
-    """The address of a pooler before a server."""
+    """Start a pooler in front of a server; yield its address."""
     program, user, port = require_pooler(), _user(), free_port()
     folder = Path(tempfile.mkdtemp(prefix="belated-pgbouncer-"))
     settings = folder / "pgbouncer.ini"

@@ -1,7 +1,7 @@
 """A real PostgreSQL for tests and benchmarks: on loopback, in a folder that is removed afterwards.
 
 It installs nothing: it finds the programs of PostgreSQL (in ``POSTGRES_BIN``, on the PATH, or where
-Debian puts them) and starts a server of its own. Nothing of it is left when it has stopped.
+Debian installs them) and starts a server. It leaves nothing behind when it has stopped.
 
 Run as a script it prints the address of a server, which stops when its input ends:
 ``python -m tests.integration.postgres_server``.
@@ -33,7 +33,7 @@ _TEMPORARY = tempfile.gettempdir()
 
 
 def find_programs() -> Path | None:
-    """The folder with the programs of PostgreSQL, the newest first; None if there is none."""
+    """Return the folder with PostgreSQL's programs, of the newest version; None if missing."""
     places = [Path(os.environ["POSTGRES_BIN"])] if "POSTGRES_BIN" in os.environ else []
     on_path = shutil.which("initdb")
     if on_path is not None:
@@ -44,7 +44,7 @@ def find_programs() -> Path | None:
 
 
 def require_programs() -> None:
-    """Skip the test where there is no PostgreSQL, but not in CI."""
+    """Skip the test if PostgreSQL is missing, except in CI."""
     import pytest  # as a script this file needs nothing but Python
 
     if find_programs() is None and not os.environ.get("CI"):
@@ -52,10 +52,10 @@ def require_programs() -> None:
 
 
 class PostgresServer:
-    """A server that was started here, and stops with this process at the latest.
+    """A server that stops with this process at the latest.
 
     Args:
-        settings: of the server, as in ``{"fsync": "off"}``.
+        settings: settings of the server, such as ``{"fsync": "off"}``.
     """
 
     def __init__(self, settings: dict[str, str] | None = None) -> None:
@@ -86,17 +86,17 @@ class PostgresServer:
 
     @property
     def dsn(self) -> str:
-        """Where to find it."""
+        """The address of the server."""
         return f"postgresql://belated@127.0.0.1:{self.port}/postgres"
 
     @property
     def pid(self) -> int:
-        """The process of the postmaster."""
+        """The process id of the postmaster."""
         assert self._process is not None
         return self._process.pid
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start the server, and wait until it responds."""
         settings = {
             "listen_addresses": "127.0.0.1",
             "port": str(self.port),
@@ -120,7 +120,7 @@ class PostgresServer:
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """End it without warning, as a machine that fails does."""
+        """Kill the server, as when a machine fails."""
         assert self._process is not None
         pid = self._process.pid
         self._process.send_signal(signal.SIGSTOP)  # or it would start others
@@ -132,7 +132,7 @@ class PostgresServer:
         self._process.wait(60)
 
     def stop(self) -> None:
-        """End it, and remove its folder."""
+        """Stop the server, and remove its folder."""
         if os.getpid() != self._starter:  # this is a fork of the process that started it
             return
         if self._process is not None and self._process.poll() is None:
@@ -146,12 +146,12 @@ class PostgresServer:
         atexit.unregister(self.stop)
 
     def log(self) -> str:
-        """What it has written so far."""
+        """Return what the server has logged so far."""
         return (self._folder / "log").read_text(encoding="utf-8", errors="replace")
 
     @property
     def tables(self) -> Path:
-        """Where its tables are; the write-ahead log is elsewhere."""
+        """The folder of the tables; the write-ahead log is elsewhere."""
         return self._data / "base"
 
     def execute(self, statement: str) -> None:
@@ -187,7 +187,7 @@ StartPostgres = Callable[..., PostgresServer]
 
 
 def _user() -> str | None:
-    """Whose name the server takes; None for that of this process."""
+    """Return the user that the server runs as; None for that of this process."""
     if os.geteuid() != 0:
         return None
     known = {entry.pw_name for entry in pwd.getpwall()}
@@ -195,7 +195,7 @@ def _user() -> str | None:
 
 
 def _as(user: str | None) -> dict[str, Any]:
-    """Options of a process that runs under that name."""
+    """Return the options for a process that runs as this user."""
     if user is None:
         return {}
     return {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
@@ -203,7 +203,7 @@ def _as(user: str | None) -> dict[str, Any]:
 
 @cache
 def _fresh_cluster(programs: Path, user: str | None) -> Path:
-    """A folder in which no server has run, to be copied: that is faster than to make another."""
+    """Return a fresh cluster to copy, which is faster than creating another."""
     folder = Path(tempfile.mkdtemp(prefix="belated-postgres-", dir=_TEMPORARY))
     atexit.register(_remove, folder, os.getpid())
     if user is not None:
@@ -220,7 +220,7 @@ def _fresh_cluster(programs: Path, user: str | None) -> Path:
 
 
 def _remove(folder: Path, starter: int) -> None:
-    """When the process ends that made it, not a fork of that."""
+    """Remove a folder when the process that created it ends, but not a fork of it."""
     if os.getpid() == starter:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -240,7 +240,7 @@ def main() -> None:
 
 @contextmanager
 def database() -> Iterator[str]:
-    """A server with the tables; its address."""
+    """Create a server with tables; yield its address."""
     from belated.journals import PostgresJournal
 
     server = PostgresServer()

@@ -1,4 +1,4 @@
-"""Commands of belated in processes of their own, and requests to them."""
+"""Commands of belated in separate processes, and requests to them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ later = partial(eventually, seconds=120)
 
 
 def pid_of(holder: str) -> int:
-    """The process of a learner, as the name that it has among others tells it."""
+    """Return the process id in the name of a learner."""
     return int(holder.split("/")[-2])
 
 
 class Process:
-    """``belated …`` in a process of its own, with its log.
+    """``belated …`` in a separate process, with its log.
 
     Args:
         log: the file for its log.
@@ -61,18 +61,18 @@ class Process:
         return self._process.pid
 
     def said(self, message: str) -> dict[str, Any] | None:
-        """The first line of its log with this message; every line must be JSON."""
+        """Return the first log line with this message; every line must be JSON."""
         whole, _, _ = self.log.rpartition("\n")
         lines = [json.loads(line) for line in whole.splitlines()]
         return next((line for line in lines if line["message"] == message), None)
 
     @property
     def log(self) -> str:
-        """All that it has said."""
+        """Return the whole log."""
         return self._log.read_text(encoding="utf-8")
 
     def heard(self, message: str) -> dict[str, Any]:
-        """The same, once it has been said."""
+        """Wait for a message in the log, and return its line."""
 
         def is_so() -> bool:
             assert self.runs(), self.log
@@ -88,26 +88,26 @@ class Process:
         return text in self.log
 
     def send(self, number: int) -> None:
-        """A signal."""
+        """Send a signal."""
         self._process.send_signal(number)
 
     def runs(self) -> bool:
-        """Whether it has not ended yet."""
+        """Return whether the process is still running."""
         return self._process.poll() is None
 
     def ended(self) -> int:
-        """Its exit code, once it has one."""
+        """Wait for the process to end; return its exit code."""
         return self._process.wait(30)
 
     def kill(self) -> None:
-        """End it without warning, if it still runs."""
+        """Kill the process if it is still running."""
         self._process.kill()
         self._process.wait(30)
 
     def ask(
         self, method: str, path: str, body: object = None, timeout: float = 10
     ) -> tuple[int, dict[str, Any]]:
-        """One request to its service, over a connection of its own."""
+        """Send one request to the service, over its own connection."""
         connection = HTTPConnection("127.0.0.1", self.heard("serving")["port"], timeout=timeout)
         try:
             data = None if body is None else json.dumps(body)
@@ -118,7 +118,7 @@ class Process:
             connection.close()
 
     def decide(self, **offer: object) -> str:
-        """The id of a decision."""
+        """Request a decision; return its id."""
         status, found = self.ask("POST", "/v1/offers/decisions", {"rows": ROWS, **offer})
         assert status == 201, found
         id: str = found["id"]
@@ -130,5 +130,5 @@ class Process:
         assert status == 202, found
 
     def state(self) -> dict[str, Any]:
-        """The state of the bandit."""
+        """Return the state of the bandit."""
         return self.ask("GET", "/v1/offers")[1]

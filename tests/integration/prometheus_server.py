@@ -1,4 +1,4 @@
-"""A real Prometheus on loopback, with the alerts of deploy/, and what the dashboard asks of it."""
+"""A real Prometheus on loopback, with the alerts of deploy/, and the queries of the dashboard."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ ALERTS = DEPLOY / "prometheus" / "alerts.yml"
 
 
 def require_prometheus() -> None:
-    """Skip the test where there is none, but not in CI."""
+    """Skip the test if Prometheus is missing, except in CI."""
     if shutil.which("prometheus") is None and not os.environ.get("CI"):
         pytest.skip("no Prometheus found: `apt-get install prometheus`")
 
 
 class Prometheus:
-    """A server that scrapes, until it is left.
+    """A Prometheus server, as a context manager.
 
     Args:
-        folder: for its data.
-        config: as in prometheus.yml.
+        folder: the folder of its data.
+        config: the content of prometheus.yml.
     """
 
     def __init__(self, folder: Path, config: dict[str, Any]) -> None:
@@ -67,33 +67,33 @@ class Prometheus:
             return json.load(answer)["data"]
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """The series that an expression has now."""
+        """Return the current series of an expression."""
         found: list[dict[str, Any]] = self._get(f"query?query={quote(expression)}")["result"]
         return found
 
     def alerts(self, state: str = "firing") -> set[str]:
-        """The names of the alerts that fire, or that are pending."""
+        """Return the names of the firing alerts, or of the pending ones."""
         found = self._get("alerts")["alerts"]
         return {one["labels"]["alertname"] for one in found if one["state"] == state}
 
     def firing(self) -> set[tuple[str, str]]:
-        """The alerts that fire, each with its bandit; an empty text for those that have none."""
+        """Return the firing alerts, each with its bandit, or an empty text if it has none."""
         found = [one for one in self._get("alerts")["alerts"] if one["state"] == "firing"]
         return {(one["labels"]["alertname"], one["labels"].get("bandit", "")) for one in found}
 
     def targets(self) -> dict[str, str]:
-        """Whether each process could be scraped: up, down or unknown."""
+        """Return whether each process could be scraped: up, down or unknown."""
         found = self._get("targets")["activeTargets"]
         return {one["scrapeUrl"]: one["health"] for one in found}
 
     def wait(self, seconds: float) -> None:
-        """Let time pass while it runs."""
+        """Wait while the server runs."""
         time.sleep(seconds)
         assert self._process.poll() is None, self._log.read_text(encoding="utf-8")
 
 
 def dashboard_queries(interval: str) -> dict[str, str]:
-    """What each line of each panel asks, with an interval in the place of Grafana's."""
+    """Return the queries of all panels, with an interval instead of Grafana's variable."""
     text = (DEPLOY / "grafana" / "dashboard.json").read_text(encoding="utf-8")
     return {
         f"{panel['title']}, {target['refId']}": target["expr"]
@@ -105,12 +105,12 @@ def dashboard_queries(interval: str) -> dict[str, str]:
 
 
 def fast_alerts(file: Path, factor: int, least: int) -> None:
-    """Write the alerts with all spans of time divided, but for those that they compare values with.
+    """Write the alerts with all durations divided, except for thresholds.
 
     Args:
-        file: to write to.
+        file: the file to write to.
         factor: by which ``for``, ranges and offsets are divided.
-        least: seconds that a range has at least: some scrapes must be in it.
+        least: minimum range in seconds, which must contain some scrapes.
     """
     units = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
@@ -125,5 +125,5 @@ def fast_alerts(file: Path, factor: int, least: int) -> None:
 
 
 def alert_names() -> set[str]:
-    """Of all that there are."""
+    """Return the names of all alerts."""
     return set(re.findall(r"- alert: (\w+)", ALERTS.read_text(encoding="utf-8")))

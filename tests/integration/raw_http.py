@@ -1,4 +1,4 @@
-"""Requests as bytes, and what comes back over one connection."""
+"""Requests as bytes, and the responses over one connection."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def request(
     length: bool = True,
     kind: str | None = "application/json",
 ) -> bytes:
-    """One, as bytes."""
+    """Return a request as bytes."""
     lines = [start]
     lines += [] if host is None else [f"Host: {host}"]
     lines += [] if kind is None else [f"Content-Type: {kind}"]
@@ -30,7 +30,7 @@ def request(
 
 
 def get(path: str, *headers: str) -> bytes:
-    """One without a body."""
+    """Return a request without a body."""
     return request(b"", *headers, start=f"GET {path} HTTP/1.1", length=False, kind=None)
 
 
@@ -38,7 +38,7 @@ LAST = get("/livez", "Connection: close")
 
 
 class Answer(NamedTuple):
-    """A status, the headers as they stand there, and the content."""
+    """A response: its status, raw headers and content."""
 
     status: int
     head: str
@@ -46,12 +46,12 @@ class Answer(NamedTuple):
 
 
 class Raw:
-    """A connection that is spoken to in bytes.
+    """A connection for raw bytes.
 
     Args:
         port: of the server.
-        source: the address to come from.
-        buffer: bytes that the kernel takes for it before it is read; None for as many as it likes.
+        source: the address to connect from.
+        buffer: size of the kernel's receive buffer; None for the default.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Raw:
         self.socket.close()
 
     def send(self, data: bytes, pieces: int = 1) -> None:
-        """Send bytes; a server that has closed it meanwhile is no error."""
+        """Send bytes; it is no error if the server has closed the connection meanwhile."""
         size = max(1, -(-len(data) // pieces))
         with suppress(ConnectionError):
             for start in range(0, len(data), size):
@@ -80,7 +80,7 @@ class Raw:
                     time.sleep(0.01)
 
     def rest(self) -> bytes:
-        """All that comes until the other side ends."""
+        """Return everything received until the other side closes the connection."""
         found = b""
         with suppress(ConnectionError):
             while part := self.socket.recv(65_536):
@@ -88,12 +88,12 @@ class Raw:
         return found
 
     def answers(self) -> list[Answer]:
-        """The same, taken apart."""
+        """Return the parsed responses until the other side closes the connection."""
         return answers_in(self.rest())
 
 
 def answers_in(data: bytes) -> list[Answer]:
-    """Answers one after the other; whatever is between two of them is an error."""
+    """Parse consecutive responses; any bytes between two of them are an error."""
     found = []
     while data:
         form = re.match(rb"HTTP/1\.1 (\d\d\d) [^\r\n]*\r\n", data)
@@ -109,12 +109,12 @@ def answers_in(data: bytes) -> list[Answer]:
 
 
 def said(port: int, data: bytes, pieces: int = 1) -> list[Answer]:
-    """What is answered to bytes; if the connection goes on after them, another request ends it."""
+    """Return the responses to bytes; if the connection stays open, another request closes it."""
     with Raw(port) as raw:
         raw.send(data + LAST, pieces)
         return raw.answers()
 
 
 def statuses(port: int, data: bytes, pieces: int = 1) -> list[int]:
-    """The statuses alone."""
+    """Return only the statuses."""
     return [one.status for one in said(port, data, pieces)]

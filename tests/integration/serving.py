@@ -1,4 +1,4 @@
-"""The service in a thread of the test, as ``belated serve`` has it in a process."""
+"""The service in a thread of the test, as ``belated serve`` runs it in a process."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.waiting import eventually
 
 
 class Serving:
-    """A server that can be stopped, and started again with another application.
+    """A server that can be stopped and restarted with another application.
 
     Args:
-        port: to listen on; any that is free if None.
-        limits: of its connections.
+        port: the port to listen on; None for any free one.
+        limits: the limits of its connections.
     """
 
     def __init__(self, port: int | None = None, limits: Limits | None = None) -> None:
@@ -34,11 +34,11 @@ class Serving:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The address of the server."""
         return f"http://127.0.0.1:{self.port}"
 
     def start(self, app: Service) -> None:
-        """Serve, and return when requests are taken."""
+        """Start serving; return once requests are accepted."""
         listening = socket.create_server(("127.0.0.1", self.port), backlog=2048)
         self._server = server = Server(app, listening, limits=self._limits)
         self._thread = thread = threading.Thread(target=server.run, name="server")
@@ -47,12 +47,12 @@ class Serving:
         assert server.started.is_set(), "the service did not start: the log says why"
 
     def stop_soon(self) -> None:
-        """Have it stop, and do not wait for it."""
+        """Start the shutdown without waiting for it."""
         assert self._server is not None
         self._server.stop()
 
     def stop(self) -> None:
-        """Answer what is under way, and stop."""
+        """Answer pending requests, and stop."""
         if self._server is not None and self._thread is not None:
             self._server.stop()
             self._thread.join(30)
@@ -62,7 +62,7 @@ class Serving:
 
 @contextmanager
 def served(app: Service, limits: Limits | None = None) -> Iterator[Serving]:
-    """An application behind a server."""
+    """Serve an application."""
     serving = Serving(limits=limits)
     serving.start(app)
     try:

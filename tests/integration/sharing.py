@@ -1,4 +1,4 @@
-"""What a journal that several may use at once must stand: threads, and processes with bandits."""
+"""Tests of journals that are used concurrently, by threads and by processes with bandits."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ bandit.close()
 
 
 def assert_threads_may_share(journal: Journal) -> None:
-    """Four threads append and read at once: every event is there once, positions are dense."""
+    """Assert that four threads can append and read at once: no event is lost or duplicated."""
 
     def work(name: int) -> None:
         for n in range(25):
@@ -110,16 +110,16 @@ def assert_processes_agree(
     partitions: int,
     rounds: int,
 ) -> None:
-    """Let processes play, and compare what they say with each other and with the journal.
+    """Run processes, and compare their results with each other and with the journal.
 
     Args:
-        kind: of the journal that they share, and that none of them finds there.
-        place: where it is.
+        kind: the kind of the shared journal, which is new.
+        place: the location of the journal.
         name: of the bandit.
-        folder: where they meet.
-        players: how many there are.
+        folder: the folder through which the processes communicate.
+        players: the number of processes.
         partitions: of the journal.
-        rounds: that each of them plays.
+        rounds: the number of rounds per process.
     """
     folder.mkdir()
     processes = [

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class SmallDisk:
-    """A file system with room for a server, and not much more."""
+    """A file system with little more space than a server needs."""
 
     def __init__(self) -> None:
         self.place = Path(tempfile.mkdtemp(prefix="belated-disk-"))
@@ -19,13 +19,13 @@ class SmallDisk:
         self.mounted = os.geteuid() == 0 and not subprocess.run(command, check=False).returncode
 
     def fill(self) -> None:
-        """Leave no byte."""
+        """Fill the disk completely."""
         with (self.place / "ballast").open("wb", buffering=0) as ballast, suppress(OSError):
             while ballast.write(bytes(4096)):
                 pass
 
     def make_room(self) -> None:
-        """Take away what :meth:`fill` wrote."""
+        """Remove what :meth:`fill` wrote."""
         (self.place / "ballast").unlink(missing_ok=True)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Each alert fires when its cause is there and none without, by Prometheus' own tests of rules."""
+"""Each alert fires for its cause and only then, by Prometheus' own unit tests of rules."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ CAUSES: dict[str, tuple[int, dict[str, str]]] = {
 
 
 def _test(minutes: int, series: dict[str, str], expected: set[str]) -> dict[str, object]:
-    """One test of promtool: which alerts fire after some minutes."""
+    """Return a promtool test: which alerts fire after some minutes."""
     values = HEALTHY | series
     firing = 'count by (alertname) (ALERTS{alertstate="firing"})'
     samples = [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in sorted(expected)]
@@ -138,14 +138,14 @@ def _prometheus() -> None:
 
 
 def test_the_rules_are_well_formed() -> None:
-    """Prometheus itself says so."""
+    """Prometheus accepts the rules."""
     command = ["promtool", "check", "rules", "--lint=all", "--lint-fatal", str(ALERTS)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_each_alert_fires_by_its_cause_alone(tmp_path: Path) -> None:
-    """And there is a cause here for every alert."""
+    """Every alert has a cause here."""
     assert set(CAUSES) == alert_names()
     tests = [_test(minutes, series, {name}) for name, (minutes, series) in CAUSES.items()]
     done = _promtool(tests, tmp_path)
@@ -153,7 +153,7 @@ def test_each_alert_fires_by_its_cause_alone(tmp_path: Path) -> None:
 
 
 def test_what_is_found_before_the_first_scrape_is_told(tmp_path: Path) -> None:
-    """A counter that is 1 when it is first seen does not increase; an hour later it is old."""
+    """A counter that is 1 when it is first scraped does not increase; after an hour it is old."""
     changed = {_of("history_changes_total"): "1+0x{n}"}
     wrong = {_of("refold_disagreements_total"): "1+0x{n}"}
     tests = [
@@ -166,7 +166,7 @@ def test_what_is_found_before_the_first_scrape_is_told(tmp_path: Path) -> None:
 
 
 def test_no_alert_fires_while_all_is_well(tmp_path: Path) -> None:
-    """For a day; and a metric that is told by nobody is a cause, too."""
+    """During a whole day; a missing metric is a cause as well."""
     done = _promtool([_test(DAY + 90, {}, set())], tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     silent = _test(30, {}, {"BelatedNoLeader"})

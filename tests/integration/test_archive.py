@@ -1,4 +1,4 @@
-"""``belated journal archive``: what is archived and what is left are the whole, on every store."""
+"""``belated journal archive``: archive and remaining journal are complete, on every store."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ def used(store: Store, bandit: str) -> Iterator[Journal]:
 
 @pytest.fixture
 def named(address: str, bandit: str) -> str:
-    """Its address."""
+    """The address of the journal."""
     return f"{address}?bandit={quote(bandit)}"
 
 
 def day(n: int) -> str:
-    """A day of the journal, by its name."""
+    """Return the name of a day of the journal."""
     return name_of_day(START // DAY + n)
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> str:
-    """What a command says."""
+    """Return the output of a command."""
     capsys.readouterr()
     assert main(["journal", *map(str, arguments)]) == code
     said = capsys.readouterr()
@@ -67,13 +67,13 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
-    """All rows of an archive."""
+    """Return all rows of an archive."""
     files = sorted(folder.glob("bandit=*/day=*/*.parquet"))
     return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
 
 
 def blobs_in(value: Any) -> Iterator[bytes]:
-    """All binary values in rows, however deep."""
+    """Return all binary values in rows, however deeply nested."""
     if isinstance(value, bytes):
         yield value
     elif isinstance(value, dict | list | tuple):
@@ -84,11 +84,11 @@ def blobs_in(value: Any) -> Iterator[bytes]:
 def test_archive_and_journal_are_the_whole(
     used: Journal, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before a trim, after it, and when more was archived since."""
+    """Before a trim, after it, and after more was archived."""
     folder = tmp_path / "archive"
     said = run(capsys, "archive", named, folder)
     assert f"archived, {day(-1)} to {day(4)}" in said
-    assert "nothing new" in run(capsys, "archive", named, folder)
+    assert "no further days" in run(capsys, "archive", named, folder)
     assert_same(rebuilt(used, folder), live(used))
     live(used).save(used)
     arguments = ["--older-than", "2d", "--archived", folder, "--reason", "archived"]
@@ -108,7 +108,7 @@ def test_archive_and_journal_are_the_whole(
 def test_a_row_says_what_the_journal_says(
     used: Journal, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """State, value, times and requests; and the evaluation of the whole is the same."""
+    """State, value, times and requests; an evaluation of the whole gives the same result."""
     folder = tmp_path / "archive"
     before = read_journal(used)
     run(capsys, "archive", named, folder)
@@ -146,7 +146,7 @@ def test_a_row_says_what_the_journal_says(
 def test_no_thread_is_left_that_aborts_at_exit(
     used: Journal, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Arrow's threads ended three of ten processes with SIGABRT, after all they had to do."""
+    """Arrow's threads used to end three of ten processes with SIGABRT at exit."""
     run(capsys, "archive", named, tmp_path)
     code = f"""
 from pathlib import Path
@@ -164,11 +164,11 @@ assert len([*Path("/proc/self/task").iterdir()]) == before
 def test_nothing_that_is_not_archived_is_trimmed(
     used: Journal, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And an archive never has a gap."""
+    """An archive never has a gap."""
     folder = tmp_path / "archive"
     live(used).save(used)
     arguments = ["trim", named, "--older-than", "2d", "--reason", "it"]
-    assert "nothing of" in run(capsys, *arguments, "--archived", folder)
+    assert "no records of" in run(capsys, *arguments, "--archived", folder)
     assert "dropped, up to" in run(capsys, *arguments)
     assert "but not all of it was archived" in run(capsys, "archive", named, folder, code=2)
     with pytest.raises(InvalidInput, match="the records between are in neither"):
@@ -178,7 +178,7 @@ def test_nothing_that_is_not_archived_is_trimmed(
 def test_what_was_erased_is_not_archived(
     used: Journal, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No byte of it, nor of an id that belated made; and the whole is still the same."""
+    """Neither its bytes nor its id are archived; the rest is unchanged."""
     folder, made = tmp_path / "archive", new_id(START + DAYS * DAY)
     decision = Decision(made, START, "a0", 0, np.ones(2, np.float32), 0.5, 0.4, 1)
     used.append([decision], recorded=[START + DAYS * DAY])
@@ -201,7 +201,7 @@ def test_what_was_erased_is_not_archived(
 def test_an_erased_subject_is_not_archived(
     used: Journal, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nor the id of an erased decision, which the record of its subject has, too."""
+    """Nor is the id of an erased decision, which is also in the record of its subject."""
     now, subjects, visits = START + DAYS * DAY, ("person-4711", "person-4712"), []
     for subject in subjects:
         visits.append(new_id(now, slot_of_subject(subject)))
@@ -242,7 +242,7 @@ def test_damage_is_noticed(
 def test_an_object_store_is_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The same files under the same names, and the same state of them."""
+    """The same files under the same names, with the same content."""
     address = f"sqlite:///{tmp_path / 'offers.db'}"
     with open_journal(address) as journal, object_store(monkeypatch) as bucket:
         begin(journal)
@@ -255,7 +255,7 @@ def test_an_object_store_is_a_folder(
         assert len(names) > 8
         assert there.names("bandit=default") == names
         assert [there.read(one) for one in names] == [here.read(one) for one in names]
-        assert "nothing new" in run(capsys, "archive", address, folder)
+        assert "no further days" in run(capsys, "archive", address, folder)
         assert_same(rebuilt(journal, folder), live(journal))
 
 

@@ -27,7 +27,7 @@ def test_a_bandit_goes_on_where_its_address_leads(address: str, store: Store, ba
 
 
 def test_a_path_is_refused_with_the_address_to_use(tmp_path: Path) -> None:
-    """Nothing is made."""
+    """Nothing is created."""
     path = tmp_path / "offers.db"
     cure = f"is not an address: for that file use 'sqlite:///{path}'"
     with pytest.raises(InvalidInput, match=cure):

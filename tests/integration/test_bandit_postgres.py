@@ -15,7 +15,7 @@ from tests.integration.sharing import assert_opened_where_it_was_left, assert_pr
 def test_processes_that_share_a_bandit_agree(
     dsn: str, bandit: str, tmp_path: Path, full: bool
 ) -> None:
-    """Two decide and observe at once, with duplicates and out of order: all know the same."""
+    """Two processes decide and observe at once, with duplicates and out of order, and agree."""
     for partitions in (1, 4) if full else (4,):
         name = f"{bandit}, {partitions} partitions"
         assert_processes_agree(
@@ -30,7 +30,7 @@ def test_processes_that_share_a_bandit_agree(
 
 
 def test_what_the_journal_recognises_is_counted_apart(dsn: str, bandit: str) -> None:
-    """An activation or a void sent again is not written: it is no event, and was refused."""
+    """A duplicate activation or void is not written, and is counted as refused."""
     with Bandit(
         policy=DelayedUCB(2, Bernoulli()),
         rewards=Explicit(),
@@ -44,5 +44,5 @@ def test_what_the_journal_recognises_is_counted_apart(dsn: str, bandit: str) -> 
 
 
 def test_a_bandit_is_opened_where_it_was_left(dsn: str, bandit: str) -> None:
-    """Decisions of one process are rewarded in another, by snapshot or by records alone."""
+    """Decisions of one process are rewarded in another, from a snapshot or from records alone."""
     assert_opened_where_it_was_left(partial(PostgresJournal, dsn, bandit=bandit, partitions=2))

@@ -22,7 +22,7 @@ from tests.integration.sharing import (
 
 
 def test_processes_that_share_a_bandit_agree(tmp_path: Path, full: bool) -> None:
-    """Three decide and observe at once, with duplicates and out of order: all know the same."""
+    """Three processes decide and observe at once, with duplicates and out of order, and agree."""
     for partitions in (1, 4) if full else (1,):
         assert_processes_agree(
             SQLiteJournal,
@@ -36,12 +36,12 @@ def test_processes_that_share_a_bandit_agree(tmp_path: Path, full: bool) -> None
 
 
 def test_a_file_is_opened_where_it_was_left(tmp_path: Path) -> None:
-    """Decisions of one process are rewarded in another, by snapshot or by records alone."""
+    """Decisions of one process are rewarded in another, from a snapshot or from records alone."""
     assert_opened_where_it_was_left(partial(SQLiteJournal, tmp_path / "offers.db", bandit="offers"))
 
 
 def test_bandits_in_one_file_know_nothing_of_each_other(tmp_path: Path) -> None:
-    """Neither events nor snapshots nor identities."""
+    """They share neither events nor snapshots nor identities."""
     path = tmp_path / "offers.db"
     with (
         Bandit(policy=UCB, rewards=EVER, journal=SQLiteJournal(path, bandit="one")) as one,

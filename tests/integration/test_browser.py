@@ -1,4 +1,4 @@
-"""What a real browser sends for a page, on which ADR 25 rests; and what the service lets pass."""
+"""What a real browser sends for a page (see ADR 25), and what the service allows."""
 
 from __future__ import annotations
 
@@ -49,28 +49,28 @@ class Page(BaseHTTPRequestHandler):
     """A page of another origin."""
 
     def do_GET(self) -> None:
-        """Send it."""
+        """Send the page."""
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
         self.end_headers()
         self.wfile.write(PAGE.encode())
 
     def log_message(self, *arguments: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 class Strict(Page):
-    """A service that answers preflights, and allows no credentials; it notes what comes."""
+    """A service that answers preflights without allowing credentials, and records requests."""
 
     came: ClassVar[list[str]] = []
     allow_credentials: ClassVar[bool] = False
 
     def do_OPTIONS(self) -> None:
-        """Allow it."""
+        """Allow the request."""
         self._answer(204)
 
     def do_POST(self) -> None:
-        """Take it."""
+        """Accept the request."""
         self._answer(202)
 
     def _answer(self, status: int) -> None:
@@ -87,7 +87,7 @@ class Strict(Page):
 
 @contextmanager
 def listening_to(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """A server of pages, or the like; gives its origin."""
+    """Start a server of pages; yield its origin."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -101,7 +101,7 @@ def listening_to(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    """One for all tests."""
+    """One browser for all tests."""
     with Chromium(tmp_path_factory.mktemp("profile")) as found:
         yield found
 
@@ -128,7 +128,7 @@ def test_another_page_reaches_a_service_without_keys_in_vain(
 def test_a_beacon_of_json_needs_credentials_to_be_allowed(
     browser: Chromium, monkeypatch: pytest.MonkeyPatch, allowed: bool
 ) -> None:
-    """It is always sent with them: without this the browser asks, and sends nothing."""
+    """It is always sent with credentials: unless these are allowed, the browser sends nothing."""
     monkeypatch.setattr(Strict, "came", [])
     monkeypatch.setattr(Strict, "allow_credentials", allowed)
     with listening_to(Strict) as service, listening_to(Page) as origin:

@@ -1,4 +1,4 @@
-"""Features change over a journal: the model is that of a bandit which had the new ones always."""
+"""Features change for an existing journal: the model is as if the bandit had always had them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ NEW_ACTIONS = ["none", "mail", "call", "visit"]
 
 
 def fields(**changes: Any) -> PerArm:
-    """The first features with other fields; None drops one."""
+    """Return the first features with other fields; None drops one."""
     changed = {name: one for name, one in (FIELDS | changes).items() if one is not None}
     return replace(BASE, context=changed)
 
@@ -87,7 +87,7 @@ CHANGES = {
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
 def journals(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Any]:
-    """Open one journal again and again."""
+    """Return a function that reopens one journal repeatedly."""
     if request.param == "memory":
         journal = MemoryJournal(clock=ticks())
 
@@ -107,18 +107,18 @@ _TIME = count(1_700_000_000_000_000, 1_000_000)
 
 
 def ticks() -> Callable[[], int]:
-    """A clock of which each look takes a second."""
+    """Return a clock that advances by a second on each call."""
     return lambda: next(_TIME)
 
 
 def open_bandit(journal: Journal, features: Features, **settings: Any) -> Bandit:
-    """With a policy that chooses all actions at times."""
+    """Open a bandit with a policy that chooses all actions at times."""
     policy = DelayedUCB(features.dim, Bernoulli(), ridge=1.0, floor=0.3)
     return Bandit(policy=policy, rewards=Explicit(), journal=journal, features=features, **settings)
 
 
 def drawn(rng: np.random.Generator, features: Features) -> dict[str, Any]:
-    """A context with the fields that these features read."""
+    """Draw a context with the fields that these features read."""
     context = {
         "age": float(rng.uniform(10, 95)),
         "country": str(rng.choice(["AT", "DE", "FR"])),
@@ -137,7 +137,7 @@ Made = dict[str, tuple[dict[str, Any], Any]]
 
 
 def live(bandit: Bandit, made: Made, rng: np.random.Generator, count: int = 40) -> None:
-    """Decide, and report rewards of some decisions of now and of before."""
+    """Decide, and report rewards of some new and earlier decisions."""
     features = bandit.features
     assert features is not None
     for _ in range(count):
@@ -154,7 +154,7 @@ def live(bandit: Bandit, made: Made, rng: np.random.Generator, count: int = 40) 
 
 
 def reference(journal: Journal, features: Features, made: Made, policy: Any) -> Fold:
-    """A fold of the same events, with rows encoded by these features from the start."""
+    """Return a fold of the same events, with rows encoded by these features from the start."""
     renamed = getattr(features, "renamed", {})
     known = getattr(features, "actions", None)
     events: list[Any] = []
@@ -186,7 +186,7 @@ def reference(journal: Journal, features: Features, made: Made, policy: Any) -> 
 
 
 def lenient(record: Any, features: Features) -> Any:
-    """A record in which None stands for what is missing."""
+    """Return a record in which None represents missing values."""
     if isinstance(features, Hashed):
         return {
             name: one for name, one in (record or {}).items() if isinstance(one, float | int | str)
@@ -196,7 +196,7 @@ def lenient(record: Any, features: Features) -> Any:
 
 
 def check(bandit: Bandit, made: Made) -> None:
-    """Its model is that of the reference."""
+    """Check that the model is that of the reference."""
     assert bandit.features is not None
     wanted = reference(bandit.journal, bandit.features, made, bandit.policy)
     for fold in (bandit._fold, wanted):
@@ -213,7 +213,7 @@ def check(bandit: Bandit, made: Made) -> None:
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_features_change_and_are_rolled_back(name: str, journals: Callable[[], Any]) -> None:
-    """Events are those of both; each time the journal is opened, old rows are encoded again."""
+    """With events of both; each time the journal is opened, old rows are encoded again."""
     change, rng = CHANGES[name], np.random.default_rng(7)
     made: Made = {}
     for features in (change.before, change.after, change.before, change.after):
@@ -229,12 +229,12 @@ def test_features_change_and_are_rolled_back(name: str, journals: Callable[[], A
 
 
 def encoded(bandit: Bandit) -> int:
-    """Decisions that were encoded again since it was opened."""
+    """Return the number of decisions that were encoded again since the journal was opened."""
     return bandit._fold.encoder.counts["encoded"]
 
 
 def test_a_snapshot_of_other_features_is_ignored() -> None:
-    """Also after a rollback; and one of the same features spares the work."""
+    """Also after a rollback; a snapshot of the same features is used."""
     journal, rng, made = MemoryJournal(), np.random.default_rng(7), Made()
     before, after = CHANGES["field added"]
     bandit = open_bandit(journal, before)
@@ -252,7 +252,7 @@ def test_a_snapshot_of_other_features_is_ignored() -> None:
 
 
 def test_many_records_are_folded_the_same(tmp_path: Path) -> None:
-    """By the kernel, which leaves rows of other features to the rules, and without one."""
+    """By the kernel, which leaves rows of other features to the rules, and without it."""
     rng, made = np.random.default_rng(7), Made()
     before, after = CHANGES["field rescaled"]
     path = tmp_path / "features.db"
@@ -283,7 +283,7 @@ def test_many_records_are_folded_the_same(tmp_path: Path) -> None:
 
 
 def test_a_decision_of_an_unknown_action_stays_in_the_ledger() -> None:
-    """Its reward changes nothing in the model, however it comes and goes."""
+    """Its reward changes nothing in the model, whatever happens to it."""
     journal = MemoryJournal()
     context = drawn(np.random.default_rng(7), BASE)
     bandit = open_bandit(journal, BASE)
@@ -306,7 +306,7 @@ def test_a_decision_of_an_unknown_action_stays_in_the_ledger() -> None:
 
 
 def test_a_retry_after_a_change_gets_its_decision() -> None:
-    """Encoded with the new features it is the same request; another one is refused."""
+    """Encoded with the new features, it is the same request; a different one is refused."""
     journal, context = MemoryJournal(), drawn(np.random.default_rng(7), BASE)
     made = open_bandit(journal, BASE).decide(context, id="order-1")
     _, after = CHANGES["action added at the front"]
@@ -317,7 +317,7 @@ def test_a_retry_after_a_change_gets_its_decision() -> None:
 
 
 def test_a_retry_may_bring_a_field_that_the_decision_lacks() -> None:
-    """Nobody can tell whether it is another request."""
+    """It is unknown whether it is a different request."""
     journal = MemoryJournal()
     country = {"country": Category(["AT", "DE"])}
     before = Bandit(PerArm(["mail", "call"], context=country), Explicit(), journal=journal)
@@ -332,7 +332,7 @@ def test_a_retry_may_bring_a_field_that_the_decision_lacks() -> None:
 
 
 def test_without_contexts_features_stay_as_they_are() -> None:
-    """The error says why; actions may be added at the end, and rows are stored."""
+    """The error gives the reason; actions may be added at the end, and rows are stored."""
     journal, context = MemoryJournal(), drawn(np.random.default_rng(7), BASE)
     bandit = open_bandit(journal, BASE, contexts=False)
     decision = bandit.decide(context)
@@ -352,7 +352,7 @@ def test_without_contexts_features_stay_as_they_are() -> None:
 
 
 def test_a_request_is_evaluated_with_other_features() -> None:
-    """What was on offer is encoded again, where the new features know all of it."""
+    """The offer is encoded again, if the new features know all of it."""
     journal, rng, made = MemoryJournal(), np.random.default_rng(7), Made()
     live(open_bandit(journal, BASE), made, rng, count=100)
     _, after = CHANGES["field added"]
@@ -363,7 +363,7 @@ def test_a_request_is_evaluated_with_other_features() -> None:
 
 
 def test_a_model_for_other_features_is_refused() -> None:
-    """Even of one policy, and of one width."""
+    """Even with the same policy and the same width."""
     before, after = CHANGES["field rescaled"]
     policy = DelayedUCB(before.dim, Bernoulli())
     ours, theirs = policy.bound_to(before), policy.bound_to(after)
@@ -376,7 +376,7 @@ def test_a_model_for_other_features_is_refused() -> None:
 def test_a_journal_of_two_features_is_read_by_all_commands(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Verified, reported, exported and imported; with rows of both."""
+    """With rows of both: verified, reported, exported and imported."""
     rng, made = np.random.default_rng(7), Made()
     address = f"sqlite:///{tmp_path / 'features.db'}?bandit=offers"
     for features in (BASE, CHANGES["action added at the front"].after):
@@ -401,7 +401,7 @@ def test_a_journal_of_two_features_is_read_by_all_commands(
 
 
 def test_a_trimmed_journal_refuses_other_features() -> None:
-    """The sums of what was trimmed have no contexts; with its features it goes on."""
+    """The sums of trimmed records have no contexts; with the old features it can be opened."""
     journal, rng = MemoryJournal(), np.random.default_rng(7)
     bandit = open_bandit(journal, BASE)
     contexts = [drawn(rng, BASE) for _ in range(1_100)]
@@ -421,7 +421,7 @@ def test_a_trimmed_journal_refuses_other_features() -> None:
 
 @pytest.mark.parametrize("length", [0, 300, 70_000])
 def test_the_kernel_takes_decisions_with_contexts_of_any_size(length: int, tmp_path: Path) -> None:
-    """Of its own features: none of them is left to the rules."""
+    """With its own features: none of them is left to the rules."""
     with SQLiteJournal(tmp_path / "features.db", bandit="offers") as journal:
         bandit = open_bandit(journal, BASE, keep_requests=0)
         context = drawn(np.random.default_rng(7), BASE) | {"note": "x" * length}

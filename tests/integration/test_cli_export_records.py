@@ -46,7 +46,7 @@ from tests.integration.used_journals import (
 
 
 def moved(path: Path, partitions: int) -> Path:
-    """A journal, exported and imported."""
+    """Export a journal and import it."""
     lines, new = path.with_suffix(".jsonl"), path.with_name(f"new-{partitions}.db")
     assert main(["journal", "export", argument(path), "-o", str(lines)]) == 0
     options = ["--partitions", str(partitions)]
@@ -57,7 +57,7 @@ def moved(path: Path, partitions: int) -> Path:
 class TestExportAndImport:
     @pytest.mark.parametrize("partitions", [1, 2, 4])
     def test_gives_back_the_same_bytes(self, partitions: int, tmp_path: Path) -> None:
-        """Into as many partitions: every record with its stamp, place, and bytes."""
+        """Into as many partitions: every record with its stamp, position and bytes."""
         for seed in range(5):
             path = random_journal(tmp_path / f"{seed}.db", seed, partitions)
             odd: list[Event | Opaque] = [
@@ -97,7 +97,7 @@ class TestExportAndImport:
 
     @pytest.mark.parametrize(("before", "after"), [(1, 2), (1, 4), (2, 4), (2, 1), (4, 1), (4, 2)])
     def test_gives_back_the_same_states(self, before: int, after: int, tmp_path: Path) -> None:
-        """Into other partitions: what a bandit has settled comes to the same."""
+        """Into other partitions: once a bandit has settled everything, the states are equal."""
         path = tmp_path / "offers.db"
         digest = used_journal(path, before)
         old, new = records_in(path), records_in(moved(path, after), "new")
@@ -111,7 +111,7 @@ class TestExportAndImport:
     def test_more_partitions_are_the_same_at_any_time(
         self, before: int, after: int, tmp_path: Path
     ) -> None:
-        """Random events, settled or not, with and without retention: the same at every moment."""
+        """Random events, settled or not, with and without retention: equal at every moment."""
         for seed in range(4):
             path = random_journal(tmp_path / f"{seed}.db", seed, before)
             old, new = records_in(path), records_in(moved(path, after), "new")
@@ -142,7 +142,7 @@ class TestExportAndImport:
                 assert fold_of(new).digest == fold_of(records_of(settled)).digest
 
     def test_fewer_partitions_settle_nothing_early(self, tmp_path: Path) -> None:
-        """Before the end no decision is settled that was not settled in the old journal."""
+        """Before the end, no decision is settled that was not settled in the old journal."""
         for seed in range(4):
             path = random_journal(tmp_path / f"{seed}.db", seed, 4)
             old, new = records_in(path), records_in(moved(path, 1), "new")
@@ -165,7 +165,7 @@ class TestExportAndImport:
     def test_carries_what_the_bandit_is(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """Identity, name and partitions are in the first line; a bandit goes on from there."""
+        """Identity, name and partitions are in the first line; a bandit continues from there."""
         path = tmp_path / "offers.db"
         digest = used_journal(path, 2)
         said(capsys, "export", path, "-o", tmp_path / "lines")
@@ -212,7 +212,7 @@ class TestExportAndImport:
         assert end == {"kind": "end", "records": 2, "head": head}
 
     def test_an_empty_journal(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        """Nothing goes over, and it is a journal."""
+        """Nothing is transferred, and the result is a journal."""
         path = tmp_path / "offers.db"
         SQLiteJournal(path, bandit="offers", partitions=2).close()
         said(capsys, "export", path, "-o", tmp_path / "lines")
@@ -222,7 +222,7 @@ class TestExportAndImport:
     def test_a_wrong_line_is_named_and_nothing_is_left(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """Cut off, changed, twice, out of order, beyond what can be: refused as a whole."""
+        """Truncated, changed, repeated, out of order, impossible: rejected as a whole."""
         path = random_journal(tmp_path / "offers.db", 2, 2, count=40)
         head, *lines, end = said(capsys, "export", path).splitlines()
         decision = next(n for n, line in enumerate(lines) if '"decision"' in line)
@@ -233,13 +233,13 @@ class TestExportAndImport:
             return json.dumps(json.loads(lines[number]) | fields)
 
         wrong: dict[str, list[str]] = {
-            "is cut off": [head, *lines],
-            "39 are here": [head, *lines[1:], end],
+            "is truncated": [head, *lines],
+            "has 39 records": [head, *lines[1:], end],
             "line 4": [head, *lines[:2], "{", *lines[2:], end],
             "is out of order": [head, *lines[:3], *lines[2:], end],
             "recorded before": [head, *lines, void % 5, end],
-            "behind the end": [head, *lines, end, end],
-            "no partition 2": [head, altered(0, partition=2), *lines[1:], end],
+            "after the end": [head, *lines, end, end],
+            "partition 2 does not exist": [head, altered(0, partition=2), *lines[1:], end],
             "invalid value": [head, altered(0, kind="nonsense"), *lines[1:], end],
             "too large": [head, altered(decision, x=[1e300]), *lines[decision + 1 :], end],
             "2**64 - 1": [head, altered(decision, model=1 << 70), *lines[decision + 1 :], end],
@@ -247,7 +247,7 @@ class TestExportAndImport:
             "is missing": [head, altered(reward, value=None), *lines[reward + 1 :], end],
             "unknown field": [head, altered(reward, note=1), *lines[reward + 1 :], end],
             "upgrade belated": [head.replace('"format":2', '"format":3'), *lines, end],
-            "no exported journal": [*lines, end],
+            "not an exported journal": [*lines, end],
             "was changed: its records": [
                 head,
                 *lines[:reward],
@@ -272,7 +272,7 @@ class TestExportAndImport:
     def test_a_damaged_journal_is_not_exported(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """The damaged record is named, and no half of a file is left."""
+        """The damaged record is named, and no partial file is left."""
         path = random_journal(tmp_path / "offers.db", 2, 1)
         flip(path, place_of(0, 5))
         text = complaint(capsys, "export", path, "-o", tmp_path / "lines")
@@ -282,7 +282,7 @@ class TestExportAndImport:
     def test_an_unknown_event_is_merged_but_not_split(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """Nobody here can tell which of more partitions it belongs to."""
+        """This release cannot tell which of more partitions it belongs to."""
         path = tmp_path / "offers.db"
         with SQLiteJournal(path, bandit="offers", partitions=4) as journal:
             journal.import_records([Record(3, 0, START, Opaque(bytes([99]) + b"?"))])
@@ -294,7 +294,7 @@ class TestExportAndImport:
         assert not new.exists()
 
     def test_while_a_bandit_goes_on(self, tmp_path: Path) -> None:
-        """What is appended after the export began is not in it."""
+        """What is appended after the start of the export is not included."""
         path = random_journal(tmp_path / "offers.db", 3, 2)
         with SQLiteJournal(path, bandit="offers") as journal:
             before = as_bytes(records_of(journal))
@@ -323,7 +323,7 @@ class TestExportAndImport:
 
 
 def exported_slowly(journal: Journal) -> Iterator[Record]:
-    """The records an export would write, one by one."""
+    """Return the records that an export would write, one by one."""
     from belated.cli.journal.export import in_order
 
     ends = [journal.end(p) for p in range(journal.partitions)]
@@ -331,13 +331,13 @@ def exported_slowly(journal: Journal) -> Iterator[Record]:
 
 
 def key_partition(event: Event, partitions: int) -> int:
-    """Where an event of a decision belongs."""
+    """Return the partition of an event of a decision."""
     assert isinstance(event, Decision | Activation | Reward | Void)
     return partition_of(key_of(event.id), partitions)
 
 
 def as_bytes(partitions: list[list[Record]]) -> list[list[tuple[int, int, bytes]]]:
-    """Records as position, stamp and bytes."""
+    """Return records as position, stamp and bytes."""
     return [
         [(record.position, record.recorded, encode(record.event)) for record in records]
         for records in partitions
@@ -345,7 +345,7 @@ def as_bytes(partitions: list[list[Record]]) -> list[list[tuple[int, int, bytes]
 
 
 def watermark(records: list[Record]) -> int:
-    """The time a partition was settled to."""
+    """Return the time to which a partition was settled."""
     return max(
         (
             min(record.event.until, record.recorded)

@@ -39,7 +39,7 @@ def config(folder: Path, features: str, more: str = "") -> str:
 
 
 def use(file: str) -> None:
-    """Make some decisions for the bandit that is configured."""
+    """Make some decisions for the configured bandit."""
     (definition,) = read_config(file).bandits
     with Bandit(
         policy=definition.policy,
@@ -54,7 +54,7 @@ def use(file: str) -> None:
 
 
 def test_the_plan_says_what_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """And how many decisions are encoded again; without a journal there is nothing to say."""
+    """With the number of decisions to encode again; without a journal nothing is reported."""
     file = config(tmp_path, BEFORE)
     assert main(["features", "diff", file]) == 0
     assert capsys.readouterr().out == "no journals yet\n"
@@ -112,7 +112,7 @@ def test_a_journal_without_contexts_refuses(
 def test_what_a_service_needs_is_checked_before_it_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Secrets of tokens, the number of partitions, and what is installed."""
+    """Secrets of tokens, the number of partitions, and installed extras."""
     file = config(tmp_path, BEFORE, "partitions = 1")
     use(file)
     tokens = "partitions = 2\ntokens = 'enforce'\n[tokens]\nsecrets_env = 'NO_SUCH_SECRETS'"
@@ -132,6 +132,6 @@ def test_what_a_service_needs_is_checked_before_it_starts(
 
 @pytest.mark.parametrize("renamed", [{"call": "fax"}, {"mail": "call"}])
 def test_a_rename_that_cannot_be_is_refused(renamed: dict[str, str]) -> None:
-    """To an action that there is not, or of one that there still is."""
+    """To an action that does not exist, or from one that still exists."""
     with pytest.raises(InvalidInput, match="give old names that are no actions"):
         PerArm(["mail", "call"], renamed=renamed)

@@ -1,4 +1,4 @@
-"""``belated journal export`` and ``import`` of what was undone, on both stores."""
+"""``belated journal export`` and ``import`` of erasures and retractions, on both stores."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ MOVES = [(1, 1), (1, 4), (2, 4), (4, 4), (2, 1), (4, 1), (4, 2)]
 
 
 def happened(seed: int, partitions: int, count: int = 240) -> list[Record]:
-    """Decisions, what feeds say of them, and acts of operators, which are in every partition."""
+    """Decisions, rewards of feeds, and operator actions, which are in every partition."""
     rng = np.random.default_rng(seed)
     records: list[Record] = []
     spans: list[tuple[int, int, str]] = []
@@ -92,7 +92,7 @@ def happened(seed: int, partitions: int, count: int = 240) -> list[Record]:
 
 
 def fold_of(journal: Journal, rewards: Rewards, until: int | None = None) -> Fold:
-    """What a journal comes to."""
+    """Fold a journal."""
     fold = Fold(Greedy(3, Bernoulli()), rewards, partitions=journal.partitions, until=until)
     fold.begin(journal)
     fold.catch_up(journal)
@@ -100,7 +100,7 @@ def fold_of(journal: Journal, rewards: Rewards, until: int | None = None) -> Fol
 
 
 def check_same(one: Fold, other: Fold) -> None:
-    """Every decision, and what is learned of them."""
+    """Check that every decision and everything learned is the same."""
     assert one.counts == other.counts
     assert one.digest == other.digest
     assert same_sums(one, other)
@@ -109,7 +109,7 @@ def check_same(one: Fold, other: Fold) -> None:
 
 
 def told(journal: Journal) -> list[tuple[int, bytes]]:
-    """All events but settlements, with stamps, independent of partitions."""
+    """Return all events but settlements, with stamps, independent of partitions."""
     return sorted(
         (one.recorded, encode(one.event))
         for p in range(journal.partitions)
@@ -119,7 +119,7 @@ def told(journal: Journal) -> list[tuple[int, bytes]]:
 
 
 def of_kind(journal: Journal, partition: int, kind: type[T]) -> list[tuple[int, T]]:
-    """Stamps and events of one kind, as if they were of partition 0."""
+    """Return stamps and events of one kind, as if they were in partition 0."""
     return [
         (one.recorded, replace(one.event, partition=0))
         for one in journal.read(partition, 0, 10_000)
@@ -128,7 +128,7 @@ def of_kind(journal: Journal, partition: int, kind: type[T]) -> list[tuple[int, 
 
 
 class Moves:
-    """Exports and imports in one kind of store; a bandit has a name of its own each time."""
+    """Exports and imports in one kind of store, with a new bandit each time."""
 
     def __init__(self, store: Store, address: str, bandit: str, folder: Path) -> None:
         self._store, self._address, self._bandit = store, address, bandit
@@ -136,7 +136,7 @@ class Moves:
         self._count = 0
 
     def made(self, records: list[Record], partitions: int) -> str:
-        """The address of a bandit with these records."""
+        """Create a bandit with these records; return its address."""
         name = self._name()
         with self._store.journal(name, partitions=partitions) as journal:
             journal.identify(IDENTITY)
@@ -144,13 +144,13 @@ class Moves:
         return f"{self._address}?bandit={quote(name)}"
 
     def exported(self, address: str) -> Path:
-        """The lines of a journal."""
+        """Return the exported lines of a journal."""
         lines = self._folder / f"{self._name()}.jsonl"
         assert main(["journal", "export", address, "-o", str(lines)]) == 0
         return lines
 
     def free(self) -> str:
-        """The address of a bandit that is not there yet; in SQLite it is in a new file."""
+        """Return the address of a bandit that does not exist yet; in SQLite, in a new file."""
         name = self._name()
         new = self._address
         if self._store.name == "sqlite":
@@ -158,7 +158,7 @@ class Moves:
         return f"{new}?bandit={quote(name)}"
 
     def moved(self, address: str, partitions: int) -> str:
-        """The address of the same in another number of partitions."""
+        """Import into another number of partitions; return the address."""
         lines, new = self.exported(address), self.free()
         options = ["--partitions", str(partitions)]
         assert main(["journal", "import", str(lines), new, *options]) == 0
@@ -170,19 +170,19 @@ class Moves:
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    """What a command says."""
+    """Return the output of a command."""
     return COMMAND.said(capsys, *arguments)
 
 
 def home(partition: int, partitions: int = 2) -> str:
-    """An id of a partition."""
+    """Return an id in a partition."""
     ids = (f"order-{n}" for n in range(100))
     return next(id for id in ids if partition_of(key_of(id), partitions) == partition)
 
 
 @pytest.fixture
 def moves(store: Store, address: str, bandit: str, tmp_path: Path) -> Moves:
-    """From each kind of store into a new one of its kind."""
+    """Moves from each kind of store into a new one of its kind."""
     return Moves(store, address, bandit, tmp_path)
 
 
@@ -190,7 +190,7 @@ def moves(store: Store, address: str, bandit: str, tmp_path: Path) -> Moves:
 def test_what_was_undone_is_undone_in_the_new_journal(
     moves: Moves, before: int, after: int, full: bool
 ) -> None:
-    """Into any number of partitions: every decision, and all that is learned, is the same."""
+    """With any number of partitions, every decision and everything learned is the same."""
     for seed in range(20 if full else 2):
         address = moves.made(happened(seed, before), before)
         with open_journal(address) as old, open_journal(moves.moved(address, after)) as new:
@@ -206,7 +206,7 @@ def test_what_was_undone_is_undone_in_the_new_journal(
 def test_an_erased_decision_is_not_shown_and_all_verifies(
     moves: Moves, after: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Neither in the old journal nor in the new one; both come to the same."""
+    """Neither in the old journal nor in the new one; both verify."""
     x = np.ones(3, np.float32)
     events: list[Event] = [
         *(Decision(home(p), START, 0, 0, x, 0.5, 1.0, 0) for p in range(2)),
@@ -232,7 +232,7 @@ def test_an_erased_decision_is_not_shown_and_all_verifies(
 
 @pytest.mark.parametrize(("before", "after"), [one for one in MOVES if one[0] <= one[1]])
 def test_more_partitions_have_what_theirs_had(moves: Moves, before: int, after: int) -> None:
-    """Of settlements and retractions each has all, and it is the same at every moment."""
+    """Each has all settlements and retractions, and is the same at every moment."""
     address = moves.made(happened(7, before), before)
     with open_journal(address) as old, open_journal(moves.moved(address, after)) as new:
         for partition in range(after):
@@ -247,7 +247,7 @@ def test_more_partitions_have_what_theirs_had(moves: Moves, before: int, after: 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (4, 1), (4, 2)])
 def test_fewer_partitions_have_each_act_once(moves: Moves, before: int, after: int) -> None:
-    """Rewards are delivered up to where they were in all of those that are merged."""
+    """Rewards are delivered up to the minimum of the merged partitions."""
     address = moves.made(happened(7, before), before)
     with open_journal(address) as old, open_journal(moves.moved(address, after)) as new:
         for partition in range(after):
@@ -262,7 +262,7 @@ def test_fewer_partitions_have_each_act_once(moves: Moves, before: int, after: i
 def test_partitions_that_retracted_different_rewards_are_not_merged(
     moves: Moves, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A retraction would take back what was to count; where nothing would, it is merged."""
+    """A retraction would remove rewards that should count; if there are none, they are merged."""
     records = [
         Record(p, 0, START, Reward(home(p), START, 1.0, reporter=f"feed {p}")) for p in range(2)
     ]
@@ -281,7 +281,7 @@ def test_partitions_that_retracted_different_rewards_are_not_merged(
 
 
 def test_an_act_that_is_repeated_counts_again() -> None:
-    """Retracted, restored and retracted in the same words, at other times in each partition."""
+    """Retracted, restored and retracted with the same text, at other times in each partition."""
     acts = [Retracted(0, 5, 1, 9, "crm", restored=restored) for restored in (False, True, False)]
     records = [
         Record(p, n, stamp, replace(act, partition=p))

@@ -28,14 +28,14 @@ from tests.integration.used_journals import (
 
 
 def spawned(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    """A command in a process of its own."""
+    """Run a command in a separate process."""
     command = [sys.executable, "-m", "belated", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
 class TestCommand:
     def test_runs_as_a_module(self, tmp_path: Path) -> None:
-        """The main path in real processes: look, verify, export, import."""
+        """The main path in real processes: inspect, verify, export, import."""
         digest = used_journal(tmp_path / "offers.db")
         shown = spawned("journal", "inspect", "sqlite:///offers.db", cwd=tmp_path)
         assert shown.returncode == 0
@@ -66,7 +66,7 @@ class TestCommand:
     def test_help_ends_with_an_example(
         self, command: Any, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """Every command says how it is used, within 80 columns."""
+        """Every command has an example, within 80 columns."""
         name = command.__name__.rpartition(".")[2].rstrip("_")
         with pytest.raises(SystemExit) as left:
             main(["journal", name, "--help"])
@@ -78,7 +78,7 @@ class TestCommand:
     def test_says_in_one_line_what_is_wrong(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """A mistake gives one line on stderr and exit code 2, and leaves every file as it is."""
+        """A mistake gives one line on stderr and exit code 2, and changes no file."""
         text, folder = tmp_path / "notes.txt", tmp_path / "folder"
         text.write_text("no database, but a text that is long enough to be taken for one\n" * 99)
         folder.mkdir()
@@ -111,12 +111,12 @@ class TestCommand:
         assert "the id is empty" in complaint(capsys, "show", "", journal)
         assert "required" in complaint(capsys, "show")
         assert "invalid choice" in complaint(capsys, "nonsense")
-        assert "is there already" in complaint(capsys, "export", journal, "-o", str(journal))
+        assert "already exists" in complaint(capsys, "export", journal, "-o", str(journal))
         lines = tmp_path / "lines"
         before[lines] = said(capsys, "export", journal).encode()
         lines.write_bytes(before[lines])
         assert "exists already" in complaint(capsys, "import", lines, journal)
-        assert "no exported journal" in complaint(capsys, "import", text, tmp_path / "new.db")
+        assert "not an exported journal" in complaint(capsys, "import", text, tmp_path / "new.db")
         assert "no such file" in complaint(capsys, "import", "none", tmp_path / "new.db")
         assert "no such folder" in complaint(capsys, "import", lines, tmp_path / "no" / "new.db")
 
@@ -132,7 +132,7 @@ class TestCommand:
         assert "upgrade belated" in complaint(capsys, "inspect", path)
 
     def test_asks_which_bandit(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        """Where a file holds several bandits, one must be named, and the names are listed."""
+        """If a file holds several bandits, one must be named, and the names are listed."""
         path = random_journal(tmp_path / "offers.db", 0, 1, count=30)
         with SQLiteJournal(path, bandit="news") as journal:
             journal.append([Void("a", 1)])
@@ -187,7 +187,7 @@ class TestInspect:
             )
 
     def test_an_empty_journal(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        """Nothing yet is no error."""
+        """An empty journal is no error."""
         path = tmp_path / "offers.db"
         SQLiteJournal(path, bandit="offers").close()
         assert "no bandit has used this journal yet" in said(capsys, "inspect", path)

@@ -1,4 +1,4 @@
-"""``belated journal …`` on every store, and from one to another."""
+"""``belated journal …`` on every store, and between stores."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIX_HOURS = Explicit(timedelta(hours=6))
 
 @pytest.fixture
 def used(store: Store, bandit: str) -> Iterator[Bandit]:
-    """A bandit with a snapshot, and records behind it."""
+    """A bandit with a snapshot and later records."""
     journal = store.journal(bandit, partitions=2)
     with Bandit(policy=UCB, rewards=SIX_HOURS, journal=journal, seed=1) as made:
         for n in range(30):
@@ -46,7 +46,7 @@ def named(address: str, bandit: str) -> str:
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> str:
-    """What a command prints, whose exit code is as expected."""
+    """Return the output of a command with the expected exit code."""
     capsys.readouterr()
     assert main(["journal", *map(str, arguments)]) == code, capsys.readouterr().err
     return capsys.readouterr().out
@@ -58,7 +58,7 @@ def records_of(journal: Journal) -> list[list[Record]]:
 
 
 def as_bytes(journal: Journal) -> list[list[tuple[int, int, bytes]]]:
-    """The same as position, stamp and bytes."""
+    """Return the same as position, stamp and bytes."""
     return [
         [(one.position, one.recorded, encode(one.event)) for one in records]
         for records in records_of(journal)
@@ -66,7 +66,7 @@ def as_bytes(journal: Journal) -> list[list[tuple[int, int, bytes]]]:
 
 
 def requests_in(journal: Journal) -> list[dict[int, bytes]]:
-    """What decisions were chosen from, by partition."""
+    """Return the stored requests of decisions, by partition."""
     return [
         journal.requests(partition, [one.position for one in records])
         for partition, records in enumerate(records_of(journal))
@@ -76,7 +76,7 @@ def requests_in(journal: Journal) -> list[dict[int, bytes]]:
 def test_looking_changes_nothing(
     used: Bandit, named: str, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What there is, that it is intact, and the whole story of one decision."""
+    """The contents, a verification, and the history of one decision."""
     before, described = as_bytes(used.journal), store.describe()
     (one,) = json.loads(said(capsys, "inspect", named, "--json"))["bandits"]
     assert one["records"] == sum(map(len, before))
@@ -110,7 +110,7 @@ def test_verify_and_export_read_page_by_page(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Never more than a page at a time, or a link to check a snapshot, whatever there is."""
+    """Never more than a page at a time, or a link to check a snapshot, whatever the size."""
     monkeypatch.setattr(pages, "__defaults__", (0, None, 3))
     monkeypatch.setattr(journal_verify, "PAGE", 3)
     limits: list[int] = []
@@ -141,7 +141,7 @@ def test_a_journal_moves_from_store_to_store(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Every record with its stamp and its bytes; a bandit goes on there."""
+    """Every record with its stamp and its bytes; a bandit continues there."""
     new = f"moved {bandit}"
     place = dsn if into == "postgresql" else f"sqlite:///{tmp_path}/new.db"
     to = f"{place}?bandit={quote(new)}"
@@ -160,7 +160,7 @@ def test_a_journal_moves_from_store_to_store(
 def test_an_import_that_fails_leaves_no_bandit(
     used: Bandit, named: str, address: str, store: Store, tmp_path: Path
 ) -> None:
-    """Under its name; the next attempt finds the way free."""
+    """The name stays free for the next attempt."""
     lines = tmp_path / "lines"
     assert main(["journal", "export", named, "-o", str(lines)]) == 0
     whole = lines.read_bytes()
@@ -180,7 +180,7 @@ def test_an_import_that_fails_leaves_no_bandit(
 def test_which_bandit_must_be_said_where_there_are_several(
     used: Bandit, address: str, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Their names are listed; inspect takes them all."""
+    """Their names are listed; inspect accepts them all."""
     with store.journal("a second one") as journal:
         journal.append([Void("a", 1)])
     for command in (["verify"], ["export"], ["show", "a"]):
@@ -198,7 +198,7 @@ def test_which_bandit_must_be_said_where_there_are_several(
 def test_decisions_come_out_of_every_store(
     used: Bandit, named: str, format: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One line a decision, by partition and time, from a journal that is in use."""
+    """One line per decision, by partition and time, from a journal in use."""
     lines = said(capsys, "export", named, "--format", format).splitlines()
     known = 1 + 30 if format == "csv" else 30 if format == "jsonl" else 20
     assert len(lines) == known

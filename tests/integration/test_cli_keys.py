@@ -18,7 +18,7 @@ Say = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def keys(address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Say:
-    """Runs `belated keys …`: the exit code, and what it said on stdout and stderr."""
+    """Run `belated keys …`; return the exit code, and the output on stdout and stderr."""
     file = tmp_path / "belated.toml"
     text = f"""
         [store]
@@ -45,7 +45,7 @@ def test_a_key_from_its_making_to_its_end(keys: Say, store: Store) -> None:
     id = key[4:12]
     assert code == 0
     assert looks_whole(key)
-    assert f"this is the key {id} of cli shop: keep it now" in said
+    assert f"this is the key {id} of cli shop: store it now" in said
     kept_keys = store.keys()
     (kept,) = [one for one in kept_keys.live() if one.id == id]
     assert kept == LiveKey(id, "cli shop", ("offers",), ("decide", "reward"), 50.0, hash_of(key))
@@ -53,7 +53,7 @@ def test_a_key_from_its_making_to_its_end(keys: Say, store: Store) -> None:
     assert keys(*create)[0] == 0
     code, out, said = keys(*create)
     assert (code, out) == (2, "")
-    assert "has two keys already" in said
+    assert "already has two keys" in said
 
     _, listed, _ = keys("list")
     (line,) = [line for line in listed.splitlines() if line.startswith(id)]
@@ -68,7 +68,7 @@ def test_a_key_from_its_making_to_its_end(keys: Say, store: Store) -> None:
 
 
 def test_a_key_that_was_found_somewhere_can_be_revoked(keys: Say) -> None:
-    """As it is: nobody needs to take it apart first."""
+    """A whole key is accepted instead of its id."""
     key = keys("create", "leaky", "--bandit", "*", "--scope", "read")[1].strip()
     assert keys("revoke", key)[0] == 0
 
@@ -76,7 +76,10 @@ def test_a_key_that_was_found_somewhere_can_be_revoked(keys: Say) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("create", "x", "--bandit", "ofers", "--scope", "read"), "no bandit 'ofers': offers are"),
+        (
+            ("create", "x", "--bandit", "ofers", "--scope", "read"),
+            "no bandit 'ofers'; it has offers",
+        ),
         (("create", "x", "--bandit", "*", "--scope", "write"), "unknown scope 'write'"),
         (
             ("create", "x", "--bandit", "*", "--scope", "read", "--rate", "0"),
@@ -89,7 +92,7 @@ def test_a_key_that_was_found_somewhere_can_be_revoked(keys: Say) -> None:
 def test_what_cannot_be_done_is_said_in_one_line(
     keys: Say, arguments: tuple[str, ...], why: str
 ) -> None:
-    """And nothing is made."""
+    """Nothing is created."""
     code, out, said = keys(*arguments)
     assert (code, out) == (2, "")
     assert why in said
@@ -97,7 +100,7 @@ def test_what_cannot_be_done_is_said_in_one_line(
 
 
 def test_every_change_of_a_key_is_a_record(keys: Say, store: Store) -> None:
-    """In the journal of each bandit that it is for: who, when, and why; and once."""
+    """In the journal of each bandit that it is for, once: who, when, and why."""
     with store.journal("offers") as journal:
         start = journal.end(0)
         made = ("create", "told shop", "--bandit", "*", "--scope", "reward", "--reason", "a launch")

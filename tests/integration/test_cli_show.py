@@ -1,4 +1,4 @@
-"""`belated journal show`: one decision's story."""
+"""`belated journal show`: the history of one decision."""
 
 import json
 from datetime import timedelta
@@ -47,7 +47,7 @@ class TestEntry:
     def test_shows_every_record_in_order(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """Stamps, kinds, values and what each of them meant, within 80 columns."""
+        """Stamps, kinds, values and effects, within 80 columns."""
         path, clock = tmp_path / "offers.db", ManualClock(START)
         x = np.arange(9, dtype=np.float32)
         with SQLiteJournal(path, bandit="offers", clock=clock) as journal:
@@ -71,7 +71,7 @@ class TestEntry:
     def test_shows_what_it_was_chosen_from(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """Rows with their names and probabilities; or the context; nothing if it was not kept."""
+        """Rows with their names and probabilities, or the context; nothing if it was not stored."""
         path = tmp_path / "offers.db"
         policies = DelayedUCB(4, Bernoulli(), floor=0.5), DelayedUCB(4, Bernoulli())
         features = PerArm(["blue", "red"], context=["age"])
@@ -108,7 +108,7 @@ class TestEntry:
         assert "unmatched" in said(capsys, "show", "early", path)
 
     def test_what_was_forgotten(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        """A decision beyond its retention keeps the state it had."""
+        """A decision beyond its retention keeps its last state."""
         path, clock = tmp_path / "offers.db", ManualClock(START)
         with SQLiteJournal(path, bandit="offers", clock=clock) as journal:
             x = np.ones(3, dtype=np.float32)

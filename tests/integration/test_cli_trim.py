@@ -41,7 +41,7 @@ PARTITIONS, COUNT, SPAN = 2, 6_000, 20 * 24 * HOUR
 
 
 def opened(store: Store, bandit: str) -> Bandit:
-    """The bandit."""
+    """Open the bandit."""
     journal = store.journal(bandit, partitions=PARTITIONS)
     return Bandit(policy=POLICY, journal=journal, rewards=REWARDS, retention=RETENTION, seed=7)
 
@@ -81,24 +81,24 @@ def named(address: str, bandit: str) -> str:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody else uses the store."""
+    """Trim without pauses, since no other process uses the store."""
     monkeypatch.setattr(command, "PAUSE", 0.0)
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What a command says."""
+    """Return the output of a command."""
     return Command("journal").said(capsys, *arguments)
 
 
 def trimmed(capsys: pytest.CaptureFixture[str], named: str, age: str = "10d") -> str:
-    """What trimming says."""
+    """Return the output of a trim."""
     return said(capsys, "trim", named, "--older-than", age, "--reason", "too old")
 
 
 def verified(
     capsys: pytest.CaptureFixture[str], named: str, *more: str, code: int = 0
 ) -> dict[str, Any]:
-    """What verify reports."""
+    """Return the report of a verification."""
     capsys.readouterr()
     assert main(["journal", "verify", named, "--json", *more]) == code
     report: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -108,7 +108,7 @@ def verified(
 def test_what_was_trimmed_still_counts(
     used: Bandit, store: Store, bandit: str, named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """To a bandit that goes on, to one that opens its snapshot, and to one without any."""
+    """For a bandit that stays open, one that loads its snapshot, and one without a snapshot."""
     digest, counts, theta = used.digest, used.decision_counts, used.estimate.theta
     then = as_datetime(used.journal.now() - 5 * 24 * HOUR)
     past = used.as_of(then)
@@ -153,7 +153,7 @@ def test_what_was_trimmed_still_counts(
 def test_a_head_of_what_was_trimmed_cannot_be_checked(
     used: Bandit, named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is said so, and the code is 2: nothing is known to be wrong."""
+    """This is reported, and the exit code is 2: nothing is known to be wrong."""
     for age in ("12d", "5d"):
         trimmed(capsys, named, age)
         start = [used.journal.start(p) for p in range(PARTITIONS)]
@@ -173,7 +173,7 @@ def test_changed_history_behind_a_base_is_found(
     named: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The chain goes on from the base; and a base that was changed cannot be used."""
+    """The chain continues from the base; a changed base cannot be used."""
     head = verified(capsys, named)["head"]
     trimmed(capsys, named)
     with closing(forger(store, address, bandit)) as meddler:
@@ -213,7 +213,7 @@ def test_trimming_goes_on_where_it_was_left(
     assert used.journal.start(0) == first
     assert "dropped" in trimmed(capsys, named, "5d")
     assert used.journal.start(0) > first
-    assert "nothing of" in trimmed(capsys, named, "5d")
+    assert "no records of" in trimmed(capsys, named, "5d")
     assert (verified(capsys, named)["status"], used.digest) == ("ok", digest)
 
 
@@ -245,7 +245,7 @@ def test_what_is_undone_while_bases_are_made(
 def test_what_cannot_be_trimmed_is_refused(
     used: Bandit, store: Store, bandit: str, named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What still takes rewards, what no snapshot holds, and what other settings made."""
+    """What still accepts rewards, is in no snapshot, or belongs to other settings."""
     complaint = Command("journal").complaint
     rest = ["--reason", "why"]
     assert "pass at least that" in complaint(capsys, "trim", named, "--older-than", "1h", *rest)
@@ -256,7 +256,7 @@ def test_what_cannot_be_trimmed_is_refused(
     assert "has no retention" in complaint(
         capsys, "trim", named, "--older-than", "5d", *rest, "--window", "1h"
     )
-    assert "nothing of" in trimmed(capsys, named, "30d")
+    assert "no records of" in trimmed(capsys, named, "30d")
     assert used.journal.start(0).position == 0
     trimmed(capsys, named)
     then = (datetime.now(UTC) - timedelta(days=15)).isoformat()
@@ -266,7 +266,7 @@ def test_what_cannot_be_trimmed_is_refused(
     assert "old ones were trimmed" in complaint(capsys, "erase", named, "order-0", *rest)
     with (
         store.journal(bandit) as journal,
-        pytest.raises(JournalMismatch, match="open the bandit with those"),
+        pytest.raises(JournalMismatch, match="with the settings it had then"),
     ):
         Bandit(policy=POLICY, journal=journal, rewards=REWARDS, retention=timedelta(days=2))
 
@@ -274,7 +274,7 @@ def test_what_cannot_be_trimmed_is_refused(
 def test_a_trimmed_journal_is_exported_and_not_imported(
     used: Bandit, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """For whoever reads the rest; a journal of it would learn something else."""
+    """For other readers; a journal imported from it would learn something else."""
     trimmed(capsys, named)
     said(capsys, "export", named, "-o", str(tmp_path / "out.jsonl"))
     lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
@@ -293,7 +293,7 @@ def test_a_learner_beside_which_a_journal_is_trimmed(
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It goes on, and so does its second fold; a new one begins with the base."""
+    """It continues, and so does its second fold; a new one begins with the base."""
 
     def empty() -> Fold:
         retention = retention_us(RETENTION, REWARDS)
@@ -334,7 +334,7 @@ def test_a_learner_beside_which_a_journal_is_trimmed(
 def test_readers_do_not_wait(
     used: Bandit, named: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between two steps of a trim, decisions are made."""
+    """Decisions are made between two steps of a trim."""
     slowest = 0.0
     drop = type(used.journal).drop
 
@@ -353,7 +353,7 @@ def test_readers_do_not_wait(
 def test_a_story_says_that_records_may_be_missing(
     used: Bandit, named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of a decision that may be older than what was dropped, and of no other."""
+    """For a decision that may be older than what was dropped, and for no other."""
 
     def incomplete(id: str) -> bool:
         capsys.readouterr()

@@ -54,12 +54,12 @@ def named(address: str, bandit: str) -> str:
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What a command says."""
+    """Return the output of a command."""
     return Command("journal").said(capsys, *arguments)
 
 
 def times(hours: float) -> list[str]:
-    """A span that ends now."""
+    """Return a period that ends now."""
     now = datetime.now(UTC)
     start, end = now - timedelta(hours=hours), now - timedelta(milliseconds=1)
     return ["--from", start.isoformat(), "--to", end.isoformat()]
@@ -68,7 +68,7 @@ def times(hours: float) -> list[str]:
 def test_a_feed_is_retracted_and_restored(
     used: Bandit, named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A bandit that has learned it goes on as if it had not come; who did it is in the journal."""
+    """The bandit continues as if it had never learned it; the journal records who did it."""
     assert used.estimate.n == 3
     before = used.digest
     time.sleep(0.01)
@@ -93,12 +93,12 @@ def test_a_feed_is_retracted_and_restored(
 def test_what_cannot_be_retracted_is_refused(
     used: Bandit, named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A span that ends before it begins, one that has not come, a time without a zone."""
+    """A period that ends before it begins, one in the future, a time without a zone."""
     command = Command("journal")
     later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
     rest = ["--key", "crm", "--reason", "why"]
     wrong = {
-        "is not before": ["--from", later, "--to", "2026-01-01T00:00Z"],
+        "must be before": ["--from", later, "--to", "2026-01-01T00:00Z"],
         "rewards of the future": ["--from", "2026-01-01T00:00Z", "--to", later],
         "has no time zone": ["--from", "2026-01-01", "--to", later],
         "ISO 8601 was expected": ["--from", "yesterday", "--to", later],
@@ -109,12 +109,12 @@ def test_what_cannot_be_retracted_is_refused(
 
 
 def test_a_decision_is_erased(used: Bandit, named: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """It counts no longer, and nothing of it is told; an unknown id erases nothing."""
+    """It no longer counts, and nothing about it is shown; an unknown id erases nothing."""
     command = Command("journal")
     refused = command.complaint(capsys, "erase", named, "order-1", "nobody", "--reason", "why")
     assert "no record of 'nobody'" in refused
     for rest in ((), ("order-1",)):
-        assert "a --reason are needed" in command.complaint(capsys, "erase", named, *rest)
+        assert "with a --reason" in command.complaint(capsys, "erase", named, *rest)
     refused = command.complaint(capsys, "erase", named, "order-1", "--overwrite")
     assert "run it without IDs" in refused
     assert used.decision_counts["rewarded"] == 3
@@ -130,7 +130,7 @@ def test_a_decision_is_erased(used: Bandit, named: str, capsys: pytest.CaptureFi
 
 
 def verified(capsys: pytest.CaptureFixture[str], named: str, code: int = 0) -> dict[str, Any]:
-    """What verify reports."""
+    """Return the report of a verification."""
     capsys.readouterr()
     assert main(["journal", "verify", named, "--json"]) == code, capsys.readouterr().err
     report: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -138,7 +138,7 @@ def verified(capsys: pytest.CaptureFixture[str], named: str, code: int = 0) -> d
 
 
 def erase(capsys: pytest.CaptureFixture[str], named: str, id: str) -> None:
-    """Let a decision count no longer."""
+    """Erase a decision."""
     said(capsys, "erase", named, id, "--reason", "why")
 
 
@@ -174,7 +174,7 @@ def test_what_was_undone_verifies(
 def test_what_was_restored_verifies(
     used: Bandit, named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A snapshot from before an act that was taken back is as good as it was."""
+    """A snapshot from before a reverted retraction stays valid."""
     used.save()
     before = verified(capsys, named)
     span = [named, "--key", "crm", *times(1), "--reason", "why"]
@@ -206,7 +206,7 @@ def test_an_act_while_verify_begins(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is undone after the snapshots were loaded is known before a record is folded."""
+    """Erasures after the snapshots were loaded are known before a record is folded."""
     used.save()
     kind, left = type(used.journal), ["order-1", "order-2"]
     end = kind.end
@@ -230,7 +230,7 @@ def test_a_damaged_act_is_named(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whether its bytes were changed, or it cannot be found by the journal's index."""
+    """Whether its bytes were changed, or it is missing in the journal's index."""
     erase(capsys, named, "order-1")
     (act,) = [one for p in range(2) for one in used.journal.undone(p)]
     place = f"partition {act.partition}, position {act.position}"
@@ -260,7 +260,7 @@ def test_a_damaged_act_is_named(
 
 
 def holds(place: Path, data: bytes) -> bool:
-    """Whether any file there has these bytes."""
+    """Return whether any file contains these bytes."""
     files = [place] if place.is_file() else [one for one in place.rglob("*") if one.is_file()]
     files += list(place.parent.glob(f"{place.name}-*"))
     return any(data in one.read_bytes() for one in files)
@@ -297,7 +297,7 @@ def test_of_what_was_erased_no_byte_is_left(
     assert holds(files(), told[0])
     erase(capsys, named, "order-0")
     assert main(["journal", "erase", named, "--overwrite"]) == 1
-    assert "1 decision must wait" in capsys.readouterr().out
+    assert "1 decision cannot be overwritten yet" in capsys.readouterr().out
     made.sync()
     made.save()
     assert "2 events of erased decisions overwritten" in said(capsys, "erase", named, "--overwrite")
@@ -382,7 +382,7 @@ def test_the_id_of_an_erased_decision_is_stored_nowhere(
     request: pytest.FixtureRequest,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Neither the random half of one that belated made nor a caller's own, nor a context."""
+    """Neither the random half of a generated id nor a caller's id, nor a context."""
     features = PerArm(["mail", "call"], context={"street": Text(hash=1), "seen": Vector(3)})
     embedding = np.array([0.125, 0.75, 0.4711], dtype=np.float32)
     context = {"street": "Secret Lane 4711", "seen": embedding.tolist()}
@@ -441,7 +441,7 @@ def test_the_id_of_an_erased_decision_is_stored_nowhere(
 def test_what_was_overwritten_without_an_erasure_is_damage(
     used: Bandit, named: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No one may blank a record and say nothing."""
+    """Records cannot be blanked without a recorded erasure."""
     key = erased_key_of("order-1")
     with monkeypatch.context() as lying:
         erased = Record(0, 1, 1, Erased(key, 1))

@@ -1,4 +1,4 @@
-"""`belated journal verify`: what is good, what is damaged, and what cannot be told."""
+"""`belated journal verify`: intact, damaged and incomparable journals."""
 
 import io
 import json
@@ -32,7 +32,7 @@ class TestVerify:
     def test_a_good_one(
         self, partitions: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """Snapshots with the records behind them say what all records say."""
+        """Folds with and without snapshots agree."""
         path = tmp_path / "offers.db"
         digest = used_journal(path, partitions)
         text = said(capsys, "verify", path, "--window", "6h")
@@ -61,25 +61,25 @@ class TestVerify:
         assert "missing" in third
 
     def test_a_hopeless_one(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        """After ten damaged places it is enough."""
+        """At most ten damaged records are listed."""
         path = random_journal(tmp_path / "offers.db", 1, 1)
         meddle_file(path, 'UPDATE record SET "check" = 0')
         assert len(json.loads(said(capsys, "verify", path, "--json", code=1))["damage"]) == 10
 
     def test_a_wrong_snapshot(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        """One whose checksums are right and whose counts are not is found."""
+        """A snapshot with correct checksums but wrong counts is detected."""
         path = tmp_path / "offers.db"
         used_journal(path)
         alter(path, "ledger", recounted)
         text = said(capsys, "verify", path, "--window", "6h", code=1)
         assert "DIFFERS: the snapshots are wrong; the records are authoritative" in text
-        assert "by the snapshots" in text
+        assert "with the snapshots" in text
 
     @pytest.mark.parametrize("piece", ["ledger", "lines 0", "rows-of-lines 0"])
     def test_any_wrong_snapshot(
         self, piece: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """Whatever piece of a snapshot is nonsense, verify says so and does not fall over."""
+        """Whatever piece of a snapshot is wrong, verify reports it without failing."""
         path = tmp_path / "offers.db"
         used_journal(path)
         alter(path, piece, lambda data: bytes(reversed(data)))
@@ -91,7 +91,7 @@ class TestVerify:
     def test_a_wrong_column(
         self, column: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """What one decision should have, another has."""
+        """A value of one decision belongs to another."""
         path = tmp_path / "offers.db"
         used_journal(path)
 
@@ -108,7 +108,7 @@ class TestVerify:
         assert report["differences"]
 
     def test_a_damaged_snapshot(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        """It is told, and gone: the next time there is nothing wrong."""
+        """It is reported and removed; the next verification finds nothing wrong."""
         path = tmp_path / "offers.db"
         used_journal(path)
         meddle_file(
@@ -119,7 +119,7 @@ class TestVerify:
         assert "OK" in said(capsys, "verify", path, "--window", "6h")
 
     def test_other_settings(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        """A snapshot of a bandit with another window is not taken for compared."""
+        """A snapshot of a bandit with another window is not compared."""
         path = tmp_path / "offers.db"
         used_journal(path)
         text = said(capsys, "verify", path, "--window", "7h", code=2)
@@ -129,7 +129,7 @@ class TestVerify:
     def test_every_setting_can_be_given(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """Default, retention, parts and bounds are those of the snapshot."""
+        """Default, retention, reduction and bounds are those of the snapshot."""
         path = tmp_path / "offers.db"
         with Bandit(
             policy=DelayedUCB(2, Gaussian(0.25)),
@@ -156,7 +156,7 @@ class TestVerify:
     def test_without_an_identity_or_with_a_foreign_one(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """Records are checked all the same."""
+        """Records are verified nevertheless."""
         path = tmp_path / "offers.db"
         with SQLiteJournal(path, bandit="offers") as journal:
             journal.append([Void("a", 1)])
@@ -171,7 +171,7 @@ class TestVerify:
         capsys: pytest.CaptureFixture[str],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """A long journal has a line on stderr, which is gone at the end."""
+        """A long journal has a progress line on stderr, which is removed at the end."""
         path = random_journal(tmp_path / "offers.db", 1, 1)
         said(capsys, "verify", path)
         screen = io.StringIO()
@@ -194,7 +194,7 @@ def alter(path: Path, piece: str, change: Any) -> None:
 
 
 def recounted(data: bytes) -> bytes:
-    """A ledger with one decision more that is rewarded, and one less that is censored."""
+    """Return a ledger with one rewarded decision more and one censored decision less."""
     head = msgspec.msgpack.decode(data, strict=False)
     counts = next(part for part in head if isinstance(part, list) and len(part) == 6)
     counts[2] += 1

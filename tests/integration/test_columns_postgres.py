@@ -1,4 +1,4 @@
-"""Pages of PostgreSQL folded as columns come to what the rules make of them."""
+"""Pages of PostgreSQL folded as columns give the same result as the rules."""
 
 from __future__ import annotations
 

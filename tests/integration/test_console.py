@@ -37,13 +37,13 @@ OFFERS = Definition(
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """A file of its own."""
+    """A store in a separate file."""
     return open_store(f"sqlite:///{tmp_path_factory.mktemp('console') / 'offers.db'}")
 
 
 @pytest.fixture(scope="module")
 def serving(store: Store) -> Iterator[Serving]:
-    """A service that asks for keys, and has decided among actions with a hostile name."""
+    """A service that requires keys, with decisions among actions with a hostile name."""
     with served(Service([OFFERS], store, learn=True, auth="keys")) as found:
         key = make(store, "decide", "reward", "read")
         eventually(lambda: _status(found, key.header) == 200)
@@ -60,7 +60,7 @@ def _status(serving: Serving, headers: dict[str, str]) -> int:
 
 
 class Page:
-    """The console as somebody uses it."""
+    """The console as a user sees it."""
 
     def __init__(self, browser: Chromium, url: str) -> None:
         self.browser = browser
@@ -68,23 +68,23 @@ class Page:
         eventually(lambda: browser.run("document.body.dataset.console") == "ready")
 
     def sign_in(self, key: str) -> None:
-        """Type a key."""
+        """Enter a key."""
         self.browser.run("sessionStorage.clear()")
         self.reload()
         self.fill(key=key)
         self.submit("who")
 
     def reload(self) -> None:
-        """Load the page once more."""
+        """Reload the page."""
         self.browser.open(str(self.browser.run("location.href")))
         eventually(lambda: self.browser.run("document.body.dataset.console") == "ready")
 
     def is_hidden(self, id: str) -> bool:
-        """Whether an element takes no place."""
+        """Return whether an element is hidden."""
         return bool(self.browser.run(f"document.getElementById({id!r}).offsetParent === null"))
 
     def fill(self, **values: str) -> None:
-        """Type into fields."""
+        """Fill in fields."""
         for id, value in values.items():
             self.browser.run(f"document.getElementById({id!r}).value = {json.dumps(value)}")
 
@@ -93,23 +93,23 @@ class Page:
         self.browser.run(f"document.getElementById({form!r}).requestSubmit()")
 
     def text(self, id: str) -> str:
-        """What an element says."""
+        """Return the text of an element."""
         return str(self.browser.run(f"document.getElementById({id!r}).textContent"))
 
     def says(self, id: str, part: str) -> None:
-        """Wait until it says this."""
+        """Wait until an element shows this text."""
         eventually(lambda: part in self.text(id), seconds=60)
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    """One for all tests."""
+    """One browser for all tests."""
     with Chromium(tmp_path_factory.mktemp("profile")) as found:
         yield found
 
 
 def test_all_pages(browser: Chromium, serving: Serving, store: Store) -> None:
-    """The list, the report with its charts, a decision's story; no name of an action runs."""
+    """The list, the report with its charts, a decision's history; no action name is executed."""
     key = make(store, "read")
     eventually(lambda: _status(serving, key.header) == 200)
     page = Page(browser, serving.url)
@@ -140,7 +140,7 @@ def test_all_pages(browser: Chromium, serving: Serving, store: Store) -> None:
 
 
 def test_a_mode_is_changed_with_a_reason(browser: Chromium, serving: Serving, store: Store) -> None:
-    """By a key that may; the journal has the reason and the name of the key."""
+    """By a key with the scope; the journal has the reason and the name of the key."""
     key, reader = make(store, "read", "admin"), make(store, "read")
     eventually(lambda: {_status(serving, one.header) for one in (key, reader)} == {200})
     page = Page(browser, serving.url)
@@ -165,7 +165,7 @@ def test_a_mode_is_changed_with_a_reason(browser: Chromium, serving: Serving, st
 def test_an_action_is_paused_with_a_reason(
     browser: Chromium, serving: Serving, store: Store
 ) -> None:
-    """By a key that may; the page shows its state, and the journal has who and why."""
+    """By a key with the scope; the page shows its state, and the journal has who and why."""
     key, reader = make(store, "read", "admin"), make(store, "read")
     eventually(lambda: {_status(serving, one.header) for one in (key, reader)} == {200})
     page = Page(browser, serving.url)
@@ -190,7 +190,7 @@ def test_an_action_is_paused_with_a_reason(
 
 
 def test_an_earlier_model_is_chosen(browser: Chromium, serving: Serving, store: Store) -> None:
-    """The list and the state show it; the journal has who and why; and the newest again."""
+    """The list and the state show it; the journal has who and why; then the newest one again."""
     key = make(store, "read", "admin")
     eventually(lambda: _status(serving, key.header) == 200)
     page = Page(browser, serving.url)
@@ -214,11 +214,11 @@ def test_an_earlier_model_is_chosen(browser: Chromium, serving: Serving, store: 
 
 
 def test_without_keys_everything_is_shown(browser: Chromium, tmp_path: Path) -> None:
-    """At once, and from the root; what cannot be changed from here has no form."""
+    """At once, and from the root; there are no forms for changes."""
     with served(Service([OFFERS], open_store(f"sqlite:///{tmp_path / 'open.db'}"))) as serving:
         page = Page(browser, serving.url)
         page.says("title", "offers")
-        page.says("said", "needs no key")
+        page.says("said", "requires no key")
         assert [page.is_hidden(form) for form in ("mode", "model", "action", "find")] == [
             True, True, True, False,
         ]  # fmt: skip
@@ -226,7 +226,7 @@ def test_without_keys_everything_is_shown(browser: Chromium, tmp_path: Path) -> 
 
 
 def test_a_wrong_key_shows_nothing(browser: Chromium, serving: Serving) -> None:
-    """But what is wrong with it."""
+    """Only the error is shown."""
     page = Page(browser, serving.url)
     page.sign_in("blt_wrong")
     page.says("said", "invalid API key")
@@ -237,7 +237,7 @@ def test_a_wrong_key_shows_nothing(browser: Chromium, serving: Serving) -> None:
 def test_a_page_of_the_same_name_needs_a_key(
     serving: Serving, store: Store, tmp_path: Path
 ) -> None:
-    """A name that was made to lead here has the right Host; without keys it must not switch."""
+    """A name that resolves to this service has the right Host; without keys it must not switch."""
     body, name = {"mode": "off"}, "evil.example"
     headers = {"origin": f"http://{name}", "host": name}
     answer = httpx.put(f"{serving.url}/v1/offers/mode", json=body, headers=headers)
@@ -250,7 +250,7 @@ def test_a_page_of_the_same_name_needs_a_key(
 
 
 def test_a_store_in_memory_has_no_report() -> None:
-    """No other process can read it; all else works."""
+    """Other processes cannot read it; everything else works."""
     with served(Service([OFFERS], open_store("memory:"))) as serving:
         found = httpx.get(f"{serving.url}/v1/offers/report").json()
         assert found["status"] == "unavailable"

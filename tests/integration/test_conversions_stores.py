@@ -1,4 +1,4 @@
-"""Conversions that fade, on every store: live, replayed, from a snapshot, and trimmed."""
+"""Decaying conversions on every store: live, replayed, from a snapshot, and trimmed."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ REWARDS = ConversionsOnly(timedelta(days=1))
 
 
 def opened(store: Store, bandit: str, policy: DelayedUCB = POLICY) -> Bandit:
-    """The bandit, from its snapshot if there is one."""
+    """Open the bandit, from its snapshot if there is one."""
     journal = store.journal(bandit, partitions=PARTITIONS)
     kept = timedelta(days=2)
     return Bandit(policy=policy, journal=journal, rewards=REWARDS, retention=kept, seed=7)
 
 
 def counted(bandit: Bandit) -> float:
-    """Decisions, by what they count for."""
+    """Return the decisions by their weight."""
     found = bandit.estimate.effective_n
     assert found is not None
     return found
@@ -55,7 +55,7 @@ def written(store: Store, bandit: str) -> None:
 def test_what_fades_is_the_same_however_it_is_read(
     store: Store, bandit: str, address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Trimmed, too; and a half-life that is given afterwards finds all it needs in the base."""
+    """Also trimmed; a half-life that is set later finds all it needs in the base."""
     written(store, bandit)
     with opened(store, bandit) as live:
         live.sync()

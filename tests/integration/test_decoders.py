@@ -33,7 +33,7 @@ OFFERS = Definition("offers", DelayedUCB(2, Bernoulli()), Explicit(), partitions
 
 @pytest.fixture
 def no_more_decoders(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on none may be made, in the whole package."""
+    """Fail if a decoder is created from here on, in the whole package."""
     for one in pkgutil.walk_packages(belated.__path__, "belated."):
         if not one.name.endswith("__main__"):
             importlib.import_module(one.name)
@@ -53,7 +53,7 @@ def no_more_decoders(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_service_makes_none(no_more_decoders: None, tmp_path: Path) -> None:
-    """Requests, folds, published models, snapshots, and what waits in a spool."""
+    """With requests, folds, published models, snapshots, and pending events in a spool."""
     store = open_store(f"sqlite:///{tmp_path}/belated.db")
     folder = SpoolFolder(tmp_path / "spool")
     folder.path.mkdir()
@@ -72,7 +72,7 @@ def test_a_service_makes_none(no_more_decoders: None, tmp_path: Path) -> None:
 
 
 def leave_behind(path: Path) -> None:
-    """As a process that died while its store was unavailable."""
+    """Leave a spool, as a process that died while its store was unavailable."""
     journal = MemoryStore().journal("offers", partitions=2)
 
     def unavailable(*arguments: Any, **options: Any) -> NoReturn:
@@ -119,7 +119,7 @@ assert all(fold.positions == [2] for fold in folds)
 
 
 def test_threads_that_read_first_at_once_do_not_crash(full: bool) -> None:
-    """Eight learners start in one process, with the switch interval at its least."""
+    """Eight learners start in one process, with the minimum switch interval."""
     for _ in range(12 if full else 3):
         ended = subprocess.run([sys.executable, "-c", RACE], capture_output=True, check=False)
         assert ended.returncode == 0, ended.stderr.decode()

@@ -20,7 +20,7 @@ LINE = re.compile(
 
 
 def start(folder: Path) -> subprocess.Popen[str]:
-    """The demo, with a folder for everything that it writes."""
+    """Start the demo, with a folder for everything that it writes."""
     (folder / "temporary").mkdir()
     (folder / "home").mkdir()
     return subprocess.Popen(
@@ -35,7 +35,7 @@ def start(folder: Path) -> subprocess.Popen[str]:
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """What the demo prints, and the page of its report."""
+    """The output of the demo, and the page of its report."""
     folder = tmp_path_factory.mktemp("demo")
     process = start(folder)
     printed, _ = process.communicate(timeout=300)
@@ -47,12 +47,12 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 
 def lines(printed: str) -> list[tuple[int, ...]]:
-    """The table, as whole numbers."""
+    """Return the table as whole numbers."""
     return [tuple(int(cell.replace(",", "")) for cell in row) for row in LINE.findall(printed)]
 
 
 def data_of(page: str) -> dict[str, Any]:
-    """The data of a report."""
+    """Return the data of a report."""
     found = re.search(r'<script [^>]*id="belated-data">(.*?)</script>', page, re.DOTALL)
     assert found is not None
     data: dict[str, Any] = json.loads(found[1])
@@ -60,7 +60,7 @@ def data_of(page: str) -> dict[str, Any]:
 
 
 def test_the_default_bandit_leads_from_the_first_week(played: tuple[str, str]) -> None:
-    """In purchases reported, and in what the offers are worth: in every line."""
+    """In purchases reported, and in the value of the offers: in every line."""
     table = lines(played[0])
     assert [row[0] for row in table] == [7, 14, 21, 28]
     for _, _, ours, theirs, our_share, their_share in table:
@@ -69,14 +69,14 @@ def test_the_default_bandit_leads_from_the_first_week(played: tuple[str, str]) -
 
 
 def test_it_names_what_the_bandits_do(played: tuple[str, str]) -> None:
-    """The first is as recommended; the other waits for the window and ignores what is pending."""
+    """The first is as recommended; the other waits for the window and ignores pending decisions."""
     assert "ConversionsOnly('7d')" in played[0]
     assert "DefaultAfter('7d', learn='together')" in played[0]
     assert "works like most tools: ignores pending decisions" in played[0]
 
 
 def test_terminal_and_report_show_the_same_totals(played: tuple[str, str]) -> None:
-    """Visitors, purchases, and what is still to come."""
+    """Visitors, purchases, and purchases still to come."""
     printed, page = played
     data = data_of(page)
     _, visitors, purchases, *_ = lines(printed)[-1]
@@ -94,7 +94,7 @@ def test_the_report_opens_without_an_alert(played: tuple[str, str]) -> None:
 
 
 def test_the_report_counts_in_days_of_the_shop(played: tuple[str, str]) -> None:
-    """Four weeks of it, whatever time the simulation takes."""
+    """Four weeks of it, however long the simulation takes."""
     data = data_of(played[1])
     day = 86_400_000
     assert data["period"] == "day"

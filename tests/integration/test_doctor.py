@@ -1,4 +1,4 @@
-"""``belated doctor``: what is right is ok, what is not is named with how to mend it."""
+"""``belated doctor``: sound settings are ok, others are named with a remedy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.integration.postgres_server import StartPostgres
 
 
 class Away(MemoryJournal):
-    """A journal that takes nothing."""
+    """A journal that is unavailable."""
 
     def append(
         self,
@@ -34,7 +34,7 @@ class Away(MemoryJournal):
         recorded: Sequence[int] | None = None,
         requests: Requests | None = None,
     ) -> list[int]:
-        """It is away."""
+        """Raise an error."""
         raise JournalUnavailable("it is away")
 
 
@@ -44,7 +44,7 @@ Examine = Callable[..., dict[str, Finding]]
 
 @pytest.fixture
 def examined(tmp_path: Path) -> Examine:
-    """By the name of the check."""
+    """Return the findings by the name of the check."""
 
     def look(address: str, *, partitions: int = 1, server: str = "") -> dict[str, Finding]:
         file = tmp_path / "belated.toml"
@@ -79,7 +79,7 @@ def fill(store: Store) -> None:
 
 @pytest.fixture
 def offers(address: str, store: Store) -> str:
-    """A store in which the bandit has all of that."""
+    """A store in which the bandit has a journal, a leader and a model."""
     fill(store)
     return address
 
@@ -113,7 +113,7 @@ def test_all_is_well(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A line for each check, for people and for programs; the exit code is 0."""
+    """A line per check, as text and as JSON; the exit code is 0."""
     monkeypatch.setattr(doctor, "SYNC", 0.0)  # tests may run in memory
     monkeypatch.setattr(doctor, "FILES", 1)
     monkeypatch.setattr(doctor, "FREE", 1)
@@ -133,7 +133,7 @@ def test_all_is_well(
 def test_a_server_that_loses_events_is_wrong(
     examined: Examine, start_postgres: StartPostgres, tmp_path: Path
 ) -> None:
-    """Each setting by its name; without tables nothing further is asked."""
+    """Each setting is named; without tables nothing else is checked."""
     server = start_postgres(
         {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "local"}
     )
@@ -167,7 +167,7 @@ def test_a_standby_that_may_lack_events(
     state: str,
     said: str,
 ) -> None:
-    """A failover to it could lose what was acknowledged: unless commits wait for its disk."""
+    """A failover to it could lose acknowledged events, unless commits wait for its disk."""
     names = {"synchronous_standby_names": "*"} if settings else {}
     server = start_postgres(names | settings)
     try:
@@ -181,7 +181,7 @@ def test_a_standby_that_may_lack_events(
 
 
 def test_a_database_that_is_not_there(examined: Examine) -> None:
-    """It is said where it was looked for; the rest is examined all the same."""
+    """The error shows the address; everything else is still checked."""
     found = examined("postgresql://localhost:1/belated?password=secret")
     assert found["store"].state == "wrong"
     assert "'belated' on localhost:1" in found["store"].what
@@ -190,7 +190,7 @@ def test_a_database_that_is_not_there(examined: Examine) -> None:
 
 
 def test_a_file_with_mistakes(tmp_path: Path) -> None:
-    """All of them, and nothing else."""
+    """All mistakes are listed, and nothing else is checked."""
     file = tmp_path / "belated.toml"
     file.write_text("[server]\nprot = 1\n", encoding="utf-8")
     found = examine(file)
@@ -199,7 +199,7 @@ def test_a_file_with_mistakes(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_had_jumped(examined: Examine, address: str, store: Store) -> None:
-    """It is said until when no window ends, as long as the last stamp is ahead of the clock."""
+    """The end of the effect is shown as long as the last stamp is ahead of the clock."""
     store.journal("offers", partitions=1).close()
     assert examined(address)["stamps of offers"].state == "ok"
     with store.journal("jumped") as journal:
@@ -213,7 +213,7 @@ def test_a_clock_that_had_jumped(examined: Examine, address: str, store: Store) 
 
 
 def test_a_role_without_rights(examined: Examine, offers_in_postgres: str) -> None:
-    """What it lacks is named."""
+    """The missing privileges are named."""
     offers = offers_in_postgres
     with psycopg.connect(offers, autocommit=True) as connection:
         connection.execute("DROP ROLE IF EXISTS poor")
@@ -232,7 +232,7 @@ def test_a_role_without_rights(examined: Examine, offers_in_postgres: str) -> No
 def test_what_does_not_fit_or_was_left(
     examined: Examine, offers: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Partitions, a leader that has gone, a model of no use, files of the dead, and no room."""
+    """Partitions, a leader that is gone, an unusable model, spools of dead processes, disk full."""
     coordination = store.coordination("offers")
     epoch = coordination.acquire_lease("somebody", 60)
     assert epoch is not None
@@ -259,7 +259,7 @@ def test_what_does_not_fit_or_was_left(
 
 
 def test_a_file_that_is_not_there_yet(examined: Examine, tmp_path: Path) -> None:
-    """It is told, and not made; a folder that is not there is wrong."""
+    """It is reported but not created; a missing folder is wrong."""
     found = examined(f"sqlite:///{tmp_path}/new.db")
     assert (found["store"].state, found["store"].mend) == (
         "warning",
@@ -275,7 +275,7 @@ def test_a_file_that_is_not_there_yet(examined: Examine, tmp_path: Path) -> None
 def test_a_file_that_does_not_keep_its_promises(
     examined: Examine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others can read it, it has no log, it is on a disk of another machine, it is damaged."""
+    """Readable by others, without a log, on a remote disk, or damaged."""
     path = tmp_path / "belated.db"
     fill(open_store(f"sqlite:///{path}"))
     path.chmod(0o644)
@@ -304,6 +304,6 @@ def test_a_file_that_does_not_keep_its_promises(
 
 
 def test_what_a_folder_is_on_is_told(tmp_path: Path) -> None:
-    """By the mount that is nearest."""
+    """By the nearest mount point."""
     assert doctor.file_system(Path("/proc/self")) == "proc"
     assert doctor.file_system(tmp_path) not in (None, "proc", *doctor.REMOTE)

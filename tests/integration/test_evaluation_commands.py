@@ -1,4 +1,4 @@
-"""``belated evaluate``, ``lift``, ``delays`` and the exports that other tools read."""
+"""``belated evaluate``, and the exports for other tools."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What a command prints."""
+    """Return the output of a command."""
     assert main(arguments) == 0
     return capsys.readouterr().out
 
@@ -85,7 +85,7 @@ def test_actions_offered_by_name_need_their_catalogue(
 
 
 def test_policies_are_compared(address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A policy by its name, or as it is written."""
+    """A policy by its name, or as an expression."""
     red = json.loads(told(capsys, "evaluate", address, "--policy", "red", "--json"))
     either = json.loads(told(capsys, "evaluate", address, "--policy", "uniform", "--json"))
     assert red["low"] < 0.7 < red["high"]
@@ -107,7 +107,7 @@ def test_a_refusal_says_what_to_do(address: str, capsys: pytest.CaptureFixture[s
 
 
 def test_delays_are_told(address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """As text, and as data."""
+    """As text and as JSON."""
     text = told(capsys, "evaluate", address, "--delays", "--ahead", "12h")
     assert "half have come" in text
     assert "to come within 12 h" in text
@@ -118,7 +118,7 @@ def test_delays_are_told(address: str, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_csv_and_json_lines_have_every_decision(address: str, tmp_path: Path) -> None:
-    """With the same values; what is not known is empty, or null."""
+    """With the same values; unknown ones are empty or null."""
     for name in ("csv", "jsonl"):
         output = str(tmp_path / name)
         assert main(["journal", "export", address, "--format", name, "-o", output]) == 0
@@ -146,7 +146,7 @@ def test_requests_come_on_demand(address: str, tmp_path: Path) -> None:
 
 
 def test_dsjson_is_what_other_evaluators_read(address: str, tmp_path: Path) -> None:
-    """Cost, probability and ranking of every decision whose outcome is known."""
+    """Cost, probability and ranking of every decision with a known outcome."""
     output = tmp_path / "out.dsjson"
     assert main(["journal", "export", address, "--format", "dsjson", "-o", str(output)]) == 0
     lines = [json.loads(one) for one in output.read_text().splitlines()]
@@ -182,7 +182,7 @@ def test_parquet_has_a_schema_and_every_value(address: str, tmp_path: Path) -> N
 def test_an_export_that_fails_leaves_no_file(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody takes a part for the whole."""
+    """A partial file could be mistaken for a complete one."""
 
     def fail(*arguments: Any) -> None:
         raise OSError("disk full")
@@ -194,7 +194,7 @@ def test_an_export_that_fails_leaves_no_file(
 
 
 def test_pictures_are_drawn(address: str, tmp_path: Path) -> None:
-    """Of each command; a name that is no picture is refused before anything is read."""
+    """For each command; an unknown format is rejected before anything is read."""
     pytest.importorskip("matplotlib")
     for name, arguments in {
         "evaluate": ["evaluate", address, "--policy", "red"],

@@ -1,4 +1,4 @@
-"""Mistakes that people make, and the answer to each, in the terms of whoever made it.
+"""Common mistakes, and their error messages in the terms of the person who made them.
 
 A Python user gets Python, a caller of HTTP gets JSON, and a user of the command line gets flags.
 """
@@ -46,14 +46,14 @@ LONGEST = 330
 
 
 class Python(NamedTuple):
-    """A call: a text that is executed."""
+    """A Python call: a text that is executed."""
 
     code: str
     answer: tuple[str, ...]
 
 
 class Http(NamedTuple):
-    """A request: its method, path and body, and the status of the answer."""
+    """A request: its method, path and body, and the status of the response."""
 
     method: str
     path: str
@@ -341,7 +341,7 @@ rewards = "Explicit()"
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A service with two bandits, in the folder of which commands run."""
+    """A service with two bandits, in the folder in which commands run."""
     folder = tmp_path_factory.mktemp("mistakes")
     (folder / "offers.toml").write_text(CONFIG)
     (folder / "wide.toml").write_text(CONFIG + WIDE)
@@ -358,7 +358,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def answer_to_python(code: str, url: str) -> str:
-    """Execute a text; returns what the library says."""
+    """Execute a text; return the error message of the library."""
     with ExitStack() as stack:
         names: dict[str, Any] = {name: getattr(belated, name) for name in belated.__all__}
         names |= {
@@ -384,25 +384,25 @@ def answer_to_python(code: str, url: str) -> str:
 
 
 def bandit(features: PerArm | None = None, **settings: Any) -> Bandit:
-    """A bandit of yes or no; it takes rows of two numbers if it has no features."""
+    """Return a bandit for yes/no rewards; without features, its rows have two numbers."""
     policy = DelayedUCB(2 if features is None else 0, Bernoulli())
     return Bandit(features, rewards=WEEK, policy=policy, **settings)
 
 
 class Ticking:
-    """A clock that returns whole numbers, and later others."""
+    """A clock whose times are whole numbers that increase."""
 
     def __init__(self) -> None:
         self.now = 1_794_830_400_000_000
 
     def __call__(self) -> Any:
-        """The time."""
+        """Return the time."""
         self.now += 1
         return self.now if self.now < 1_794_830_400_000_010 else self.now / 1e6
 
 
 def answer_to_request(mistake: Http, url: str) -> str:
-    """Send a request; returns the detail of the problem."""
+    """Send a request; return the detail of the problem."""
     path = mistake.path
     if "DECIDED" in path:
         made = httpx.post(f"{url}{DECIDE}", json={"context": CONTEXT}).raise_for_status().json()
@@ -418,7 +418,7 @@ def answer_to_request(mistake: Http, url: str) -> str:
 
 
 def answer_to_command(mistake: Cli, url: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """Run a command; returns what it prints."""
+    """Run a command; return its output."""
     port = url.rpartition(":")[2]
     arguments = mistake.arguments.replace("PORT", port)
     assert main(arguments.split()) == mistake.code
@@ -430,7 +430,7 @@ def answer_to_command(mistake: Cli, url: str, capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_answered(name: str, url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The answer says what is wrong, and what to do."""
+    """The message says what is wrong, and what to do."""
     match MISTAKES[name]:
         case Python() as mistake:
             said = answer_to_python(mistake.code, url)
@@ -444,7 +444,7 @@ def test_a_mistake_is_answered(name: str, url: str, capsys: pytest.CaptureFixtur
 
 
 def test_there_are_sixty() -> None:
-    """And no two of them make the same mistake."""
+    """All of them are different."""
     assert len(MISTAKES) >= 60
     assert len({str(mistake[:3]) for mistake in MISTAKES.values()}) == len(MISTAKES)
 
@@ -463,7 +463,7 @@ def test_a_configuration_that_cannot_start_is_refused(
 def test_commands_take_addresses_files_and_configurations(
     url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """And say which they took, unless it is written as an address."""
+    """They report how they interpret anything that is not written as an address."""
     for given, taken in (
         ("sqlite:///offers.db?bandit=offers", ""),
         (

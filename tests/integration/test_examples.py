@@ -28,7 +28,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @contextmanager
 def running(*command: str, **environment: str) -> Iterator[None]:
-    """A program, which is ended afterwards."""
+    """Start a program, and end it afterwards."""
     process = subprocess.Popen([sys.executable, *command], env=os.environ | environment)
     try:
         yield
@@ -38,11 +38,11 @@ def running(*command: str, **environment: str) -> Iterator[None]:
 
 
 class Shop:
-    """The shop of `examples/browser` and its service.
+    """The shop of `examples/browser`, and its service.
 
     Attributes:
-        origin: of its pages.
-        reader: a client that may look at decisions.
+        origin: the origin of its pages.
+        reader: a client with a key for reading decisions.
     """
 
     def __init__(self, service: Process, port: int, key: str) -> None:
@@ -52,7 +52,7 @@ class Shop:
         self._headers = {"authorization": f"Bearer {key}"}
 
     def answered(self, status: int) -> bool:
-        """Whether a question of a browser was answered so."""
+        """Return whether the service answered a browser's request with this status."""
         told = httpx.get(f"{self.service}/metrics", headers=self._headers).text
         return (
             f'belated_http_requests_total{{method="other",route="other",status="{status}"}}' in told
@@ -61,7 +61,7 @@ class Shop:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Shop]:
-    """Both, started as the docstring of shop.py says."""
+    """The shop and its service, started as the docstring of shop.py says."""
     port = free_port()
     text = (EXAMPLES / "browser" / "belated.toml").read_text(encoding="utf-8")
     text = text.replace(":///", f":///{tmp_path}/").replace(":8000", f":{port}")
@@ -110,7 +110,7 @@ def web_shop(module: str, **environment: str) -> Iterator[httpx.Client]:
 
 
 def shown(http: httpx.Client) -> tuple[str | None, str]:
-    """The id and the banner of a page."""
+    """Return the id and the banner of a page."""
     answer = http.get("/banner", params={"returning": True})
     assert answer.status_code == 200, answer.text
     found = answer.json()
@@ -119,7 +119,7 @@ def shown(http: httpx.Client) -> tuple[str | None, str]:
 
 
 def test_a_shop_that_decides_itself(tmp_path: Path) -> None:
-    """What it decided and was told is in its journal."""
+    """Its decisions and rewards are in its journal."""
     journal = f"sqlite:///{tmp_path}/shop.db"
     with web_shop("fastapi_sync", JOURNAL=journal) as http:
         with ThreadPoolExecutor(8) as visitors:
@@ -134,7 +134,7 @@ def test_a_shop_that_decides_itself(tmp_path: Path) -> None:
 
 
 def test_a_shop_that_asks_a_service(tmp_path: Path) -> None:
-    """It decides and reports there; if the service is gone, pages have a banner all the same."""
+    """It decides and reports there; without the service, its pages still have a banner."""
     features = PerArm(["books", "music", "toys"], context=["returning"])
     banners = Definition(
         "banners", DelayedUCB(6, Bernoulli()), DefaultAfter(timedelta(hours=1)), features
@@ -159,7 +159,7 @@ def test_a_shop_that_asks_a_service(tmp_path: Path) -> None:
 
 
 def test_a_click_is_reported_from_another_origin(shop: Shop, tmp_path: Path) -> None:
-    """By a beacon, which is delivered though the click leads to another page."""
+    """As a beacon, which is delivered although the click leads to another page."""
     with Chromium(tmp_path / "profile") as browser:
         browser.open(shop.origin)
         id = browser.run("reward.url").split("/")[-2]

@@ -1,4 +1,4 @@
-"""``belated init`` and what comes after it."""
+"""``belated init`` and the next steps that it prints."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_three_commands_give_a_decision(tmp_path: Path) -> None:
 def test_init_overwrites_nothing_and_says_what_comes_next(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file is right, and the request is that which is tested here."""
+    """The file is valid, and the printed request is the one tested here."""
     monkeypatch.chdir(tmp_path)
     assert main(["init"]) == 0
     told = capsys.readouterr().out

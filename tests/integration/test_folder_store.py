@@ -1,4 +1,4 @@
-"""The store in a folder of the how-to "Write a store": it passes the contracts, and serves."""
+"""The folder store of the how-to "Write a store" passes the contracts, and serves."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TestFolderStore(page.TestFolderStore):  # type: ignore[misc]
 
 
 def test_it_is_short() -> None:
-    """At most 150 lines of code for a store."""
+    """A store takes at most 150 lines of code."""
     assert count(PurePosixPath(HOWTO), "".join(STORE))["code"] <= 150
 
 

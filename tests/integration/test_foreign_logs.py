@@ -1,4 +1,4 @@
-"""Logs of other systems become journals that are evaluated like any other."""
+"""Logs of other systems become journals that can be evaluated."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FOREIGN = {
 def test_dsjson_goes_out_and_comes_in_unchanged(
     store: Store, address: str, bandit: str, tmp_path: Path
 ) -> None:
-    """Actions, probabilities, rows, times, outcomes; and what a policy is worth."""
+    """Actions, probabilities, rows, times and outcomes are unchanged, and so is an evaluation."""
     journal = store.journal(bandit)
     policy = DelayedThompson(2, Bernoulli(), floor=0.2)
     rng = np.random.default_rng(1)
@@ -72,7 +72,7 @@ def test_dsjson_goes_out_and_comes_in_unchanged(
 
 
 def test_lines_of_others_are_read(tmp_path: Path) -> None:
-    """Namespaces, lists and dropped lines; what is no decision is passed over."""
+    """Namespaces, lists and dropped lines; lines that are not decisions are skipped."""
     file = tmp_path / "log.dsjson"
     lines = [{"EventId": "e0", "RewardValue": 1.0}, FOREIGN, {**FOREIGN, "EventId": "e2"}]
     file.write_text("\n".join(map(json.dumps, lines)) + "\n")
@@ -101,7 +101,7 @@ def test_lines_of_others_are_read(tmp_path: Path) -> None:
 
 
 def test_a_damaged_line_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By its number; and nothing is left behind."""
+    """By its number; nothing is left behind."""
     file = tmp_path / "log.dsjson"
     file.write_text(json.dumps(FOREIGN) + "\n" + json.dumps({**FOREIGN, "p": [1.0]}) + "\n")
     target = tmp_path / "log.db"
@@ -111,7 +111,7 @@ def test_a_damaged_line_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_obp_logs_are_evaluated(tmp_path: Path) -> None:
-    """With the probabilities of all actions, or chosen at random; to the same as by hand."""
+    """With the probabilities of all actions or uniform ones; the value equals that by hand."""
     rng = np.random.default_rng(2)
     n, count = 400, 3
     shares = rng.dirichlet(np.ones(count), n) * 0.7 + 0.1

@@ -1,4 +1,4 @@
-"""Whoever changes a stored journal, and makes checksums and digests anew, is found by the head."""
+"""Forged journals with recomputed checksums and digests are detected by their heads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PARTITIONS = 2
 
 
 def some(rng: np.random.Generator, count: int) -> list[Event]:
-    """Decisions with their rewards."""
+    """Return decisions with their rewards."""
     events: list[Event] = []
     for _ in range(count):
         id, x = new_id(5), rng.random(2, dtype=np.float32)
@@ -36,7 +36,7 @@ def some(rng: np.random.Generator, count: int) -> list[Event]:
 
 
 def numbered(rows: list[Row]) -> list[Row]:
-    """The same without gaps."""
+    """Return them without gaps."""
     ends = [0] * PARTITIONS
     placed = []
     for one in rows:
@@ -46,12 +46,12 @@ def numbered(rows: list[Row]) -> list[Row]:
 
 
 def one_of(rng: np.random.Generator, rows: list[Row]) -> int:
-    """A place among them."""
+    """Return a random position among them."""
     return int(rng.integers(len(rows)))
 
 
 def change(rng: np.random.Generator, rows: list[Row]) -> list[Row]:
-    """Another value, mean, or time."""
+    """Change a value, mean or time."""
     n = one_of(rng, rows)
     event = decode(rows[n].event)
     if isinstance(event, Reward):
@@ -62,7 +62,7 @@ def change(rng: np.random.Generator, rows: list[Row]) -> list[Row]:
 
 
 def restamp(rng: np.random.Generator, rows: list[Row]) -> list[Row]:
-    """Another stamp."""
+    """Change a stamp."""
     n = one_of(rng, rows)
     stamp = rows[n].recorded + int(rng.choice([-1, 1]))
     return [*rows[:n], rows[n]._replace(recorded=stamp), *rows[n + 1 :]]
@@ -76,14 +76,14 @@ def remove(rng: np.random.Generator, rows: list[Row]) -> list[Row]:
 
 
 def add(rng: np.random.Generator, rows: list[Row]) -> list[Row]:
-    """One more, before another."""
+    """Insert a record before another."""
     n = one_of(rng, rows)
     more = rows[n]._replace(event=encode(Void("forged", 5)))
     return numbered([*rows[:n], more, *rows[n:]])
 
 
 def swap(rng: np.random.Generator, rows: list[Row]) -> list[Row]:
-    """Two events of a partition, their stamps with them or not."""
+    """Swap two events of a partition, with or without their stamps."""
     n = one_of(rng, rows)
     others = [k for k, row in enumerate(rows) if row.partition == rows[n].partition and k != n]
     k = others[int(rng.integers(len(others)))]
@@ -96,7 +96,7 @@ def swap(rng: np.random.Generator, rows: list[Row]) -> list[Row]:
 
 
 def cut(rng: np.random.Generator, rows: list[Row]) -> list[Row]:
-    """The tail of a partition, or all of it."""
+    """Remove the tail of a partition, or all of it."""
     one = rows[one_of(rng, rows)]
     gone = {(one.partition, n) for n in range(one.position, len(rows) + 1)}
     return [row for row in rows if row[:2] not in gone]
@@ -110,7 +110,7 @@ ATTACKS: list[Callable[[np.random.Generator, list[Row]], list[Row]]] = [
 def test_every_forgery_is_found_by_the_head(
     store: Store, address: str, bandit: str, full: bool
 ) -> None:
-    """And nothing is reported where nothing was done, also after the journal has grown."""
+    """An unchanged journal is never reported, even after it has grown."""
     rng = np.random.default_rng(11)
     with (
         store.journal(bandit, partitions=PARTITIONS) as journal,
@@ -183,7 +183,7 @@ def test_the_command(
     bandit: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """It prints heads, checks them, and says what is wrong."""
+    """It prints heads, verifies them, and reports differences."""
     where = f"{address}{'&' if '?' in address else '?'}bandit={bandit.replace(' ', '%20')}"
 
     def said(*options: str, code: int = 0) -> str:

@@ -1,8 +1,8 @@
-"""What earlier releases have written is read, and comes to what it came to then.
+"""Files written by earlier releases can be read, with the same result as then.
 
-`tests/golden/make.py` has written it, with each of the releases after which folders are named:
-every store, archives, exports, snapshots, spools, models and tokens. These files stay for ever, as
-they are: a later release that cannot read one of them would lose what somebody has learned.
+`tests/golden/make.py` wrote them with the releases that name the folders: every store, archives,
+exports, snapshots, spools, models and tokens. These files are never changed: a later release that
+cannot read one of them would lose what a user has learned.
 """
 
 from __future__ import annotations
@@ -54,33 +54,33 @@ RELEASES = sorted(one.name for one in HERE.iterdir() if (one / "expected.json").
 
 @pytest.fixture(params=RELEASES)
 def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A copy of what a release has written."""
+    """A copy of the files of a release."""
     return Path(shutil.copytree(HERE / request.param, tmp_path / "golden"))
 
 
 @pytest.fixture
 def server(start_postgres: StartPostgres) -> Iterator[PostgresServer]:
-    """With no tables."""
+    """A server without tables."""
     found = start_postgres()
     yield found
     found.stop()
 
 
 def expected(golden: Path) -> dict[str, Any]:
-    """What it came to."""
+    """The expected state."""
     found: dict[str, Any] = json.loads((golden / "expected.json").read_text(encoding="utf-8"))
     return found
 
 
 def check(fold: Fold, before: dict[str, Any]) -> None:
-    """It comes to the same."""
+    """Check that a fold has the expected state."""
     now = told(fold)
     assert now.pop("theta") == pytest.approx(before.pop("theta"), rel=1e-6)
     assert now == before
 
 
 def caught_up(journal: Journal, bandit: str, *, load: bool) -> Fold:
-    """A fold of all records, beginning with the snapshots or not."""
+    """Return a fold of all records, with or without the snapshots."""
     fold = new_fold(bandit)
     if load:
         fold.load(journal)
@@ -91,7 +91,7 @@ def caught_up(journal: Journal, bandit: str, *, load: bool) -> Fold:
 
 
 def test_there_is_one() -> None:
-    """And in it are decisions in every state, and rewards that came in every way."""
+    """It has decisions in every state, and every kind of reward."""
     assert RELEASES
     found = expected(HERE / RELEASES[-1])["bandits"]
     states = {state for one in found.values() for state, count in one["counts"].items() if count}
@@ -102,14 +102,14 @@ def test_there_is_one() -> None:
 
 
 def test_a_release_has_one() -> None:
-    """A version that is no longer in development: docs/contributing/release.md says when."""
+    """Unless the version is in development: docs/contributing/release.md says when to write it."""
     project = tomllib.loads((HERE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
     version = project["project"]["version"]
     assert ".dev" in version or version in RELEASES
 
 
 def check_replay(journal: Journal, bandit: str, was: dict[str, Any], *, load: bool) -> None:
-    """It comes to the same, and takes further events."""
+    """Check the state, then append further events."""
     fold = caught_up(journal, bandit, load=load)
     if bandit == "trimmed":
         assert min(journal.start(partition).position for partition in range(PARTITIONS)) > 0
@@ -131,7 +131,7 @@ def test_a_journal_is_replayed(golden: Path, bandit: str, load: bool) -> None:
 
 
 def test_a_dump_of_postgresql_is_restored(golden: Path, server: PostgresServer) -> None:
-    """As the guide says, and its tables are brought up to date; then as above."""
+    """As in the guide, with its tables migrated; then as above."""
     dsn = f"{server.dsn.rpartition('/')[0]}/golden"
     postgres("psql", "-q", "-d", server.dsn, "-c", "CREATE DATABASE golden")
     dump = str(golden / "postgresql.dump")
@@ -146,7 +146,7 @@ def test_a_dump_of_postgresql_is_restored(golden: Path, server: PostgresServer) 
 
 
 def test_an_archive_and_what_is_left_are_the_whole(golden: Path) -> None:
-    """What was dropped is in the archive alone; the base that stands for it comes to the same."""
+    """Dropped records are only in the archive; the base that replaces them gives the same state."""
     pytest.importorskip("pyarrow")
     was = expected(golden)["archived"]
     with SQLiteJournal(golden / "archived.db", bandit="archived") as journal:
@@ -165,7 +165,7 @@ def test_an_archive_and_what_is_left_are_the_whole(golden: Path) -> None:
 
 
 def test_commits_of_kafka_are_read(golden: Path) -> None:
-    """With events, stamps and requests; and they are written as they were."""
+    """With events, stamps and requests; writing them gives the same bytes."""
     kept = [bytes.fromhex(one) for one in json.loads((golden / "kafka.json").read_text())]
     assert kept == commits()
     plain, whole = (unpack(value, 0, START) for value in kept)
@@ -179,7 +179,7 @@ def test_commits_of_kafka_are_read(golden: Path) -> None:
 
 
 def test_a_token_is_good(golden: Path) -> None:
-    """It was given out with a decision, and the reward may come after an upgrade."""
+    """It was issued with a decision, and the reward may arrive after an upgrade."""
     token = (golden / "token").read_text(encoding="utf-8")
     tokens().check("order 0", RewardBody(1.0, token=token), keyed=False)
     with pytest.raises(AccessDenied):
@@ -189,7 +189,7 @@ def test_a_token_is_good(golden: Path) -> None:
 def test_a_snapshot_of_another_format_is_passed_over(
     golden: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether it is older or newer: the journal has the facts."""
+    """Whether it is older or newer: it can be rebuilt from the journal."""
     with SQLiteJournal(golden / "journal.db", bandit="explicit") as journal:
         monkeypatch.setattr(folds, "VERSION", 99)
         fold = new_fold("explicit")
@@ -203,7 +203,7 @@ def test_a_snapshot_of_another_format_is_passed_over(
 
 
 def test_exported_lines_are_imported(golden: Path) -> None:
-    """Into a journal of the same partitions, with the same records."""
+    """Into a journal with the same partitions and records."""
     path = golden / "imported.db"
     assert main(["journal", "import", str(golden / "explicit.jsonl"), f"sqlite:///{path}"]) == 0
     with SQLiteJournal(path, bandit="explicit") as journal:
@@ -224,14 +224,14 @@ def test_what_waits_in_a_spool_is_handed_over(golden: Path) -> None:
 
 
 def test_a_model_is_taken(golden: Path) -> None:
-    """With the numbers it had; its policy is still called the same."""
+    """With the same numbers, and the same name of its policy."""
     model = PublishedModel.read((golden / "model").read_bytes()).model(POLICY)
     was = expected(golden)["model"]
     assert {"theta": model.theta.tolist(), "pending": model.pending} == was
 
 
 def test_the_codec_writes_what_it_wrote(golden: Path) -> None:
-    """An event of a kind that was known then has the same bytes: a retry is recognised by them."""
+    """Known events have the same bytes, by which retries are recognized."""
     written = [encode(event).hex() for _, event in happened()]
     was = expected(golden)["spool"]
     assert written[: len(was)] == was

@@ -1,4 +1,4 @@
-"""Files that others made or damaged: what is wrong is named, and nothing runs as a formula."""
+"""Hostile or damaged files: errors name the problem, and nothing runs as a formula."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOSTILE += ["\uff1d1", "\uff0b1", "\uff0d1", "\uff20x"]  # full-width
 
 
 def exported(folder: Path) -> list[dict[str, Any]]:
-    """The lines of an exported journal of two decisions and a reward."""
+    """Return the lines of an exported journal of two decisions and a reward."""
     address = f"sqlite:///{folder}/source.db?bandit=offers"
     policy = DelayedUCB(2, Bernoulli())
     with Bandit(policy=policy, rewards=DefaultAfter("7d"), journal=open_journal(address)) as bandit:
@@ -52,7 +52,7 @@ def exported(folder: Path) -> list[dict[str, Any]]:
 def test_import_refuses_values_that_no_bandit_writes(
     field: str, value: Any, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the line and the field; later commands would fail on them."""
+    """The error names the line and the field; later commands would fail on such values."""
     lines = exported(tmp_path)
     number = [line["kind"] for line in lines].index("decision")
     lines[number][field] = value
@@ -81,7 +81,7 @@ def test_import_refuses_values_that_no_bandit_writes(
 def test_import_refuses_logs_with_impossible_numbers(
     changed: dict[str, Any], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A line of DSJSON, by its number and field; and a decision of Open Bandit Pipeline."""
+    """The error names the line and field of a DSJSON file, or the decision of an OBP file."""
     line: dict[str, Any] = {
         "_label_cost": -1.0, "_labelIndex": 1, "a": [2, 1], "p": [0.75, 0.25],
         "c": {"_multi": [{"TAction": {"topic": "sport"}}, {"TAction": {"topic": "music"}}]},
@@ -98,7 +98,7 @@ def test_import_refuses_logs_with_impossible_numbers(
 def test_import_refuses_arrays_with_impossible_probabilities(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The decision and the array are named."""
+    """The error names the decision and the array."""
     shares = np.array([[0.5, 0.5], [1.5, -0.5]])
     feedback: dict[str, Any] = {
         "context": np.eye(2),
@@ -115,7 +115,7 @@ def test_import_refuses_arrays_with_impossible_probabilities(
 
 
 def test_csv_holds_no_formulas(tmp_path: Path) -> None:
-    """Texts that spreadsheets would run have an apostrophe before them; numbers stay numbers."""
+    """Texts that spreadsheets would execute start with an apostrophe; numbers are unchanged."""
     address = f"sqlite:///{tmp_path}/offers.db?bandit=offers"
     policy = DelayedUCB(2, Bernoulli())
     with Bandit(policy=policy, rewards=DefaultAfter("7d"), journal=open_journal(address)) as bandit:
@@ -132,7 +132,7 @@ def test_csv_holds_no_formulas(tmp_path: Path) -> None:
 
 
 def test_a_damaged_schema_is_reported_as_damage(tmp_path: Path) -> None:
-    """Wherever a bit of its text was flipped: never as an error of text encoding."""
+    """Wherever a bit of its text was flipped, and never as an error of text encoding."""
     path = tmp_path / "offers.db"
     with open_journal(f"sqlite:///{path}?bandit=offers"):
         pass

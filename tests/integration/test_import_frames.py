@@ -17,7 +17,7 @@ pytest.importorskip("pyarrow")
 
 
 def _frame(count: int = 600) -> Any:
-    """Red converts more often than blue, some days later."""
+    """Return a frame in which red converts more often than blue, some days later."""
     rng = np.random.default_rng(2)
     made = pd.Timestamp("2026-01-01", tz="UTC") + pd.to_timedelta(np.arange(count), "h")
     red = rng.random(count) < 0.5
@@ -34,7 +34,7 @@ def _frame(count: int = 600) -> Any:
 def test_a_file_becomes_a_journal(
     ending: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Which is evaluated as of any time, and from which a bandit starts."""
+    """It can be evaluated as of any time, and a bandit can continue from it."""
     file, address = tmp_path / f"log.{ending}", f"sqlite:///{tmp_path}/offers.db"
     frame = _frame()
     frame.to_parquet(file) if ending == "parquet" else frame.to_csv(file, index=False)
@@ -64,7 +64,7 @@ def test_a_file_becomes_a_journal(
 def test_what_is_missing_is_said_in_flags(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And nothing is left behind."""
+    """Nothing is left behind."""
     file, target = tmp_path / "log.parquet", tmp_path / "offers.db"
     frame = _frame(20)
     frame.to_parquet(file)

@@ -1,4 +1,4 @@
-"""Which partitions a worker has, as the brokers of a real Kafka assign them."""
+"""The partitions of workers, as a real Kafka assigns them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALL = tuple(range(PARTITIONS))
 
 @pytest.fixture
 def workers(kafka: KafkaCluster) -> Iterator[list[WorkerGroup]]:
-    """Three that share a topic, none of which has joined yet."""
+    """Three workers that share a topic, none of which has joined yet."""
     cluster = Cluster(kafka.address, {}, 10.0)
     topic = new_name("shared")
     Topics(cluster, 1).make(topic, PARTITIONS)
@@ -33,7 +33,7 @@ def workers(kafka: KafkaCluster) -> Iterator[list[WorkerGroup]]:
 
 
 def share(*workers: WorkerGroup) -> list[int]:
-    """Let them give back what the brokers want; returns how many partitions each has."""
+    """Let workers give back revoked partitions; return the number of partitions of each."""
     claims = [worker.claim() for worker in workers]
     for worker, claim in zip(workers, claims, strict=True):
         if claim.surplus:
@@ -58,7 +58,7 @@ def test_partitions_are_shared_and_come_back(workers: list[WorkerGroup]) -> None
 def test_what_the_brokers_want_back_is_held_until_it_is_given_back(
     workers: list[WorkerGroup],
 ) -> None:
-    """For longer than a session, too: it is saved meanwhile."""
+    """Even for longer than a session: the worker saves it meanwhile."""
     one, two, _ = workers
     eventually(lambda: one.claim() == Claim(ALL))
     two.claim()
@@ -75,7 +75,7 @@ def test_what_the_brokers_want_back_is_held_until_it_is_given_back(
 def test_a_partition_that_another_has_acquired_is_claimed_again_later(
     workers: list[WorkerGroup],
 ) -> None:
-    """The brokers have confirmed the owner by then."""
+    """By then the brokers have confirmed the owner."""
     one, *_ = workers
     eventually(lambda: one.claim() == Claim(ALL))
     one.doubt([1])
@@ -84,13 +84,13 @@ def test_a_partition_that_another_has_acquired_is_claimed_again_later(
 
 
 def test_a_session_that_the_brokers_do_not_allow_is_refused(kafka: KafkaCluster) -> None:
-    """With the limit that they have, and what to do."""
+    """The error has the limit, and what to do."""
     worker = WorkerGroup(Cluster(kafka.address, {}, 10.0), "belated.none", 0.7)
     with pytest.raises(JournalError, match=r"session of 0\.7 s: .*min.*lease_ttl"):
         worker.claim()
 
 
 def test_the_protocol_of_groups_is_fixed() -> None:
-    """With a name of its own, a worker that starts again would be fenced by the brokers."""
+    """With a group instance id, the brokers would fence a restarted worker."""
     with pytest.raises(InvalidInput, match=r"group\.instance\.id"):
         Cluster("k:9092", {"group.instance.id": "a"}, 10.0)

@@ -1,4 +1,4 @@
-"""The journal with its log in Kafka: its contracts, and what only Kafka can do wrong."""
+"""The Kafka journal: its contracts, and faults that only Kafka can have."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class TestKafkaJournal(LogContract, ShelfContract):
         self.names = (f"{bandit}.{n}" for n in count())
 
     def open_journal(self, partitions: int, clock: ManualClock) -> Any:
-        """Under a name of its own."""
+        """Open a journal with a new name."""
         return self._open(next(self.names), partitions, clock)
 
     def reopen(self, journal: KafkaJournal, clock: ManualClock) -> Any:
-        """With connections of its own."""
+        """Open it again over new connections."""
         return self._open(journal.bandit, None, clock)
 
     def _open(self, bandit: str, partitions: int | None, clock: ManualClock) -> KafkaJournal:
@@ -79,7 +79,7 @@ class TestKafkaJournal(LogContract, ShelfContract):
 
 
 def test_stamps_are_the_brokers(opened: KafkaJournal) -> None:
-    """In whole milliseconds, one a commit, and about now."""
+    """In whole milliseconds, one per commit, and close to now."""
     before = time.time() - 1
     opened.append([Settled(1, 1), Settled(1, 2)])
     one, two = (record.recorded for record in opened.read(1, 0, 9))
@@ -90,7 +90,7 @@ def test_stamps_are_the_brokers(opened: KafkaJournal) -> None:
 
 
 def test_what_is_too_large_is_not_sent(kafka: KafkaCluster, dsn: str, opened: KafkaJournal) -> None:
-    """The error says how much fits; an import of the same is sent in parts, and whole."""
+    """The error has the limit; an import of the same is sent in parts, atomically."""
     assert opened._topic is not None
     change(kafka, opened._topic, "max.message.bytes", "100000")
     large = [Reward(f"{n:05d}" + "x" * 100, n, 1.0, "p" * 120) for n in range(5_000)]
@@ -104,7 +104,7 @@ def test_what_is_too_large_is_not_sent(kafka: KafkaCluster, dsn: str, opened: Ka
 
 
 def test_an_error_of_delivery_reaches_the_caller(kafka: KafkaCluster, opened: KafkaJournal) -> None:
-    """Nothing is acknowledged that the brokers have not taken."""
+    """Nothing is acknowledged that the brokers have not stored."""
     admin = AdminClient({"bootstrap.servers": kafka.address})
     assert opened._topic is not None
     (gone,) = admin.delete_topics([opened._topic]).values()
@@ -114,7 +114,7 @@ def test_an_error_of_delivery_reaches_the_caller(kafka: KafkaCluster, opened: Ka
 
 
 def test_a_broker_that_is_away_is_unavailable(dsn: str) -> None:
-    """Within the time to wait, and no sooner acknowledged."""
+    """Within the timeout; nothing is acknowledged."""
     with pytest.raises(JournalUnavailable):
         KafkaJournal("127.0.0.1:1", shelf=dsn, bandit="nowhere", wait=0.5)
 
@@ -123,7 +123,7 @@ def test_a_broker_that_is_away_is_unavailable(dsn: str) -> None:
 
 
 def test_bytes_that_cannot_be_read_are_carried(kafka: KafkaCluster, opened: KafkaJournal) -> None:
-    """A commit of a later release is one opaque record; a damaged one is named."""
+    """A commit of a later release is one opaque record; the error for a damaged one names it."""
     opened.append([Settled(0, 1)])
     raw(kafka, opened, b"\xffof a release to come")
     opened.append([Settled(0, 2)])
@@ -139,7 +139,7 @@ def test_bytes_that_cannot_be_read_are_carried(kafka: KafkaCluster, opened: Kafk
 
 
 def test_an_import_is_seen_whole_and_leaves_gaps(opened: KafkaJournal) -> None:
-    """The ends of its transaction take offsets: positions have gaps, and the end is a record."""
+    """The ends of its transaction have offsets: positions have gaps, and the end is a record."""
     records = [Record(0, n, 5_000 + n, Void(f"{n}", n)) for n in range(40)]
     opened.import_records(records)
     opened.import_records([Record(0, 1, 6_000, ModeChanged(5, "freeze")), *later(records)])
@@ -155,7 +155,7 @@ def test_an_import_is_seen_whole_and_leaves_gaps(opened: KafkaJournal) -> None:
 
 
 def test_an_import_is_there_when_it_returns(opened: KafkaJournal) -> None:
-    """In every partition, though a transaction is committed before they all know of it."""
+    """In every partition, although some learn of the commit later."""
     for n in range(40):
         opened.import_records([Record(0, 1, 10 + n, Void(f"{n}.{m}", m)) for m in range(20)])
         found = sum(len(opened.read(partition, 0, 10_000)) for partition in range(4))
@@ -163,12 +163,12 @@ def test_an_import_is_there_when_it_returns(opened: KafkaJournal) -> None:
 
 
 def later(records: list[Record]) -> list[Record]:
-    """The same a while later."""
+    """Run an action after a while."""
     return [msgspec.structs.replace(one, recorded=one.recorded + 2_000) for one in records]
 
 
 def test_a_transaction_that_fails_leaves_nothing(opened: KafkaJournal) -> None:
-    """Readers pass over what it has sent, and the journal goes on."""
+    """Readers skip what it has sent, and the journal continues to work."""
 
     class Broken(Exception):
         pass
@@ -204,7 +204,7 @@ def test_an_act_is_found_though_its_writer_died(kafka: KafkaCluster, opened: Kaf
 def test_acts_are_found_as_they_stand_in_the_log(
     kafka: KafkaCluster, dsn: str, opened: KafkaJournal
 ) -> None:
-    """By another process too, with place and stamp."""
+    """By another process too, with position and stamp."""
     opened.append([ModeChanged(5, "freeze"), Configured(5, {"window": "7d"}), Settled(0, 1)])
     opened.append([Retracted(2, 6, 1, 2, "feed")])
     with open_kafka(kafka, dsn, opened.bandit) as other:
@@ -217,7 +217,7 @@ def test_acts_are_found_as_they_stand_in_the_log(
 
 
 def test_what_is_asked_by_id_is_refused_in_words(opened: KafkaJournal) -> None:
-    """A decision under a caller's own id is not taken: it could be a second one."""
+    """A decision under a caller's id is rejected: it could be a second one."""
     decision = Decision("order-17", 5, 0, 0, np.ones(2, np.float32), 0.5, 1.0, 0)
     calls: list[Callable[[], object]] = [
         lambda: opened.append_unique([decision], {"order-17"}),
@@ -236,7 +236,7 @@ def test_what_is_asked_by_id_is_refused_in_words(opened: KafkaJournal) -> None:
 
 
 def test_a_closed_journal_looks_nothing_up(opened: KafkaJournal) -> None:
-    """Nor does it refuse with other words."""
+    """The error is the same for look-ups."""
     opened.close()
     for call in (opened.mode, opened.configured, lambda: opened.decisions(["a"])):
         with pytest.raises(JournalClosed):
@@ -247,7 +247,7 @@ def test_a_closed_journal_looks_nothing_up(opened: KafkaJournal) -> None:
 
 
 def test_old_records_are_dropped_behind_a_base(kafka: KafkaCluster, opened: KafkaJournal) -> None:
-    """By whole commits; what comes later, and the acts of operators, are as they were."""
+    """In whole commits; later records and operator actions are unchanged."""
     first = opened.append([Void("a", 1), Erased(erased_key_of("a"), 1)], recorded=[1_001, 1_002])
     home = next(partition for partition in range(4) if opened.end(partition))
     opened.append([Settled(home, n) for n in range(3)], recorded=[1_003] * 3)
@@ -275,7 +275,7 @@ def test_old_records_are_dropped_behind_a_base(kafka: KafkaCluster, opened: Kafk
 def delete_behind_its_back(
     kafka: KafkaCluster, journal: KafkaJournal, partition: int, before: int
 ) -> None:
-    """As a retention would."""
+    """Delete records as a retention setting would."""
     assert journal._topic is not None
     admin = AdminClient({"bootstrap.servers": kafka.address})
     (gone,) = admin.delete_records([TopicPartition(journal._topic, partition, before)]).values()
@@ -286,7 +286,7 @@ def delete_behind_its_back(
 
 
 def test_a_bandit_goes_on_where_it_was(kafka: KafkaCluster, dsn: str, bandit: str) -> None:
-    """It decides, learns, saves; opened by its address it knows all; an own id is refused."""
+    """It decides, learns and saves; opened by its address it has its state; own ids are refused."""
     address = f"kafka://{kafka.address}?copies=1&shelf={dsn}&bandit={quote(bandit)}"
 
     def reopened() -> Bandit:
@@ -310,7 +310,7 @@ def test_a_bandit_goes_on_where_it_was(kafka: KafkaCluster, dsn: str, bandit: st
 def test_what_was_looked_up_once_is_not_fetched_for_ever(
     kafka: KafkaCluster, dsn: str, bandit: str
 ) -> None:
-    """A learner's shelf asks where a partition ends, and must not hold what comes afterwards."""
+    """A look-up of the end of a partition must not buffer what comes afterwards."""
     with open_kafka(kafka, dsn, bandit, partitions=2) as journal:
         journal.append([Settled(0, 1), Settled(1, 1)])
         ends = journal.end(0), journal.end(1)
@@ -322,7 +322,7 @@ def test_what_was_looked_up_once_is_not_fetched_for_ever(
 
 
 def test_requests_are_found_across_commits(kafka: KafkaCluster, dsn: str, bandit: str) -> None:
-    """Near each other and far apart."""
+    """Close to each other and far apart."""
     rows = np.ones(2, dtype=np.float32)
     with open_kafka(kafka, dsn, bandit) as journal:
         expected: dict[int, bytes] = {}
@@ -337,7 +337,7 @@ def test_requests_are_found_across_commits(kafka: KafkaCluster, dsn: str, bandit
 
 
 def test_partitions_that_have_grown_are_told_in_one_question(opened: KafkaJournal) -> None:
-    """Those that end elsewhere than at the positions given, also where an end was lost."""
+    """Those with other ends than the given positions, also if records were lost."""
     assert opened.grown(dict.fromkeys(range(4), 0)) == set()
     ids = [new_id(1_700_000_000_000_000, slot) for slot in (0, 0, 2)]
     *_, behind, other = opened.append([Reward(id, 1, 1.0) for id in ids])

@@ -1,4 +1,4 @@
-"""What is learned through Kafka is what an embedded bandit learns of the same."""
+"""A bandit on Kafka learns the same as an embedded one."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ POLICY = DelayedUCB(DIM, Bernoulli())
 
 
 class Played(NamedTuple):
-    """What a bandit did: the actions it chose, and what they lost against the best ones."""
+    """The actions that a bandit chose, and its regret."""
 
     actions: list[int]
     regret: float
 
 
 def play(bandit: Bandit, seed: int) -> Played:
-    """Decide, and report rewards late, some of them twice: all is drawn before anything is done."""
+    """Decide, and report rewards late, some of them twice; everything is drawn in advance."""
     rng = np.random.default_rng(seed)
     theta = rng.normal(size=DIM)
     rows = rng.normal(size=(ROUNDS, ACTIONS, DIM)) / 2
@@ -60,24 +60,24 @@ def play(bandit: Bandit, seed: int) -> Played:
 
 @pytest.fixture
 def store(kafka: KafkaCluster, dsn: str) -> Store:
-    """On one broker."""
+    """A store on one broker."""
     return open_store(f"kafka://{kafka.address}?shelf={quote(dsn, safe='')}&copies=1")
 
 
 @pytest.fixture
 def journal(store: Store, bandit: str) -> Iterator[Journal]:
-    """A new one."""
+    """A new journal."""
     with store.journal(bandit, partitions=PARTITIONS) as opened:
         yield opened
 
 
 def records_of(journal: Journal) -> list[Record]:
-    """All there are."""
+    """Return all records."""
     return [one for partition in range(PARTITIONS) for one in journal.read(partition, 0, 10_000)]
 
 
 def folded(journal: Journal, policy: DelayedUCB) -> Fold:
-    """A fold of all that a journal holds."""
+    """Return a fold of a whole journal."""
     fold = Fold(policy, Explicit(), partitions=PARTITIONS)
     fold.begin(journal)
     fold.catch_up(journal)
@@ -86,7 +86,7 @@ def folded(journal: Journal, policy: DelayedUCB) -> Fold:
 
 @pytest.mark.parametrize("seed", [11, 12])
 def test_decisions_and_regret_are_those_of_an_embedded_bandit(journal: Journal, seed: int) -> None:
-    """With the same luck it chooses the same, and learns the same."""
+    """With the same random numbers it makes the same choices, and learns the same."""
     with Bandit(policy=POLICY, rewards=Explicit(), journal=journal, seed=seed) as through_kafka:
         played = play(through_kafka, seed)
         estimate = through_kafka.estimate
@@ -100,7 +100,7 @@ def test_decisions_and_regret_are_those_of_an_embedded_bandit(journal: Journal, 
 
 
 def test_the_same_records_come_to_the_same(store: Store, journal: Journal) -> None:
-    """Folded from Kafka, and from memory: states exactly, sums and estimate to rounding."""
+    """Folded from Kafka and from memory: states exactly, sums and estimate to rounding."""
     with Bandit(policy=POLICY, rewards=Explicit(), journal=journal, seed=1) as bandit:
         play(bandit, seed=21)
     with store.journal(journal.bandit) as again:
@@ -163,7 +163,7 @@ def test_a_subject_is_erased(kafka: KafkaCluster, dsn: str, journal: Journal) ->
 def test_learners_that_share_a_bandit_on_kafka_agree_with_a_replay(
     store: Store, bandit: str
 ) -> None:
-    """Two of them: one dies without a word, and its partitions are folded on by the other."""
+    """One of two dies silently, and the other takes over its partitions."""
     policy = DelayedUCB(DIM, Gaussian(1.0))
     definition = Definition(bandit, policy, Explicit(), partitions=PARTITIONS, learners="many")
     first, second = (shared_learner(definition, store, lease=1.0) for _ in range(2))
@@ -199,7 +199,7 @@ def test_learners_that_share_a_bandit_on_kafka_agree_with_a_replay(
 
 
 def test_leases_are_renewed_in_the_database(store: Store, bandit: str, journal: Journal) -> None:
-    """All over one connection; one that another holds is not."""
+    """In one transaction; a lease held by another learner is not renewed."""
     with closing(store.coordination(bandit)) as lead, closing(store.session()) as session:
         epoch = lead.acquire_lease("me", 1.0)
         assert epoch is not None

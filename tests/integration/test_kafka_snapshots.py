@@ -1,4 +1,4 @@
-"""Snapshots of a journal in Kafka as files: in a folder, and in an object store."""
+"""Snapshots of a Kafka journal as files, in a folder or an object store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.shelf_contract import ShelfContract
 
 
 class TestFiles(ShelfContract):
-    """It behaves as every shelf does."""
+    """The contract of shelves."""
 
     @pytest.fixture(autouse=True)
     def _names(self, kafka: KafkaCluster, dsn: str, bandit: str, tmp_path: Path) -> None:
@@ -29,11 +29,11 @@ class TestFiles(ShelfContract):
         self.names = (f"{bandit}.{n}" for n in count())
 
     def open_journal(self, partitions: int, clock: ManualClock) -> Any:
-        """Under a name of its own."""
+        """Open a journal with a new name."""
         return self._open(next(self.names), partitions, clock)
 
     def reopen(self, journal: KafkaJournal, clock: ManualClock) -> Any:
-        """With connections of its own."""
+        """Open it again over new connections."""
         return self._open(journal.bandit, None, clock)
 
     def _open(self, bandit: str, partitions: int | None, clock: ManualClock) -> KafkaJournal:
@@ -49,7 +49,7 @@ class TestFiles(ShelfContract):
     test_pieces_of_a_save_that_was_cut_off_do_not_stay = None  # type: ignore[assignment]
 
     def spoil(self, journal: KafkaJournal, partition: int, piece: str) -> None:
-        """Behind its back."""
+        """Damage a file."""
         named = journal._known[partition][piece].hex()
         (path,) = self.folder.rglob(named)
         path.write_bytes(path.read_bytes() + b"\0")
@@ -59,7 +59,7 @@ class TestFiles(ShelfContract):
 def place(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
-    """Where files go."""
+    """The location of the files."""
     if request.param == "folder":
         yield str(tmp_path)
         return
@@ -68,12 +68,12 @@ def place(
 
 
 def opened(kafka: KafkaCluster, dsn: str, bandit: str, place: str | None) -> KafkaJournal:
-    """A journal with its snapshots in a place, PostgreSQL if None."""
+    """Return a journal with its snapshots at a location, or in PostgreSQL if None."""
     return KafkaJournal(kafka.address, shelf=dsn, bandit=bandit, copies=1, snapshots=place)
 
 
 def files_of(journal: KafkaJournal) -> PieceFiles:
-    """The files of its snapshots."""
+    """Return the files of its snapshots."""
     assert isinstance(journal._snapshots, PieceFiles)
     return journal._snapshots
 
@@ -103,7 +103,7 @@ def test_the_owner_saves_files_and_removes_old_ones(
 def test_a_file_that_is_gone_is_a_snapshot_that_is_discarded(
     kafka: KafkaCluster, dsn: str, bandit: str, place: str
 ) -> None:
-    """It was a shortcut: the partition is read from its beginning."""
+    """The partition is read from its beginning instead."""
     with opened(kafka, dsn, bandit, place) as journal:
         (position,) = journal.append([Settled(0, 1)])
         journal.save(Snapshot(0, position, "v1", {"ledger": b"one"}))
@@ -116,7 +116,7 @@ def test_a_file_that_is_gone_is_a_snapshot_that_is_discarded(
 def test_an_owner_who_loads_while_another_saves_gets_the_later_one(
     kafka: KafkaCluster, dsn: str, bandit: str, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The files of the earlier one are gone when it asks for them."""
+    """The files of the earlier one no longer exist when they are read."""
     with opened(kafka, dsn, bandit, place) as one, opened(kafka, dsn, bandit, place) as two:
         (position,) = one.append([Settled(0, 1)])
         one.acquire(0)
@@ -136,7 +136,7 @@ def test_an_owner_who_loads_while_another_saves_gets_the_later_one(
 def test_a_place_that_cannot_be_written_to_is_unavailable(
     kafka: KafkaCluster, dsn: str, bandit: str, tmp_path: Path
 ) -> None:
-    """Then nothing is said to be saved."""
+    """No snapshot is reported as saved."""
     (tmp_path / "file").write_bytes(b"")
     with opened(kafka, dsn, bandit, str(tmp_path / "file")) as journal:
         (position,) = journal.append([Settled(0, 1)])

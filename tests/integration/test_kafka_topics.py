@@ -1,4 +1,4 @@
-"""Topics of Kafka that a journal refuses: they would lose records, or are not its own."""
+"""Topics that a Kafka journal rejects: they could lose records, or belong to another bandit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.integration.kafka_server import KafkaCluster
 def test_settings_that_lose_records_are_refused(
     kafka: KafkaCluster, dsn: str, opened: KafkaJournal, setting: str, value: str
 ) -> None:
-    """With the setting, its value, what would happen and what to set."""
+    """The error has the setting, its value, the consequence and the required value."""
     assert opened._topic is not None
     change(kafka, opened._topic, setting, value)
     with pytest.raises(JournalMismatch, match=rf"{setting} = {value}: then .*; set {setting} = "):
@@ -35,7 +35,7 @@ def test_settings_that_lose_records_are_refused(
 def test_a_broker_that_does_not_know_a_new_topic_yet_is_asked_again(
     kafka: KafkaCluster, opened: KafkaJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of three brokers the one that is asked for the settings may hear of the topic last."""
+    """Of three brokers, the one asked for the settings may be the last to know the topic."""
     assert opened._topic is not None
     describe = AdminClient.describe_configs
     answers: list[str] = []
@@ -51,7 +51,7 @@ def test_a_broker_that_does_not_know_a_new_topic_yet_is_asked_again(
 
 
 def test_too_few_copies_are_refused(kafka: KafkaCluster, dsn: str, opened: KafkaJournal) -> None:
-    """By default there must be three; a cluster of one broker can make no topic with three."""
+    """By default there must be three, which a cluster of one broker cannot provide."""
     with pytest.raises(JournalMismatch, match="has only 1 of 3 replicas"):
         KafkaJournal(kafka.address, shelf=dsn, bandit=opened.bandit)
     with pytest.raises(JournalError, match="a topic with 3 replicas"):
@@ -59,7 +59,7 @@ def test_too_few_copies_are_refused(kafka: KafkaCluster, dsn: str, opened: Kafka
 
 
 def test_one_name_has_one_log(kafka: KafkaCluster, dsn: str, opened: KafkaJournal) -> None:
-    """A bandit of Kafka is not opened in PostgreSQL, nor the other way round."""
+    """A Kafka bandit cannot be opened in PostgreSQL, and vice versa."""
     with pytest.raises(JournalMismatch, match=r"in the topic 'belated.*of Kafka"):
         PostgresJournal(dsn, bandit=opened.bandit)
     PostgresJournal(dsn, bandit=f"{opened.bandit} too").close()
@@ -70,7 +70,7 @@ def test_one_name_has_one_log(kafka: KafkaCluster, dsn: str, opened: KafkaJourna
 def test_the_number_of_partitions_is_fixed(
     kafka: KafkaCluster, dsn: str, opened: KafkaJournal
 ) -> None:
-    """Another is refused, also where somebody has added some to the topic."""
+    """Another number is rejected, also after partitions were added to the topic."""
     with pytest.raises(JournalMismatch, match="partitions=4"):
         open_kafka(kafka, dsn, opened.bandit, partitions=8)
     assert opened._topic is not None

@@ -1,4 +1,4 @@
-"""One learner leads, others stand by; what it publishes and saves is fenced."""
+"""One learner leads, others stand by; publishing and saving are fenced."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ POLICY = DelayedUCB(DIM, Bernoulli())
 
 
 def definition(name: str, rewards: Rewards | None = None) -> Definition:
-    """Of a bandit."""
+    """Return the definition of a bandit."""
     return Definition(name, POLICY, rewards or Explicit(timedelta(days=1)), partitions=2)
 
 
 @pytest.fixture
 def writer(store: Store, bandit: str) -> Iterator[Bandit]:
-    """Someone who decides and is told rewards."""
+    """Return a bandit that decides and gets rewards."""
     with Bandit(
         policy=POLICY,
         rewards=Explicit(timedelta(days=1)),
@@ -49,7 +49,7 @@ def writer(store: Store, bandit: str) -> Iterator[Bandit]:
 
 
 def play(writer: Bandit, rounds: int) -> None:
-    """Some decisions, and rewards for most of them."""
+    """Make some decisions, and reward most of them."""
     for n in range(rounds):
         decision = writer.decide(rows=np.eye(DIM))
         if n % 4:
@@ -57,21 +57,21 @@ def play(writer: Bandit, rounds: int) -> None:
 
 
 def until_idle(learner: LearningService) -> None:
-    """Step until there is nothing to do, no fit either."""
+    """Step until there is nothing to do, not even a fit."""
     deadline = time.monotonic() + 30
     while learner.step() or learner._fit is not None:
         assert time.monotonic() < deadline
 
 
 def hang(learner: LearningService) -> None:
-    """Renew its lease no more, as if the whole process hung or were dead."""
+    """Stop renewing its lease, as if the whole process hung or were dead."""
     learner.lease._renewal.stop()
 
 
 def test_the_model_that_is_published_is_that_of_the_journal(
     store: Store, bandit: str, writer: Bandit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Positions, counts and θ̂; and a fit beside the fold is in it."""
+    """Positions, counts and θ̂, including the result of a concurrent fit."""
     for seconds in ("PUBLISH", "PUBLISH_SHARE"):  # every step publishes what it changed
         monkeypatch.setattr(module, seconds, 0.0)
     play(writer, 60)
@@ -102,7 +102,7 @@ def test_the_model_that_is_published_is_that_of_the_journal(
 def test_a_learner_that_is_far_behind_folds_all_at_once(
     store: Store, bandit: str, writer: Bandit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After some full pages; it comes to the same."""
+    """After some full pages, with the same result."""
     monkeypatch.setattr(module, "PAGE", 10)
     monkeypatch.setattr(module, "FAR", 41)
     play(writer, 200)
@@ -118,7 +118,7 @@ def test_a_learner_that_is_far_behind_folds_all_at_once(
 
 
 def test_stamps_ahead_of_the_clock_are_told(store: Store, bandit: str, writer: Bandit) -> None:
-    """As they are read, and at once by a learner that takes over: the clock has jumped."""
+    """As they are read, and at once by a new leader: the clock has jumped."""
     play(writer, 3)
     learner = learning_service(definition(bandit), store)
     until_idle(learner)
@@ -190,7 +190,7 @@ def test_one_that_was_cut_off_can_neither_publish_nor_save(
 
 
 def test_what_was_folded_late_is_no_lag_any_more(store: Store, bandit: str) -> None:
-    """A learner that has folded all there is, is not behind: an idle night gives no alarm."""
+    """A learner that has folded everything has no lag: idle nights raise no alert."""
     learner = learning_service(definition(bandit), store)
     journal = store.journal(bandit)
     old = journal.now() - 3_600_000_000
@@ -207,7 +207,7 @@ def test_what_was_folded_late_is_no_lag_any_more(store: Store, bandit: str) -> N
 def test_it_halts_before_what_only_a_newer_release_knows(
     store: Store, bandit: str, writer: Bandit
 ) -> None:
-    """It says where; what came before is saved, the model stays, and the lead is left to others."""
+    """The error has the position; earlier records are saved, the model stays, the lease is free."""
     play(writer, 20)
     learner = learning_service(definition(bandit), store)
     until_idle(learner)
@@ -238,7 +238,7 @@ def test_it_halts_before_what_only_a_newer_release_knows(
 
 @pytest.mark.parametrize("model", [b"\x63 of a later release", b"\x01 damaged"])
 def test_a_decider_starts_whatever_was_published(store: Store, bandit: str, model: bytes) -> None:
-    """As when a release is taken back: it decides, but is not ready until it can read a model."""
+    """As in a downgrade: it decides, but is not ready until it can read a model."""
     learner = learning_service(definition(bandit), store)
     assert learner._lead()
     learner.coordination.publish(model, learner.epoch)
@@ -265,7 +265,7 @@ def test_a_decider_starts_whatever_was_published(store: Store, bandit: str, mode
 
 
 def test_it_settles_what_is_due(store: Store, bandit: str) -> None:
-    """Silence until the window is the default: the learner writes that time has passed."""
+    """A missing reward becomes the default after the window: the learner records the time."""
     given = definition(bandit, DefaultAfter(timedelta(seconds=4)))
     with store.journal(bandit, partitions=2) as journal:
         x = np.ones(DIM, dtype=np.float32)
@@ -280,7 +280,7 @@ def test_it_settles_what_is_due(store: Store, bandit: str) -> None:
 
 
 def test_fits_beside_the_fold_lose_nothing(store: Store, bandit: str, writer: Bandit) -> None:
-    """After hundreds of rewards, folded a few at a time with fits between: the same sums."""
+    """After hundreds of rewards, folded a few at a time with concurrent fits: the same sums."""
     learner = learning_service(definition(bandit), store)
     for _ in range(8):
         play(writer, 40)
@@ -298,7 +298,7 @@ def test_fits_beside_the_fold_lose_nothing(store: Store, bandit: str, writer: Ba
 
 
 def test_decisions_are_found_by_their_ids(store: Store, bandit: str) -> None:
-    """Of two under one id the first; rewards and strangers are not among them."""
+    """The first of two under one id; rewards and unknown ids are not included."""
     x = np.ones(DIM, dtype=np.float32)
     with store.journal(bandit, partitions=4) as journal:
         made = [Decision(f"d{n}", n + 10, n, 0, x, 0.5, 1.0, 0) for n in range(50)]
@@ -310,13 +310,13 @@ def test_decisions_are_found_by_their_ids(store: Store, bandit: str) -> None:
 
 
 def test_coordination_needs_a_journal(store: Store) -> None:
-    """Of a bandit that nobody has opened yet there is none."""
+    """Not for a bandit that was never opened."""
     with pytest.raises(JournalError, match="open its journal first"):
         store.coordination("nobody has opened this")
 
 
 def test_who_leads_can_be_seen(store: Store, bandit: str, writer: Bandit) -> None:
-    """Its name, its epoch, and for how long."""
+    """Its name, its epoch, and the remaining seconds of its lease."""
     coordination = store.coordination(bandit)
     assert coordination.leader() is None
     assert coordination.acquire_lease("one", 60.0) == 1
@@ -341,7 +341,7 @@ def test_a_long_step_does_not_lose_the_lead(store: Store, bandit: str, writer: B
     make = busy._make_fold
 
     def slowly() -> Fold:
-        """As if a large snapshot were loaded."""
+        """Load slowly, like a large snapshot."""
         for _ in range(25):
             time.sleep(0.1)
             assert not other.step()
@@ -359,7 +359,7 @@ def test_a_long_step_does_not_lose_the_lead(store: Store, bandit: str, writer: B
 def test_one_that_is_stuck_loses_the_lead(
     store: Store, bandit: str, writer: Bandit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thread renews the lease only while the learner is heard of."""
+    """A thread renews the lease only while the learner makes progress."""
     play(writer, 5)
     stuck, other = (learning_service(definition(bandit), store, lease=0.3) for _ in range(2))
     until_idle(stuck)

@@ -107,7 +107,7 @@ class Stage:
         (folder / "failing_policies.py").write_text(MODULE, encoding="utf-8")
 
     def config(self, name: str, bandits: dict[str, str], *server: str, dsn: str = "") -> Path:
-        """A file with bandits by their policies."""
+        """Write a configuration with bandits by their policies."""
         lines = ['policies = ["failing_policies"]'] if "fallback" in bandits else []
         lines += ["[store]", f'address = "{dsn or self.server.dsn}"', "[server]", "learn = false"]
         lines += server
@@ -118,7 +118,7 @@ class Stage:
         return file
 
     def start(self, command: str, file: Path) -> tuple[Process, str]:
-        """A process that is scraped, and its address."""
+        """Start a process that is scraped; return it and its address."""
         port = free_port()
         more = ["--port", str(port)] if command == "serve" else ["--metrics", str(port)]
         path = f"{self.folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
@@ -129,13 +129,13 @@ class Stage:
         return process, f"http://127.0.0.1:{port}"
 
     def client(self, url: str, **header: str) -> httpx.Client:
-        """For requests to a process, once it serves."""
+        """Return a client of a process, once it serves."""
         http = self._stack.enter_context(httpx.Client(base_url=url, timeout=30, headers=header))
         later(lambda: answers(http))
         return http
 
     def prometheus(self, key: str = "") -> Prometheus:
-        """Which scrapes all that were started, with a key if one is needed."""
+        """Start a Prometheus that scrapes all started processes, with a key if necessary."""
         rules = self.folder / "alerts.yml"
         fast_alerts(rules, FACTOR, LEAST)
         targets = [f"127.0.0.1:{port}" for port in self._ports]
@@ -154,13 +154,13 @@ class Stage:
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
-    """What is started is stopped in the reverse order."""
+    """A stage; everything started is stopped in the reverse order."""
     with ExitStack() as stack:
         yield Stage(tmp_path, stack)
 
 
 def answers(http: httpx.Client) -> bool:
-    """Whether it serves."""
+    """Return whether a process serves."""
     try:
         return http.get("/livez").status_code == 200
     except httpx.TransportError:
@@ -170,7 +170,7 @@ def answers(http: httpx.Client) -> bool:
 def until(
     prometheus: Prometheus, expected: set[tuple[str, str]], act: Callable[[], object]
 ) -> set[tuple[str, str]]:
-    """Go on until all of these fire; returns what has fired meanwhile."""
+    """Run an action until all of these alerts fire; return all that fired meanwhile."""
     start, came = time.monotonic(), set[tuple[str, str]]()
     while expected - came:
         act()
@@ -183,7 +183,7 @@ def until(
 
 
 def decide(http: httpx.Client, bandit: str, count: int = 1, rows: Any = ROWS) -> list[str]:
-    """The ids of some decisions; none if the service refuses them."""
+    """Return the ids of some decisions; none if the service rejects them."""
     body = {"requests": [{"rows": rows}] * count}
     answer = http.post(f"/v1/{bandit}/decisions/batch", json=body)
     if answer.is_error:
@@ -192,7 +192,7 @@ def decide(http: httpx.Client, bandit: str, count: int = 1, rows: Any = ROWS) ->
 
 
 def reward(http: httpx.Client, bandit: str, id: str, value: float) -> None:
-    """Report it."""
+    """Report a reward."""
     answer = http.put(f"/v1/{bandit}/decisions/{id}/reward", json={"value": value})
     assert answer.status_code == 202, answer.text
 
@@ -200,7 +200,7 @@ def reward(http: httpx.Client, bandit: str, id: str, value: float) -> None:
 def history(
     journal: Journal, count: int, tell: Callable[[int, int], list[tuple[int, Reward]]]
 ) -> None:
-    """Decisions of the last five days, and what is told of each: number and time to rewards."""
+    """Yield decisions of the last five days with their rewards: number and times."""
     rng, now = np.random.default_rng(1), journal.now()
     made: list[tuple[int, Event]] = []
     for n in range(count):
@@ -215,13 +215,13 @@ def history(
 
 
 def told(n: int, at: int, value: float, hours: float = 0.25) -> list[tuple[int, Reward]]:
-    """A reward some hours after its decision."""
+    """Return a reward some hours after its decision."""
     then = at + int(hours * HOUR)
     return [(then, Reward(f"d{n}", then, value))]
 
 
 def write_histories(stage: Stage) -> None:
-    """What stands in the journals before anything runs."""
+    """Write the initial journals."""
 
     def opened(bandit: str) -> closing[Journal]:
         return closing(stage.store.journal(bandit, partitions=1))
@@ -261,7 +261,7 @@ def write_histories(stage: Stage) -> None:
 
 
 def test_causes_in_journals_and_in_calls(stage: Stage) -> None:
-    """A bandit for each cause, and one with none: of that no alert comes."""
+    """One bandit per cause, and one without any, for which no alert fires."""
     write_histories(stage)
     named = {bandit for _, bandit in JOURNAL | CALLS if bandit} - {"silence", "conflicts"}
     bandits = {name: POLICY for name in sorted(named - {"fallback"})}
@@ -304,7 +304,7 @@ def test_causes_in_journals_and_in_calls(stage: Stage) -> None:
 
 
 def test_causes_in_the_database(stage: Stage) -> None:
-    """It is slow, then it is gone: one decider has a spool and keys, the other has neither."""
+    """It is slow, then down: one decider has a spool and keys, the other has neither."""
     key = make(stage.store, "decide", "reward")
     spool = f'spool_dir = "{stage.folder / "spool"}"'
     _, safe = stage.start("serve", stage.config("safe", {"offers": POLICY}, spool, 'auth = "keys"'))
@@ -339,7 +339,7 @@ def test_causes_in_the_database(stage: Stage) -> None:
 
 
 def test_a_learner_that_is_killed(stage: Stage) -> None:
-    """Nobody leads, and in a minute the model is old; nothing else is told."""
+    """There is no leader, and in a minute the model is old; no other alert fires."""
     file = stage.config("offers", {"offers": POLICY})
     _, url = stage.start("serve", file)
     learner, _ = stage.start("learn", file)
@@ -353,7 +353,7 @@ def test_a_learner_that_is_killed(stage: Stage) -> None:
 
 
 def test_a_learner_behind_a_slow_line_and_a_decider_of_another_policy(stage: Stage) -> None:
-    """More is written than it can read; the other decider cannot use its models."""
+    """It cannot read as fast as others write; the other decider cannot use its models."""
     gate = Slow(stage.server.port, 40_000)
     dsn = stage.server.dsn.replace(str(stage.server.port), str(gate.port))
     _, url = stage.start("serve", stage.config("offers", {"offers": POLICY}))
@@ -367,7 +367,7 @@ def test_a_learner_behind_a_slow_line_and_a_decider_of_another_policy(stage: Sta
 
 
 def test_every_alert_has_a_cause_here() -> None:
-    """But for those that cannot be made in minutes."""
+    """Except for those that cannot be caused within minutes."""
     made = {name for name, _ in JOURNAL | CALLS | SLOW | AWAY | DEAD | APART}
     assert made | NOT_HERE == alert_names()
     assert not made & NOT_HERE

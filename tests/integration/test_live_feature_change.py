@@ -1,4 +1,4 @@
-"""Features change on a live service under load, and are rolled back: nothing is lost."""
+"""Features of a live service under load change and are rolled back, without loss."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ AFTER = (
 
 
 class Load:
-    """A thread that decides and reports rewards, at whichever process answers.
+    """A thread that decides and reports rewards, at any process that responds.
 
     Attributes:
-        ports: of the processes.
-        ids: of all decisions that were acknowledged, each with its reward once that was.
-        errors: of requests that were refused for what they are.
+        ports: the ports of the processes.
+        ids: acknowledged decisions, with their reward once that was acknowledged, too.
+        errors: requests that were rejected as invalid.
     """
 
     def __init__(self, name: str) -> None:
@@ -89,19 +89,19 @@ class Load:
         assert self.error is None, self.error
 
     def stop(self) -> None:
-        """End it."""
+        """End the thread."""
         self._stopped.set()
         self._thread.join(120)
 
 
 def has_a_model(process: Process) -> bool:
-    """Whether the newest model is for its features."""
+    """Return whether the newest model is for its features."""
     ready: dict[str, list[str]] = process.ask("GET", "/readyz")[1]
     return ready["other_features"] == []
 
 
 def config(path: Path, address: str, name: str, features: str) -> Path:
-    """The configuration of a service."""
+    """Write the configuration of a service."""
     path.write_text(
         f"""
         [store]
@@ -122,7 +122,7 @@ def config(path: Path, address: str, name: str, features: str) -> Path:
 def test_a_rolling_change_and_its_rollback_lose_nothing(
     store: Store, address: str, bandit: str, tmp_path: Path
 ) -> None:
-    """Two processes are replaced one after the other, and back; then the journal is compared."""
+    """Two processes are replaced in turn, and back; then the journal is compared."""
     name = bandit.replace(" ", "-")
     load, running, processes = Load(name), list[Process](), list[Process]()
     numbers = count()

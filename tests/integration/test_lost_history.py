@@ -1,4 +1,4 @@
-"""A journal that loses or changes what was folded: noticed before anything more is published."""
+"""A journal that loses or changes folded records is detected before the next model is published."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PARTITIONS = 2
 
 
 def some(rng: np.random.Generator, count: int) -> list[Event]:
-    """Decisions, and rewards for most of them."""
+    """Return decisions, and rewards for most of them."""
     events: list[Event] = []
     for _ in range(count):
         id, x = new_id(5), rng.random(2, dtype=np.float32)
@@ -49,7 +49,7 @@ def some(rng: np.random.Generator, count: int) -> list[Event]:
 
 
 def fresh(journal: Journal) -> Fold:
-    """What the journal comes to."""
+    """Return a fold of the journal."""
     fold = Fold(POLICY, REWARDS, partitions=journal.partitions)
     fold.catch_up(journal)
     return fold
@@ -57,20 +57,20 @@ def fresh(journal: Journal) -> Fold:
 
 @pytest.fixture
 def journal(store: Store, bandit: str) -> Iterator[Journal]:
-    """To append to."""
+    """A journal to append to."""
     with store.journal(bandit, partitions=PARTITIONS) as made:
         yield made
 
 
 @pytest.fixture
 def meddler(store: Store, address: str, bandit: str, journal: Journal) -> Iterator[Forger]:
-    """Someone with access to the tables."""
+    """An attacker with access to the tables."""
     with closing(forger(store, address, bandit)) as found:
         yield found
 
 
 class Publications:
-    """What a learner publishes, and how often it had noticed a change by then."""
+    """Records published models, with the number of changes detected by then."""
 
     def __init__(self, learner: LearningService) -> None:
         self.noticed: list[int] = []
@@ -88,7 +88,7 @@ class Publications:
 
 
 def until_published(learner: LearningService, journal: Journal, seen: Publications) -> None:
-    """Step until a model of all records is out."""
+    """Step until a model of all records is published."""
     deadline = time.monotonic() + 30
     # The learner too appends something: what its bandit is.
     while seen.positions != [journal.end(partition) for partition in range(PARTITIONS)]:
@@ -105,7 +105,7 @@ def test_cut_and_replaced_tails_under_a_live_learner(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Each is noticed before the next model is published, and that is of what is there."""
+    """Each is detected before the next model is published, which reflects the current records."""
     for seconds in ("PUBLISH", "PUBLISH_SHARE"):
         monkeypatch.setattr(module, seconds, 0.0)
     monkeypatch.setattr(module, "SNAPSHOT", 0.0)  # one of every state: those of lost ones too
@@ -138,7 +138,7 @@ def test_cut_and_replaced_tails_under_a_live_learner(
 
 
 def test_a_bandit_starts_anew(store: Store, bandit: str, meddler: Forger, journal: Journal) -> None:
-    """With a warning; and the call that noticed it does what it was to do."""
+    """With a warning; the call that detected the change succeeds."""
     with Bandit(policy=POLICY, rewards=REWARDS, journal=store.journal(bandit), seed=1) as made:
         made.save()
         for n in range(12):
@@ -158,7 +158,7 @@ def test_a_bandit_starts_anew(store: Store, bandit: str, meddler: Forger, journa
 def test_a_tail_that_was_replaced_while_no_one_looked(
     store: Store, bandit: str, journal: Journal, meddler: Forger
 ) -> None:
-    """The snapshot is of another history: it is passed over, and the journal read."""
+    """The snapshot belongs to another history: it is discarded, and the journal is read."""
     rng = np.random.default_rng(3)
     journal.append(some(rng, 30))
     before = fresh(journal)
@@ -190,7 +190,7 @@ def test_a_learner_that_starts_tells_of_records_that_were_lost_before(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """As an error, once, and not as a snapshot that was damaged: the alert hangs on it."""
+    """As an error, once, and not as a damaged snapshot: an alert depends on it."""
     monkeypatch.setattr(module, "SNAPSHOT", 0.0)
     store = open_store(address)
     assign_partitions(store, range(PARTITIONS), PARTITIONS)
@@ -238,7 +238,7 @@ def test_a_snapshot_goes_on_with_the_chain(journal: Journal) -> None:
 
 
 def test_what_is_appended_and_gone_again_is_an_error() -> None:
-    """Not waited for."""
+    """The bandit does not wait for it."""
     journal = MemoryJournal()
     bandit = Bandit(policy=POLICY, rewards=REWARDS, journal=journal)
     bandit.decide(rows=np.eye(2))
@@ -255,7 +255,7 @@ def test_what_is_appended_and_gone_again_is_an_error() -> None:
 
 
 def test_a_journal_that_is_away_while_a_bandit_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not needed to decide: the bandit is behind, and catches up later."""
+    """Decisions do not need it: the bandit is behind, and catches up later."""
     journal = MemoryJournal()
     bandit = Bandit(policy=POLICY, rewards=REWARDS, journal=journal)
     lost = bandit.decide(rows=np.eye(2))

@@ -1,4 +1,4 @@
-"""A hundred bandits in one process: threads and connections do not grow with them."""
+"""A hundred bandits in one process do not increase threads and connections."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROWS = [[1.0, 0.0], [0.0, 1.0]]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    """A server of its own, so that its connections can be counted."""
+    """A separate server, so that its connections can be counted."""
     require_programs()
     found = PostgresServer()
     yield found
@@ -37,14 +37,14 @@ def server() -> Iterator[PostgresServer]:
 
 @pytest.fixture(params=["postgresql", "sqlite"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Of a store."""
+    """The address of a store."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/many.db"
     return str(request.getfixturevalue("server").dsn)
 
 
 def app_of(count: int, store: Store, spools: Path) -> Service:
-    """Serves and learns so many bandits, with all that it can have."""
+    """Return an app that serves and learns this many bandits, with all options."""
     bandits = [
         Definition(f"b{n}", DelayedUCB(2, Bernoulli()), Explicit(), partitions=2)
         for n in range(count)
@@ -53,12 +53,12 @@ def app_of(count: int, store: Store, spools: Path) -> Service:
 
 
 def stale(app: Service) -> list[str]:
-    """Bandits whose learner has published no model yet."""
+    """Return bandits without a published model."""
     return [name for name, bandit in app.bandits.items() if bandit.age is None]
 
 
 def connections(address: str) -> int:
-    """How many the server has, but for this one."""
+    """Return the number of connections of the server, without this one."""
     with psycopg.connect(address) as connection:
         count = connection.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'belated'"
@@ -68,7 +68,7 @@ def connections(address: str) -> int:
 
 
 def open_files(path: Path) -> int:
-    """How often this process has a database open."""
+    """Return how often this process has a database open."""
     found = 0
     for one in Path("/proc/self/fd").iterdir():
         try:
@@ -81,7 +81,7 @@ def open_files(path: Path) -> int:
 def test_threads_and_connections_do_not_grow(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Counted while all of it is at work: requests of every kind, and a learner."""
+    """Counted under load: requests of every kind, and a learner."""
     # A disk that is slow here is no outage.
     monkeypatch.setattr(spools, "PATIENCE", 60.0)
     monkeypatch.setattr(served_bandits, "LOOK_UP_SECONDS", 60.0)
@@ -120,7 +120,7 @@ def test_threads_and_connections_do_not_grow(
 
 
 def test_what_comes_at_once_for_many_bandits_is_one_commit(address: str, tmp_path: Path) -> None:
-    """Few commits for many requests, whosever they are; and every decision is in its journal."""
+    """Few commits for many requests of all bandits; and every decision is in its journal."""
     store = open_store(address)
     store.create_tables()
     bandits = [Definition(f"c{n}", DelayedUCB(2, Bernoulli()), Explicit()) for n in range(20)]

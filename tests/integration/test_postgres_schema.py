@@ -113,7 +113,7 @@ def test_present_tables_need_nothing(capsys: pytest.CaptureFixture[str]) -> None
 def test_what_is_not_a_version_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 2 and one line."""
     assert main(["schema", "--from", "99"]) == 2
-    assert "from 0 to" in capsys.readouterr().err
+    assert "between 0 and" in capsys.readouterr().err
 
 
 def test_a_database_without_tables_is_refused_with_what_to_do(empty: str) -> None:

@@ -1,9 +1,9 @@
-"""What must hold, whatever happened.
+"""Invariants that must hold, whatever happened.
 
-* **H**: what is live equals a replay of the journal.
-* **X**: what was acknowledged is there, what is there was sent, and each counts once.
-* **C**: every decision is in one state, and what is pending is what the model says.
-* **L**: when the faults have stopped, all agree: with each other and with the rules as written.
+* **H**: the live state equals a replay of the journal.
+* **X**: everything acknowledged is recorded, everything recorded was sent, and each counts once.
+* **C**: every decision is in one state, and the model has exactly the pending ones.
+* **L**: once the faults have stopped, all agree: with each other and with the rules as written.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def fold_settings(world: World) -> dict[str, Any]:
 
 
 def check_pages(world: World, replay: Fold) -> None:
-    """L: what the page kernel takes, it folds as the rules do.
+    """L: what the page kernel accepts, it folds by the rules.
 
     Args:
         world: with the records.
@@ -173,7 +173,7 @@ def check_halted(world: World, fold: Fold) -> None:
 
 
 class Expected(NamedTuple):
-    """What records come to by the rules as they are written.
+    """The expected state of records, by the rules as they are written.
 
     Attributes:
         oracles: by partition.
@@ -185,7 +185,7 @@ class Expected(NamedTuple):
 
 
 def expected_of(fold: Fold, records: Sequence[Sequence[Record]]) -> Expected:
-    """Return what records come to by the rules of a fold.
+    """Return the expected state of records, by the rules of a fold.
 
     Args:
         fold: that has folded the records, or others like it.
@@ -332,7 +332,7 @@ def _estimate(fold: Fold, learned: list[Outcome], pending: list[Outcome], now: i
 
 
 def _weights(fold: Fold, outcomes: list[Outcome], now: int) -> Vector:
-    """Return what decisions count for by their age."""
+    """Return the weights of decisions by their age."""
     half_life = fold.policy.half_life_us
     if half_life is None:
         return np.ones(len(outcomes))
@@ -346,7 +346,7 @@ def _rows(fold: Fold, outcomes: list[Outcome]) -> Row:
 
 
 def _with_rows(fold: Fold, outcomes: list[Outcome]) -> list[Outcome]:
-    """Return those of which the features make a row."""
+    """Return those for which the features make a row."""
     return [one for one in outcomes if row_of(fold.features, one.decision) is not None]
 
 
@@ -393,7 +393,7 @@ def check_names(world: World) -> None:
 
 
 def _rivals(world: World) -> set[str]:
-    """Return the ids under which a writer appends decisions past all deciders."""
+    """Return the ids under which a writer appends decisions, bypassing all deciders."""
     return {what.id for what in world.sent if isinstance(what, Decision)}
 
 
@@ -461,7 +461,7 @@ def check_lineage(world: World) -> None:
 
 
 def _content(event: object) -> object:
-    """Return what an event says, without the time at which it was reported: retries are equal."""
+    """Return the content of an event without the time of the report: retries are equal."""
     if isinstance(event, Decision):
         # A decider remembers its decisions without their contexts.
         return encode(msgspec.structs.replace(event, context=event.context[:NAME]))

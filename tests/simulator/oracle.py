@@ -58,18 +58,18 @@ STATES = ("dormant", "pending", "rewarded", "defaulted", "censored", "voided")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a decision has come to.
+    """The state of a decision.
 
     Attributes:
         state: dormant, pending, rewarded, defaulted, censored or voided.
         value: what it is learned with, None if it is not.
         late: whether its reward was first recorded after the window.
         conflict: whether two decisions or two rewards contradict each other.
-        decision: the one that counts under its id.
-        recorded: when the journal took it.
-        began: from when its age counts: when it was activated, or recorded as active.
+        decision: the valid decision under its id.
+        recorded: when the journal received it.
+        began: when its age starts: when it was activated, or recorded as active.
         due: when its window ends, None if it has none.
-        converted: since when its value is not 0, None if it is 0 or there is none.
+        converted: when its value became other than 0; None if it is 0 or there is none.
     """
 
     state: str
@@ -96,19 +96,19 @@ _Credits = dict[str, list[tuple[int, Reward]]]
 
 
 class Oracle:
-    """What the records of one partition come to.
+    """The state that follows from the records of one partition.
 
     Args:
         records: the first records.
         rewards: what a missing reward means.
-        min_reward: the least reward that is accepted.
-        max_reward: the greatest.
+        min_reward: the lowest accepted reward.
+        max_reward: the highest accepted reward.
         retention: how long after its record a decision accepts rewards, in microseconds.
 
     Attributes:
         watermark: the journal time that the partition has reached.
-        forgotten: the decisions that were forgotten, as they were then.
-        orphaned: how many unmatched events were given up.
+        forgotten: the forgotten decisions, as they were then.
+        orphaned: how many unmatched events were dropped.
 
     >>> from datetime import timedelta
     >>> import numpy as np
@@ -148,7 +148,7 @@ class Oracle:
         self.apply_records(records)
 
     def _begin(self) -> None:
-        """Start with nothing."""
+        """Start with an empty state."""
         self.watermark = 0
         self.forgotten = []
         self.orphaned = 0
@@ -234,14 +234,14 @@ class Oracle:
 
     @property
     def entries(self) -> dict[str, Outcome]:
-        """What each decision that is not forgotten has come to, by its id."""
+        """The state of each decision that is not forgotten, by id."""
         known = {id: facts for id, facts in self._facts.items() if facts.decisions}
         credits = self._credits()[0]
         return {id: self._judge(facts, credits.get(id, [])) for id, facts in known.items()}
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many decisions are in each state, including forgotten ones."""
+        """The number of decisions in each state, including forgotten ones."""
         outcomes = (*self.forgotten, *self.entries.values())
         counts = Counter(outcome.state for outcome in outcomes)
         return {state: counts[state] for state in STATES}
@@ -253,7 +253,7 @@ class Oracle:
 
     @property
     def observed(self) -> dict[str, float]:
-        """The values that are learned, by the ids that are not forgotten."""
+        """The learned values, by ids that are not forgotten."""
         entries = self.entries.items()
         return {id: outcome.value for id, outcome in entries if outcome.value is not None}
 
@@ -265,7 +265,7 @@ class Oracle:
 
     @property
     def unmatched(self) -> int:
-        """How many events wait for their decision."""
+        """The number of events that wait for their decision."""
         waiting = sum(_kept(facts) for facts in self._facts.values() if not facts.decisions)
         return waiting + len(self._credits()[1])
 
@@ -299,7 +299,7 @@ class Oracle:
         return credits, uncredited
 
     def _note_values(self, recorded: int) -> None:
-        """Note since when decisions of subjects have a value other than 0."""
+        """Record when decisions of subjects got a value other than 0."""
         if not self._subjects:
             return
         credits = self._credits()[0]
@@ -311,7 +311,7 @@ class Oracle:
                 self._since.setdefault(id, recorded)
 
     def _judge(self, facts: _Facts, credits: Sequence[tuple[int, Reward]] = ()) -> Outcome:
-        """The seven rules."""
+        """Apply the seven rules."""
         # 1. The first decision counts.
         recorded, decision = facts.decisions[0]
         conflict = len({encode(rival) for _, rival in facts.decisions}) > 1
@@ -389,7 +389,7 @@ class Oracle:
         return since
 
     def _forget(self) -> None:
-        """Forget what is older than the retention; only the watermark tells the time."""
+        """Forget what is older than the retention; only the watermark defines the time."""
         if self.retention is None:
             return
         horizon = self.watermark - self.retention
@@ -431,12 +431,12 @@ def _is_live(facts: _Facts) -> bool:
 
 
 def _parts(rewards: list[Reward]) -> list[str]:
-    """Return the parts that are accepted: the first ``MAX_PARTS``."""
+    """Return the accepted parts: the first ``MAX_PARTS``."""
     return list(dict.fromkeys(reward.part for reward in rewards))[:MAX_PARTS]
 
 
 def _kept(facts: _Facts) -> int:
-    """Return how many events wait: each part once, and nothing that came after a void."""
+    """Return how many events wait: each part once, and nothing after a void."""
     rewards: list[Reward] = []
     marks: set[type] = set()
     for _, event in facts.others:

@@ -67,7 +67,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def position_saved_before_state(patch: pytest.MonkeyPatch) -> None:
-    """A snapshot says it holds all records there are, and holds those that were folded."""
+    """A snapshot claims to include all existing records, but has only those that were folded."""
     save = Fold.save
 
     def hasty(self: Fold, journal: Journal) -> None:
@@ -82,18 +82,18 @@ def position_saved_before_state(patch: pytest.MonkeyPatch) -> None:
 
 
 def dedup_forgotten_with_the_entry(patch: pytest.MonkeyPatch) -> None:
-    """Entries are forgotten when they are settled, and with them what was told already."""
+    """Settled entries are forgotten, and with them the rewards that were already received."""
     forget = Ledger._forget
     patch.setattr(Ledger, "_forget", lambda self, retention: forget(self, 0))
 
 
 def reward_before_decision_dropped(patch: pytest.MonkeyPatch) -> None:
-    """What comes too early is not kept."""
+    """Rewards that arrive before their decision are dropped."""
     patch.setattr(UnmatchedEvents, "add", lambda self, key, event, recorded: "unmatched")
 
 
 def revision_order_ignored(patch: pytest.MonkeyPatch) -> None:
-    """What came last counts, whatever its revision."""
+    """The last reward counts, whatever its revision."""
     meaning_of = rules.meaning_of
 
     def last(facts: Facts, reward: Reward) -> str:
@@ -104,7 +104,7 @@ def revision_order_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def snapshot_without_its_tail(patch: pytest.MonkeyPatch) -> None:
-    """Whoever starts from a snapshot reads no record that came after it."""
+    """A fold that starts from a snapshot skips the later records."""
     load = Fold.load
 
     def content(self: Fold, journal: Journal) -> None:
@@ -118,7 +118,7 @@ def snapshot_without_its_tail(patch: pytest.MonkeyPatch) -> None:
 
 
 def watermark_beyond_the_stamp(patch: pytest.MonkeyPatch) -> None:
-    """The clock of whoever settles is believed."""
+    """The clock of the process that settles is trusted."""
     settled = Ledger._settled
 
     def gullible(self: Ledger, event: Settled) -> str:
@@ -144,12 +144,12 @@ def default_not_subtracted(patch: pytest.MonkeyPatch) -> None:
 
 
 def two_owners_of_one_snapshot(patch: pytest.MonkeyPatch) -> None:
-    """Nobody looks whether the owner who saves is still the owner."""
+    """Snapshots are saved without checking that the owner is still the owner."""
     patch.setattr(CellShelf, "_epoch", lambda self, partition: None)
 
 
 def reader_passes_over_a_transaction(patch: pytest.MonkeyPatch) -> None:
-    """Whatever is synced is shown at once, also where something before it is not finished."""
+    """Synced records are visible at once, even if an earlier transaction is unfinished."""
 
     def eager(self: Store, partition: int) -> None:
         unseen = self._unseen[partition]
@@ -162,7 +162,7 @@ def reader_passes_over_a_transaction(patch: pytest.MonkeyPatch) -> None:
 
 
 def spool_not_synced(patch: pytest.MonkeyPatch) -> None:
-    """What waits on the local disk is acknowledged before it is safe."""
+    """Events on the local disk are acknowledged before they are synced."""
     patch.setattr(Disk, "sync", lambda self: None)
 
 
@@ -206,13 +206,13 @@ def retention_off_by_one(patch: pytest.MonkeyPatch) -> None:
 
 
 def lease_off_by_one(patch: pytest.MonkeyPatch) -> None:
-    """A lease is over only after its end."""
+    """A lease ends one microsecond late."""
     left = coordination._time_left
     patch.setattr(coordination, "_time_left", lambda beat, now: left(beat, now - 1))
 
 
 def duplicate_unmatched_reward_counted(patch: pytest.MonkeyPatch) -> None:
-    """A retry that comes before its decision is kept a second time."""
+    """A retry that arrives before its decision is stored a second time."""
     take = rules.take_reward
 
     def twice(facts: Facts, reward: Reward, recorded: int) -> str:
@@ -224,7 +224,7 @@ def duplicate_unmatched_reward_counted(patch: pytest.MonkeyPatch) -> None:
 
 
 def second_decision_taken(patch: pytest.MonkeyPatch) -> None:
-    """Nobody looks under the lock whether an id has a decision."""
+    """Ids are not checked for an existing decision under the lock."""
     patch.setattr(
         SimulatedJournal,
         "append_unique",
@@ -235,7 +235,7 @@ def second_decision_taken(patch: pytest.MonkeyPatch) -> None:
 
 
 def last_value_counts(patch: pytest.MonkeyPatch) -> None:
-    """Of two values for one part and revision the later one replaces the first."""
+    """Of two values for one part and revision, the later one replaces the first."""
     take = rules.take_reward
 
     def later(facts: Facts, reward: Reward, recorded: int) -> str:
@@ -248,7 +248,7 @@ def last_value_counts(patch: pytest.MonkeyPatch) -> None:
 
 
 def trimmed_one_too_many(patch: pytest.MonkeyPatch) -> None:
-    """The first record behind a base is dropped with those before it."""
+    """The first record after a base is dropped as well."""
     start = Store.start
 
     def beyond(self: Store, partition: int) -> Tail:
@@ -266,7 +266,7 @@ def trimmed_one_too_many(patch: pytest.MonkeyPatch) -> None:
 
 
 def base_without_what_was_undone(patch: pytest.MonkeyPatch) -> None:
-    """A base is made as if nothing had ever been undone."""
+    """A base ignores erasures and retractions."""
     make = trimming.make_bases
 
     def unaware(journal: Journal, fold: Fold, *rest: Any) -> list[Snapshot]:
@@ -281,7 +281,7 @@ def base_without_what_was_undone(patch: pytest.MonkeyPatch) -> None:
 
 
 def activation_ignored(patch: pytest.MonkeyPatch) -> None:
-    """The age of a decision counts from its record, though it was activated later."""
+    """The age of a decision counts from its record, although it was activated later."""
 
     def recorded(self: Ledger, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         return self._table.column("recorded")[numbers - self._table.base].copy()
@@ -291,7 +291,7 @@ def activation_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def observation_twice_after_revision(patch: pytest.MonkeyPatch) -> None:
-    """A revised reward is learned once more instead of in place of the former one."""
+    """A revised reward is learned in addition to the earlier one."""
     revise = Learner.revise
 
     def again(self: Learner, handle: int, y: float, recorded: int = 0, partition: int = 0) -> None:
@@ -307,7 +307,7 @@ def observation_twice_after_revision(patch: pytest.MonkeyPatch) -> None:
 
 
 def pending_weight_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """A pending decision is taken out with the weight it would have now."""
+    """A pending decision is removed with its current weight."""
     row_of = LearnerAdapter._row
 
     def current(self: LearnerAdapter, number: int) -> tuple[Vector, float]:
@@ -335,12 +335,12 @@ def _hide_from_kernel(patch: pytest.MonkeyPatch, flag: int) -> None:
 
 
 def kernel_takes_too_much(patch: pytest.MonkeyPatch) -> None:
-    """The page kernel takes rewards of decisions of which more is known than their line holds."""
+    """The page kernel accepts rewards of decisions with more state than their line holds."""
     _hide_from_kernel(patch, pages.MORE)
 
 
 def kernel_takes_rewards_of_owned_decisions(patch: pytest.MonkeyPatch) -> None:
-    """The page kernel takes rewards of decisions to which those of their subject are credited."""
+    """The page kernel accepts rewards of decisions that are credited by subject."""
     _hide_from_kernel(patch, pages.OWNED)
 
 
@@ -348,7 +348,7 @@ def kernel_takes_rewards_of_owned_decisions(patch: pytest.MonkeyPatch) -> None:
 
 
 def standing_decision_not_answered(patch: pytest.MonkeyPatch) -> None:
-    """Whoever comes second under an id is told what was chosen for it, not what stands."""
+    """A second request under an id gets its own choice, not the valid decision."""
     durable = request_batcher._Batch.durable
     patch.setattr(
         request_batcher._Batch,
@@ -358,7 +358,7 @@ def standing_decision_not_answered(patch: pytest.MonkeyPatch) -> None:
 
 
 def requests_of_others(patch: pytest.MonkeyPatch) -> None:
-    """In a commit of several, a decision gets what another one was chosen from."""
+    """In a commit of several decisions, one gets the request of another."""
     append = SimulatedJournal.append
 
     def shifted(
@@ -377,7 +377,7 @@ def requests_of_others(patch: pytest.MonkeyPatch) -> None:
 
 
 def answer_before_the_commit(patch: pytest.MonkeyPatch) -> None:
-    """Callers hear that their events are durable before they are."""
+    """Callers learn that their events are durable before they are."""
     commit = GroupCommit._commit
 
     def eager(self: GroupCommit, taken: list[Append]) -> None:
@@ -389,7 +389,7 @@ def answer_before_the_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def answers_mixed_up(patch: pytest.MonkeyPatch) -> None:
-    """Decisions of one turn go to the callers in another order."""
+    """Decisions of one turn are returned to callers in another order."""
     choose = RequestBatcher._choose
 
     def mixed(self: RequestBatcher) -> None:
@@ -403,12 +403,12 @@ def answers_mixed_up(patch: pytest.MonkeyPatch) -> None:
 
 
 def failed_decision_still_counted(patch: pytest.MonkeyPatch) -> None:
-    """What could not be committed stays pending in the model."""
+    """A decision that could not be committed stays pending in the model."""
     patch.setattr(Decider, "discard", lambda self, decision: None)
 
 
 def unapplied_decisions_dropped(patch: pytest.MonkeyPatch) -> None:
-    """A model that is loaded replaces all that was counted here."""
+    """A newly loaded model discards all decisions counted here."""
     forget = UnappliedDecisions.forget_read
 
     def hasty(self: UnappliedDecisions, positions: Sequence[int]) -> None:
@@ -418,7 +418,7 @@ def unapplied_decisions_dropped(patch: pytest.MonkeyPatch) -> None:
 
 
 def summed_decisions_dropped(patch: pytest.MonkeyPatch) -> None:
-    """Of very many unapplied decisions the oldest are let go."""
+    """Of very many unapplied decisions, the oldest are discarded."""
     compact = UnappliedDecisions.compact
 
     def careless(self: UnappliedDecisions) -> None:
@@ -429,12 +429,12 @@ def summed_decisions_dropped(patch: pytest.MonkeyPatch) -> None:
 
 
 def delivery_not_noted(patch: pytest.MonkeyPatch) -> None:
-    """Nobody hears that a spooled decision has its position now."""
+    """The position of a delivered spooled decision is ignored."""
     patch.setattr(ServedBandit, "_delivered", lambda self, events, positions: None)
 
 
 def models_of_anyone(patch: pytest.MonkeyPatch) -> None:
-    """Nobody looks whether the learner that publishes a model still leads."""
+    """Models are published without checking that the learner still leads."""
 
     def publish(self: CoordinationStore, data: bytes, epoch: int) -> None:
         self.cells.transact({}, {self._model: data})
@@ -443,7 +443,7 @@ def models_of_anyone(patch: pytest.MonkeyPatch) -> None:
 
 
 def mode_ignored(patch: pytest.MonkeyPatch) -> None:
-    """Deciders go on as before."""
+    """Deciders ignore the mode."""
     patch.setattr(Decider, "change_mode", lambda self, mode: None)
 
 
@@ -453,7 +453,7 @@ def pauses_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def chosen_model_replaced(patch: pytest.MonkeyPatch) -> None:
-    """A model that is published replaces the one that an operator chose."""
+    """A newly published model replaces the one that an operator chose."""
     load = LoadedModel.load
 
     def eager(self: LoadedModel, published: PublishedModel, unapplied: UnappliedDecisions) -> None:
@@ -464,7 +464,7 @@ def chosen_model_replaced(patch: pytest.MonkeyPatch) -> None:
 
 
 def frozen_models_go_on(patch: pytest.MonkeyPatch) -> None:
-    """The learner does not look at the mode."""
+    """The learner ignores the mode."""
     publish = LearningService._publish
 
     def blind(self: LearningService, fold: Fold) -> None:
@@ -482,12 +482,12 @@ def frozen_models_go_on(patch: pytest.MonkeyPatch) -> None:
 
 
 def saved_without_epoch(patch: pytest.MonkeyPatch) -> None:
-    """A worker acquires a partition, and does not say so when it saves."""
+    """A worker acquires a partition, but saves without its epoch."""
     patch.setattr(CellShelf, "_epoch", lambda self, partition: None)
 
 
 def merged_by_arrival(patch: pytest.MonkeyPatch) -> None:
-    """The sums that came last count, whatever their epoch and position."""
+    """The sums that arrived last count, whatever their epoch and position."""
 
     def send(self: CoordinationStore, sums: Mapping[int, tuple[int, bytes]]) -> list[int]:
         self.cells.transact({}, {self._sums_of(one): data for one, (_, data) in sums.items()})
@@ -502,7 +502,7 @@ def merged_by_arrival(patch: pytest.MonkeyPatch) -> None:
 
 
 def off_by_one_inside_a_commit(patch: pytest.MonkeyPatch) -> None:
-    """Where several records were committed together, the last one is said not to be folded."""
+    """If several records were committed together, the last one counts as not folded."""
     take = PartitionFold.take_all
 
     def short(self: PartitionFold, partition: int, page: Page, *more: Any) -> None:
@@ -514,7 +514,7 @@ def off_by_one_inside_a_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def saved_when_lost(patch: pytest.MonkeyPatch) -> None:
-    """A worker that hears that a partition is another's saves what it knows of it."""
+    """A worker saves its state of a partition after losing it to another."""
     lose = PartitionWorker._lose
 
     def tidy(self: PartitionWorker, partition: int) -> None:
@@ -526,7 +526,7 @@ def saved_when_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def trimmed_log_skipped(patch: pytest.MonkeyPatch) -> None:
-    """Where records were trimmed, a worker begins behind them, and with nothing."""
+    """If records were trimmed, a worker starts after them with an empty state."""
     load = PartitionFold.load
 
     def skip(self: PartitionFold, journal: Journal) -> None:
@@ -539,7 +539,7 @@ def trimmed_log_skipped(patch: pytest.MonkeyPatch) -> None:
 
 
 def reward_twice(patch: pytest.MonkeyPatch) -> None:
-    """Sums that were made anew at another estimate are added to once more."""
+    """Sums that were recomputed at another estimate are added once more."""
     total = RunningSums.total
 
     def again(self: RunningSums) -> FrozenSums:
@@ -553,7 +553,7 @@ def reward_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def slot_ignored(patch: pytest.MonkeyPatch) -> None:
-    """Records go to the partition of some other part of their id."""
+    """Records go to the partition of another part of their id."""
     patch.setattr(arrivals, "partition_of", lambda key, partitions: key[-1] % partitions)
 
 
@@ -571,7 +571,7 @@ def wrong_decision_credited(patch: pytest.MonkeyPatch) -> None:
 
 
 def credited_again_after_a_restart(patch: pytest.MonkeyPatch) -> None:
-    """A snapshot does not hold which outcomes were credited."""
+    """A snapshot does not include which outcomes were credited."""
     restore = SubjectIndex.restore
 
     def forgetful(self: SubjectIndex, histories: list[SubjectHistory]) -> None:
@@ -605,7 +605,7 @@ def erased_subject_credited(patch: pytest.MonkeyPatch) -> None:
 
 
 def sticky_beyond_its_time(patch: pytest.MonkeyPatch) -> None:
-    """A subject keeps its first decision for good."""
+    """A subject keeps its first decision forever."""
     current, read = Ledger.current, decision_history.read_current
 
     def late(self: Ledger, subject: str) -> tuple[int, int] | None:
@@ -620,7 +620,7 @@ def sticky_beyond_its_time(patch: pytest.MonkeyPatch) -> None:
 
 
 def dormant_decision_credited(patch: pytest.MonkeyPatch) -> None:
-    """A decision that never took effect, or was voided, is credited."""
+    """A decision that never took effect or was voided is credited."""
     patch.setattr(Ledger, "_is_live", lambda self, number: True)
 
 
@@ -634,7 +634,7 @@ def snapshot_of_other_features(patch: pytest.MonkeyPatch) -> None:
 
 
 def encoded_decision_counted_twice(patch: pytest.MonkeyPatch) -> None:
-    """A decision whose row is encoded again is pending once more."""
+    """A decision whose row is encoded again becomes pending once more."""
     enter = LearnerAdapter.enter
 
     def twice(self: LearnerAdapter, number: int, decision: Decision, expected: bool) -> None:
@@ -647,7 +647,7 @@ def encoded_decision_counted_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def row_of_other_features(patch: pytest.MonkeyPatch) -> None:
-    """The row in a record is taken for one of these features, if it is as long."""
+    """The row in a record is used as one of these features if it has the same length."""
     row = RowEncoder.row
 
     def stored(self: RowEncoder, decision: Decision) -> Row | None:

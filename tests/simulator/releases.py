@@ -1,4 +1,4 @@
-"""Features that change while a bandit runs: releases, and what each makes of a context."""
+"""Features that change while a bandit runs: releases, and the rows that each makes."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def context_of(key: str) -> dict[str, Any]:
 
 
 def offered(key: str, features: object, dim: int) -> dict[str, Any]:
-    """Return what is offered under a key, by argument: rows, or the context for features."""
+    """Return the offer for a key, by argument: rows, or the context for features."""
     return {"rows": rows_of(key, dim)} if features is None else {"context": context_of(key)}
 
 
 def row_of(features: Any, decision: Decision) -> Row | None:
-    """Return the row that features make of what a decision was made of; None: they make none."""
+    """Return the row that features make of the data of a decision; None if they make none."""
     if features is None:
         return decision.x
     context, _ = msgspec.msgpack.decode(decision.context[NAME:])
@@ -64,7 +64,7 @@ def row_of(features: Any, decision: Decision) -> Row | None:
 def decision_of(
     features: PerArm, id: str, at: int, key: str, place: int, *, activated: bool = True
 ) -> Decision:
-    """Return a decision as another program appends it: of a context without what nobody reads."""
+    """Return a decision as another program appends it, with a context that lacks unread fields."""
     assert isinstance(features.context, dict)
     context = {name: value for name, value in context_of(key).items() if name in features.context}
     packed = pack_context(context, features.actions)

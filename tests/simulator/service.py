@@ -89,7 +89,7 @@ BANDIT = "bandit"
 
 
 class Lead(NamedTuple):
-    """Who holds the lease of the bandit, and its model.
+    """The leader of the bandit, and its model.
 
     Attributes:
         holder: of the lease; empty if nobody has it.
@@ -107,11 +107,11 @@ class Lead(NamedTuple):
 
     @property
     def until(self) -> int:
-        """When the lease ends."""
+        """The end of the lease."""
         return self.written + self.duration
 
     def is_held(self, now: int) -> bool:
-        """Whether it is held at a time; a heartbeat of the far future does not count."""
+        """Return whether it is held at a time; a heartbeat of the far future does not count."""
         return self.written - self.duration < now < self.until
 
 
@@ -132,7 +132,7 @@ class SimulatedStore(BaseStore):
 
     @property
     def lead(self) -> Lead:
-        """Who leads, as the cells have it."""
+        """Return the leader, from the cells."""
         cells, none = self._world.store.cells, Cell(0, 0, b"")
         names = [cell_name(kind, BANDIT) for kind in ("lease", "model")]
         lease, model = (cells.get(names).get(name, none) for name in names)
@@ -159,7 +159,7 @@ class SimulatedStore(BaseStore):
 
 
 class NotedCells(SessionCells):
-    """Cells as a process of the service reaches them; what is stored there is checked.
+    """Cells as a process of the service reaches them; stored values are checked.
 
     Args:
         world: they live in.
@@ -198,7 +198,7 @@ class NotedCells(SessionCells):
 
 
 class Coordination(CoordinationStore):
-    """The coordination store, sometimes unreachable; what it grants is checked.
+    """The coordination store, sometimes unreachable; the leases it grants are checked.
 
     Args:
         world: it lives in.
@@ -603,7 +603,7 @@ class LearnerServer(LearningServer):
         host.after(self.pause() / SECOND, self.tick)
 
     def learn(self) -> None:
-        """Do a step, maybe one that is wrong about holding the lease."""
+        """Do a step, possibly one that wrongly assumes that it holds the lease."""
         lease = self.service.lease
         ends, slept = lease._ends, self.world.faults.strike("partition taken over")
         if slept:
@@ -755,7 +755,7 @@ class ServiceCluster(Cluster):
             server.host.stop()
 
     def _agree(self) -> Fold:
-        """L: whoever leads, each decider has its model: that of a replay, and the oracle's."""
+        """L: whoever leads, each decider has its model: that of a replay, and of the oracle."""
         world = self.world
         for learner in self.learners:  # each leads once, from the snapshot of the one before
             service = learner.service
@@ -797,7 +797,7 @@ class ServiceCluster(Cluster):
                 raise Disagreement(f"L: {decider.name} has {found}, and should have {wanted}")
 
     def _check_decisions(self, fold: Fold) -> None:
-        """L: what a decider returns of a decision is what the learner knows of it."""
+        """L: what a decider returns about a decision is what the learner knows."""
         store = self.world.store
         ids = {
             record.event.id
@@ -841,7 +841,7 @@ class ServiceCluster(Cluster):
         self._check_chosen_models()
 
     def _check_chosen_models(self) -> None:
-        """L: every decider uses the model that was chosen, though newer ones are published."""
+        """L: every decider uses the chosen model, although newer ones are published."""
         kept = self._kept()
         usable = [model for model in kept if model.features == kept[-1].features]
         for model in (*usable[-2:], None):

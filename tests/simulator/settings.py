@@ -1,4 +1,4 @@
-"""What a seed draws: streams of random numbers, and the settings of a run."""
+"""The settings that a seed draws: streams of random numbers, and the settings of a run."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """One run of the service with several learners that share the partitions of a bandit.
 
-Each learner is a worker, and one of them merges. More must hold than in other runs:
+Each learner is a worker, and one of them merges. More invariants must hold than in other runs:
 
-* **M**: a published model is what a replay comes to at its positions.
-* **O**: of each partition the sums with the highest epoch, then position, count.
+* **M**: a published model is the result of a replay up to its positions.
+* **O**: for each partition, the sums with the highest epoch, then position, count.
 * **W**: one worker has a partition at a time; a worker that has lost it saves nothing of it.
 """
 
@@ -89,7 +89,7 @@ def check_merged(world: World, merging: Merging, model: PublishedModel) -> None:
 
 
 def _undone(world: World, entry: PartitionSums) -> Undone | None:
-    """Return what the worker knew to be undone: maybe more than the records up to its position."""
+    """Return what the worker knew to be undone, possibly beyond the records up to its position."""
     undoing = [
         record
         for record in world.store.records(entry.partition)
@@ -213,7 +213,7 @@ class WorkerServer(LearningServer):
             self.step(self.world.faults.strike("worker slept"))
 
     def step(self, slept: bool = False) -> int:
-        """Do a step, maybe one that is wrong about what it holds; return how much it did."""
+        """Do a step, possibly one that wrongly assumes what it holds; return how much it did."""
         worker, lease = self.service.worker, self.service.lease
         ends = self.membership._ends, lease._ends
         lost = worker.lost
@@ -239,7 +239,7 @@ class WorkerServer(LearningServer):
         return count
 
     def _check_published(self) -> None:
-        """M: a model that was just published is what a replay comes to."""
+        """M: a model that was just published equals a replay."""
         learner = self.service
         if learner.merging is None or learner._published_at == self._published:
             return
@@ -252,7 +252,7 @@ class WorkerServer(LearningServer):
 
 
 class SimulatedBrokers(Brokers):
-    """Brokers that are unreachable when the store is; what they assign is checked.
+    """Brokers that are unreachable when the store is; their assignments are checked.
 
     Args:
         world: they live in.
@@ -298,7 +298,7 @@ class SharedCoordination(Coordination):
     join: Callable[[float], NotedMembership]
 
     def join_group(self, seconds: float) -> NotedMembership:
-        """Be one of the workers."""
+        """Join the workers."""
         return self.join(seconds)
 
 
@@ -315,7 +315,7 @@ class NotedMembership(Membership):
 
 
 class WorkerJournal(SimulatedJournal):
-    """The journal of a worker, which may save its own partitions only."""
+    """The journal of a worker, which may save only its own partitions."""
 
     server: WorkerServer
 
@@ -352,12 +352,12 @@ class SharedCluster(ServiceCluster):
         super()._start_all()
 
     def check(self) -> str:
-        """Check all laws of a service, and that every record is where its id says."""
+        """Check all laws of a service, and that every record is in the partition of its id."""
         check_slots(self.world)
         return super().check()
 
     def _agree(self) -> Fold:
-        """M, L: all learners together; then one of them alone, from what the others saved."""
+        """M, L: all learners together; then one of them alone, from what the others have saved."""
         self._agree_with(self.learners)
         first, *others = self.world.stream("the last").sample(self.learners, len(self.learners))
         for worker in others:
@@ -390,7 +390,7 @@ class SharedCluster(ServiceCluster):
         return replay
 
     def _work(self, workers: list[WorkerServer]) -> list[int]:
-        """Work until a published model has read all records; return where the partitions end."""
+        """Work until a published model includes all records; return the ends of the partitions."""
         world = self.world
         for _ in range(PATIENCE + max(world.ends)):  # a page may be one record
             world.schedule.run(until=world.schedule.now + SECOND)

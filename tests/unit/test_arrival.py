@@ -191,7 +191,7 @@ def test_warm_says_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
     """A line for each kernel, and where they are."""
     *each, last = Command("warm").said(capsys).splitlines()
     assert [line.partition(": ")[0] for line in each] == list(NAMES)
-    assert last.endswith(f" found in {cache_folder()}")
+    assert last.endswith(f" cached in {cache_folder()}")
 
 
 def test_a_cache_that_may_only_be_read_is_read(tmp_path: Path) -> None:

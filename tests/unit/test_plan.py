@@ -322,7 +322,7 @@ def test_the_command_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (("--rate", 5), "--delay is required, such as 2d"),
         (("--delay", "2d"), "--rate is required, such as 1000/d"),
-        (("--rate", "5/week", "--delay", "2d"), "as 1000/d"),
+        (("--rate", "5/week", "--delay", "2d"), "or 1000/d"),
         (("--rate", 5, "--delay", "soon"), "soon"),
         (("--rate", 5, "--delay", "Slow(3)"), "Slow"),
         (("--rate", -3, "--delay", "2d"), "a number above 0"),
