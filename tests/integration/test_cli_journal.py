@@ -99,7 +99,7 @@ class TestCommand:
                 assert "not a journal of belated" in complaint(
                     capsys, *command, f"sqlite:///{path}"
                 )
-        assert "no bandit 'x', but 'offers'" in complaint(
+        assert "no bandit 'x'; it holds 'offers'" in complaint(
             capsys, "verify", f"sqlite:///{journal}?bandit=x"
         )
         assert "7d, 12h" in complaint(capsys, "verify", journal, "--window", "7 days")

@@ -302,12 +302,12 @@ MISTAKES: dict[str, Python | Http | Cli] = {
     ),
     "journal that is not there": Cli("report sqlite:///none.db", ("no such file",)),
     "unknown bandit of a journal": Cli(
-        "report sqlite:///offers.db?bandit=ofers", ("no bandit 'ofers', but 'offers', 'prices'",)
+        "report sqlite:///offers.db?bandit=ofers", ("no bandit 'ofers'; it holds 'offers', 'prices'",)
     ),
     "several bandits": Cli("report offers.db", ("'offers', 'prices'", "add ?bandit=NAME")),
     "unknown bandit of a configuration": Cli(
         "mode ofers freeze --config offers.toml",
-        ("no bandit 'ofers' in offers.toml, but 'offers'",)
+        ("offers.toml has no bandit 'ofers'; it configures 'offers'",)
     ),
     "misspelled argument": Cli(
         "simulate --delay Constant(1) --policy DelayedUCB(flor=0.1)",
