@@ -630,3 +630,57 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     status: int
     detail: str = ""
     type: str = "about:blank"
+
+
+class EvaluationRequest(msgspec.Struct, frozen=True):
+    """An evaluation of flags, as OpenFeature sends it.
+
+    Attributes:
+        context: Fields of the context. ``targetingKey`` is the subject; ``actions`` are the offered
+            actions of a bandit whose features do not declare them.
+    """
+
+    context: dict[str, Any] = {}
+
+
+class EvaluatedFlag(msgspec.Struct, frozen=True):
+    """A decision, as OpenFeature reads it.
+
+    Attributes:
+        key: Name of the bandit.
+        value: Chosen action.
+        variant: Chosen action, as text.
+        reason: ``SPLIT``; or ``DEFAULT`` if the policy did not choose.
+        metadata: Id of the decision, its propensity, the version of the model, and the reward token
+            if the bandit issues tokens.
+    """
+
+    key: str
+    value: int | str
+    variant: str
+    reason: str
+    metadata: dict[str, str | float]
+
+
+class EvaluationFailure(Problem, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
+    """A problem, with the fields that OpenFeature reads.
+
+    Attributes:
+        key: Name of the bandit; empty if the request was about several.
+        errorCode: Error code of OpenFeature.
+        errorDetails: What is wrong, and what to do.
+    """
+
+    key: str = ""
+    error_code: str
+    error_details: str
+
+
+class EvaluatedFlags(msgspec.Struct, frozen=True):
+    """The flags of all bandits whose actions are known.
+
+    Attributes:
+        flags: One for each bandit.
+    """
+
+    flags: list[EvaluatedFlag | EvaluationFailure]

@@ -62,6 +62,7 @@ class Cors:
         self._headers = {
             as_origin(origin).encode(): {
                 "access-control-allow-origin": origin,
+                "access-control-expose-headers": "etag",
                 "vary": "origin",
                 "access-control-allow-credentials": "true",
             }
@@ -108,6 +109,6 @@ class Cors:
         return {
             **({} if origin is None else self.admit(origin, scope, headers, keyed=False)),
             "access-control-allow-methods": method,
-            "access-control-allow-headers": "authorization, content-type",
+            "access-control-allow-headers": "authorization, content-type, if-none-match",
             "access-control-max-age": str(MAX_AGE),
         }

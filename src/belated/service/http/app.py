@@ -34,6 +34,7 @@ from belated.service.access.tokens import (
 )
 from belated.service.console.page import console_page
 from belated.service.console.reports import Reports
+from belated.service.http import ofrep
 from belated.service.http.openapi import describe
 from belated.service.http.problems import ProblemError, malformed_json, problem_of
 from belated.service.http.routes import (
@@ -175,7 +176,7 @@ class Service:
             Exception: the request is refused; :meth:`problem_for` returns the problem to send.
         """
         method = "GET" if exchange.method == "HEAD" else exchange.method
-        if not path.startswith(b"/v1/"):
+        if not path.startswith((b"/v1/", _OFREP)):
             exchange.route = route = _service_route(method, path)
             if self.authorizer is not None and route.scope is not None:
                 bandit_name = ALL if route.everywhere else None
@@ -194,6 +195,15 @@ class Service:
             exchange.headers = self._cors.admit(origin, route.scope, headers, keyed=keyed)
         if self.authorizer is not None and route.scope is not None:
             exchange.key = self.authorizer.authorize(headers, route.scope, name)
+        if name is None:
+            exchange.bandits = [
+                (bandit, self.tokens.get(name))
+                for name, bandit in self.bandits.items()
+                if exchange.key is None or exchange.key.may("decide", name)
+            ]
+            exchange.none_match = headers.get(b"if-none-match", b"")
+            _check_content(headers, json=True)
+            return
         bandit = self.bandits.get(name)
         if bandit is not None:
             exchange.bandit = bandit
@@ -230,13 +240,16 @@ class Service:
         except msgspec.DecodeError as error:
             raise malformed_json(error, body) from None
         if exchange.key is not None:
-            self._charge(exchange.key, message)
+            self._charge(exchange, exchange.key, message)
         if route.scope == "reward":
             self._check_tokens(exchange, message)
         route.handler(exchange, message)
 
-    def _find(self, method: str, path: bytes) -> tuple[str, Route, str]:
-        """Return the bandit in the path, the route, and the decision id in the path."""
+    def _find(self, method: str, path: bytes) -> tuple[str | None, Route, str]:
+        """Return the bandit in the path, the route, and the decision id in the path.
+
+        The bandit is None if the request is about several.
+        """
         return self._parsed_paths.get((method, path)) or _parse_path(method, path)
 
     def count(self, route: Route | None, status: int) -> None:
@@ -250,6 +263,8 @@ class Service:
             exchange.bandit.note_refused(error)
         route = exchange.route
         problem, headers = problem_of(error, None if route is None else route.body)
+        if route in (ofrep.EVALUATE, ofrep.EVALUATE_ALL):
+            problem = ofrep.failure_of(exchange.id, problem)
         self.count(route, problem.status)
         if problem.status == 500:
             log.error("a request failed", exc_info=error)
@@ -266,13 +281,15 @@ class Service:
             self._trouble_due = now + TROUBLE_LOG_SECONDS
             log.error("the store rejects requests", extra={"why": str(error)})
 
-    def _charge(self, key: Key, body: Any) -> None:
+    def _charge(self, exchange: Exchange, key: Key, body: Any) -> None:
         """Count the items of a batch; the first was counted when the key was checked."""
         assert self.authorizer is not None
         if isinstance(body, DecisionRequests):
             self.authorizer.charge(key, len(body.requests) - 1)
         elif isinstance(body, RewardsBody | SubjectRewardsBody):
             self.authorizer.charge(key, len(body.rewards) - 1)
+        elif exchange.bandits:
+            self.authorizer.charge(key, len(exchange.bandits) - 1)
 
     def _check_tokens(self, exchange: Exchange, body: Any) -> None:
         tokens, keyed = exchange.tokens, exchange.key is not None
@@ -306,7 +323,7 @@ class Service:
     @cached_property
     def document(self) -> bytes:
         """The OpenAPI document."""
-        routes = [*BANDIT_ROUTES, *SERVICE_ROUTES]
+        routes = [*BANDIT_ROUTES, ofrep.EVALUATE, ofrep.EVALUATE_ALL, *SERVICE_ROUTES]
         return encode(describe(routes, keys=self._auth == "keys", tokens=bool(self.tokens)))
 
     # --- start and stop --------------------------------------------------------------------------
@@ -423,6 +440,7 @@ SERVICE_ROUTES = (
         of_service=True,
     ),
 )  # fmt: skip
+_OFREP = ofrep.PREFIX.encode()
 _BY_PATH = {route.path.encode(): route for route in SERVICE_ROUTES}
 #: A CORS preflight request; counted as "other".
 PREFLIGHT = Route("other", "other", _nothing, "", None, scope=None, of_service=True)
@@ -438,10 +456,23 @@ def _service_route(method: str, path: bytes) -> Route:
     return route
 
 
-def _parse_path(method: str, raw: bytes) -> tuple[str, Route, str]:
+def _parse_path(method: str, raw: bytes) -> tuple[str | None, Route, str]:
     """Parse a path into the name of the bandit, the route, and the decision id."""
+    if raw.startswith(_OFREP):
+        return _parse_flag(method, raw.decode("latin-1"))
     _, _, name, *parts = raw.decode("latin-1").split("/")
     return _decoded(name), find(method, parts), _decoded(parts[1]) if len(parts) > 1 else ""
+
+
+def _parse_flag(method: str, path: str) -> tuple[str | None, Route, str]:
+    """Parse a path of OpenFeature into the name of the bandit, the route, and the name again."""
+    flag = path.removeprefix(ofrep.PREFIX)
+    if flag[:1] not in ("", "/") or "/" in flag[1:] or flag == "/":
+        raise not_found(method, [], path)
+    if method != "POST":
+        raise not_found(method, ["POST"], path)
+    name = _decoded(flag[1:])
+    return (name, ofrep.EVALUATE, name) if flag else (None, ofrep.EVALUATE_ALL, "")
 
 
 def _decoded(part: str) -> str:

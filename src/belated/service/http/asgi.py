@@ -17,7 +17,7 @@ from belated.service.http.routes import Exchange, encode
 from belated.service.operating.config import Config, read_config
 
 try:
-    from belated.service.http.connection import KNOWN, PROBLEM, check_target, malformed
+    from belated.service.http.connection import BODILESS, KNOWN, PROBLEM, check_target, malformed
 except ModuleNotFoundError:
     raise MissingExtra("belated.service.asgi_app", "service") from None
 
@@ -122,7 +122,7 @@ class AsgiApp:
         status, kind, data = await response.sent
         fields = {name.lower(): value for name, value in (exchange.headers or {}).items()}
         fields |= response.headers
-        if status != 204:
+        if status not in BODILESS:
             fields |= {"content-type": kind.decode(), "content-length": str(len(data))}
         encoded = [(name.encode(), value.encode("latin-1")) for name, value in fields.items()]
         await send({"type": "http.response.start", "status": status, "headers": encoded})

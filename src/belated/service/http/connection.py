@@ -38,6 +38,7 @@ KNOWN = frozenset(
         b"content-type",
         b"expect",
         b"host",
+        b"if-none-match",
         b"origin",
         b"transfer-encoding",
         b"upgrade",
@@ -69,6 +70,8 @@ MUCH = 4 << 20
 LOOK_SECONDS = 1.0
 
 PROBLEM = b"application/problem+json"
+#: Statuses whose responses have no body.
+BODILESS = (204, 304)
 _HOST = re.compile(rb"([A-Za-z0-9._~!$&'()*+;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
 _ABSOLUTE = re.compile(rb"https?://([^/?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 _IDLE, _HEAD, _BODY = range(3)
@@ -144,7 +147,7 @@ class Connections:
         if head is None:
             phrase = HTTPStatus(status).phrase
             date = formatdate(usegmt=True)
-            length = b"" if status == 204 else b"content-type: %b\r\ncontent-length: " % kind
+            length = b"" if status in BODILESS else b"content-type: %b\r\ncontent-length: " % kind
             head = f"HTTP/1.1 {status} {phrase}\r\ndate: {date}\r\n".encode() + length
             self._heads[status, kind] = head
         return head
@@ -159,7 +162,7 @@ class Connections:
     ) -> bytes:
         """Return a response with additional headers, with or without its body."""
         head = self.head(status, kind)
-        parts = [head if status == 204 else b"%b%d\r\n" % (head, len(data))]
+        parts = [head if status in BODILESS else b"%b%d\r\n" % (head, len(data))]
         parts += [f"{name}: {value}\r\n".encode("latin-1") for name, value in headers.items()]
         return b"".join([*parts, b"\r\n", data if with_body else b""])
 
@@ -485,7 +488,7 @@ class Connection(asyncio.Protocol):
             return
         queue.popleft()
         last = not exchange.keep_alive or self._stopping or self.service.draining
-        if last or headers or status == 204 or exchange.method == "HEAD":
+        if last or headers or status in BODILESS or exchange.method == "HEAD":
             headers = headers or {}
             if last:
                 headers = {**headers, "connection": "close"}

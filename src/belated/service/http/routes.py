@@ -149,9 +149,11 @@ class Exchange:
         error: Why the request is refused, if that is known before its turn to be dispatched.
         route: Route of the request; None until it is found.
         bandit: Bandit of the request, set once the request is authorized.
+        bandits: Bandits that a request about several may use, with their reward tokens.
         tokens: Reward tokens of the bandit; None if it issues none.
         id: Decision id or subject in the path; empty if there is none.
         key: API key of the request; None if there is none.
+        none_match: Entity tags of responses that the client has already.
         headers: Additional headers of the response.
     """
 
@@ -163,9 +165,11 @@ class Exchange:
     error: Exception | None = None
     route: Route | None = None
     bandit: ServedBandit = field(init=False)
+    bandits: Sequence[tuple[ServedBandit, RewardTokens | None]] = ()
     tokens: RewardTokens | None = None
     id: str = ""
     key: Key | None = None
+    none_match: bytes = b""
     headers: dict[str, str] | None = None
 
     @property

@@ -1,0 +1,150 @@
+"""The OpenFeature Remote Evaluation Protocol (OFREP): a bandit as a feature flag.
+
+A flag is a bandit, its variant the action, and ``targetingKey`` the subject of the decision. The
+protocol has no route for outcomes: they are reported to the routes of the bandit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from belated.core.events import Decision
+from belated.core.times import as_duration, duration_us
+from belated.decider.requests import declared, in_context, offered
+from belated.exceptions import InvalidInput
+from belated.service.access.tokens import RewardTokens
+from belated.service.http.problems import ProblemError, problem_of
+from belated.service.http.routes import JSON, Exchange, Route, encode, parse_request
+from belated.service.serving.served_bandits import Repeated, ServedBandit
+from belated.wire.messages import (
+    DecisionRequest,
+    EvaluatedFlag,
+    EvaluatedFlags,
+    EvaluationFailure,
+    EvaluationRequest,
+    Problem,
+)
+
+PREFIX = "/ofrep/v1/evaluate/flags"
+#: How long a targeting key gets the same variant. Flags are evaluated many times in a visit, and
+#: each of the evaluations must show the same variant.
+STICKY = duration_us(as_duration("1d", "sticky"))
+#: Error codes of the protocol, by status; all others are general errors.
+_CODES = {400: "PARSE_ERROR", 404: "FLAG_NOT_FOUND", 422: "INVALID_CONTEXT"}
+_NO_KEY = "Targeting key missing"
+
+Done = Callable[[Any], None]
+
+
+def decide(bandit: ServedBandit, request: EvaluationRequest, activated: bool, done: Done) -> None:
+    """Decide for an evaluation; without a targeting key, each evaluation is a new decision."""
+    definition = bandit.definition
+    if definition.features is None:
+        raise InvalidInput("this bandit has no features, so it cannot be evaluated as a flag", None)
+    context = dict(request.context)
+    subject = context.pop("targetingKey", None)
+    if subject is None and definition.subject is not None:
+        subject = in_context(context, definition.subject)
+    body = DecisionRequest(
+        context=context,
+        actions=context.pop("actions", None),
+        subject=subject,
+        activated=activated,
+    )
+    if subject is None:
+        parsed, rows = parse_request(body, definition)
+        bandit.decide([parsed], [rows], done)
+    else:
+        names = offered(body.actions, definition.features)
+        parse = partial(parse_request, body, definition)
+        bandit.decide_sticky(subject, names, STICKY, parse, done)
+
+
+def flag_of(
+    name: str, decisions: Sequence[Decision] | Repeated, tokens: RewardTokens | None
+) -> EvaluatedFlag:
+    """Return a decision as an evaluated flag."""
+    decision = decisions[0]
+    metadata: dict[str, str | float] = {
+        "decision": decision.id,
+        "propensity": decision.propensity,
+        "model": decision.model,
+    }
+    if tokens is not None:
+        metadata["token"] = tokens.of(decision)
+    reason = "DEFAULT" if decision.source == "fallback" else "SPLIT"
+    return EvaluatedFlag(name, decision.action, str(decision.action), reason, metadata)
+
+
+def failure_of(name: str, problem: Problem) -> EvaluationFailure:
+    """Return a problem as the protocol has it: 422 becomes 400."""
+    code = _CODES.get(problem.status, "GENERAL")
+    return EvaluationFailure(
+        problem.title,
+        400 if problem.status == 422 else problem.status,
+        problem.detail,
+        key=name,
+        error_code="TARGETING_KEY_MISSING" if problem.title == _NO_KEY else code,
+        error_details=problem.detail or problem.title,
+    )
+
+
+def _evaluate(call: Exchange, request: EvaluationRequest) -> None:
+    decide(call.bandit, request, True, call.finish)
+
+
+def _evaluated(call: Exchange, decisions: Sequence[Decision] | Repeated) -> EvaluatedFlag:
+    return flag_of(call.id, decisions, call.tokens)
+
+
+def _evaluate_all(call: Exchange, request: EvaluationRequest) -> None:
+    """Decide for all bandits whose actions are known, without activating the decisions."""
+    if "targetingKey" not in request.context:
+        raise ProblemError(400, _NO_KEY, "send targetingKey in the context: it names the user")
+    bandits = [
+        (bandit, tokens)
+        for bandit, tokens in call.bandits
+        if declared(bandit.definition.features)
+    ]  # fmt: skip
+    flags: dict[str, EvaluatedFlag | EvaluationFailure] = {}
+
+    def add(name: str, tokens: RewardTokens | None, result: Any) -> None:
+        if isinstance(result, Exception):
+            flags[name] = failure_of(name, problem_of(result)[0])
+        else:
+            flags[name] = flag_of(name, result, tokens)
+        if len(flags) == len(bandits):
+            _respond(call, EvaluatedFlags([flags[name] for name in sorted(flags)]))
+
+    for bandit, tokens in bandits:
+        done = partial(add, bandit.definition.name, tokens)
+        try:
+            decide(bandit, request, False, done)
+        except Exception as error:
+            done(error)
+    if not bandits:
+        _respond(call, EvaluatedFlags([]))
+
+
+def _respond(call: Exchange, flags: EvaluatedFlags) -> None:
+    content = encode(flags)
+    tag = f'"{hashlib.blake2b(content, digest_size=16).hexdigest()}"'
+    call.headers = {**(call.headers or {}), "etag": tag}
+    if tag.encode() in (each.strip() for each in call.none_match.split(b",")):
+        call.connection.respond(call, 304, JSON, b"")
+    else:
+        call.connection.respond(call, 200, JSON, content)
+
+
+EVALUATE = Route(
+    "POST", f"{PREFIX}/{{bandit}}", _evaluate, "Evaluate a bandit as a flag (OpenFeature, OFREP)",
+    EvaluatedFlag, 200, EvaluationRequest, scope="decide", render=_evaluated,
+)  # fmt: skip
+EVALUATE_ALL = Route(
+    "POST", PREFIX, _evaluate_all,
+    "Evaluate all bandits whose actions are known, without activating the decisions (OFREP)",
+    EvaluatedFlags, 200, EvaluationRequest, scope="decide",
+)  # fmt: skip
