@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from belated.cli.main import command_line
-from belated.service.http.app import SERVICE_ROUTES
+from belated.service.http.app import ROUTES
 from belated.service.http.openapi import describe
-from belated.service.http.routes import BANDIT_ROUTES
 
 FOLDER = Path(__file__).parent / "reference"
 #: The width of help texts, whatever the width of the terminal.
@@ -57,7 +56,7 @@ def _commands(
 
 def http() -> str:
     """Return the page of the routes."""
-    whole = describe([*BANDIT_ROUTES, *SERVICE_ROUTES], keys=True, tokens=True)
+    whole = describe(ROUTES, keys=True, tokens=True)
     parts = [
         "# HTTP: routes, fields and statuses",
         "`GET /openapi.json` returns the same as an OpenAPI document. Fields marked with a star are"

@@ -23,6 +23,7 @@ OFFER = {"rows": [[1.0, 0.0], [0.0, 1.0]]}
 ALLOWED = {
     "access-control-allow-origin": SHOP,
     "access-control-allow-credentials": "true",
+    "access-control-expose-headers": "etag",
     "vary": "origin",
 }
 
@@ -68,7 +69,7 @@ def test_a_browser_asks_first(asking: Asking, route: Route) -> None:
         assert about_pages(response) == {
             **ALLOWED,
             "access-control-allow-methods": route.method,
-            "access-control-allow-headers": "authorization, content-type",
+            "access-control-allow-headers": "authorization, content-type, if-none-match",
             "access-control-max-age": "7200",
         }
     else:

@@ -18,8 +18,7 @@ from belated.exceptions import InvalidInput, ServiceError
 from belated.journals import Store
 from belated.service import Definition, Service
 from belated.service.access.tokens import TokenSecrets
-from belated.service.http.app import SERVICE_ROUTES
-from belated.service.http.routes import BANDIT_ROUTES
+from belated.service.http.app import ROUTES
 from belated.wire.messages import Problem
 from tests.integration.keyrings import Made, known
 from tests.integration.serving import Serving, served
@@ -100,7 +99,7 @@ def test_a_token_alone_opens_no_other_route(guarded: Serving, key: Made) -> None
     with Client(guarded.url, bandit="enforce tokens", key=key.key) as server:
         token = server.decide(rows=ROWS).token
     with httpx.Client(base_url=guarded.url) as http:
-        for route in (*BANDIT_ROUTES, *SERVICE_ROUTES):
+        for route in ROUTES:
             if route.scope in (None, "reward"):
                 continue
             path = route.path.format(bandit="enforce tokens", id="a", subject="user")
@@ -209,7 +208,7 @@ def test_tokens_are_counted_by_what_they_were(unguarded: Serving) -> None:
 
 def test_a_service_without_token_keys_makes_none() -> None:
     """It says so when it is made, and not with the first decision."""
-    with pytest.raises(InvalidInput, match=r"add secrets_env under \[tokens\]"):
+    with pytest.raises(InvalidInput, match=r"set secrets_env under \[tokens\]"):
         Service(definitions(), "postgresql://nowhere")
 
 

@@ -189,7 +189,10 @@ def test_rewards_come_as_pairs_records_or_a_frame(frame: Frame) -> None:
     ("rewards", "match"),
     [
         ({"id": "a", "value": 1.0}, "a list of"),
-        ([{"id": "a", "value": 1.0, "time": 3}], "the unknown key 'time'; known keys: id, value, at"),
+        (
+            [{"id": "a", "value": 1.0, "time": 3}],
+            "the unknown key 'time'; known keys: id, value, at",
+        ),
         ([{"id": "a"}], "has no value"),
         (pd.DataFrame({"id": ["a"], "value": [float("nan")]}), "has no value"),
         (["a"], r"a reward is 'a': an \(id, value\) pair"),

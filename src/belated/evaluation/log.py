@@ -139,8 +139,8 @@ class DecisionLog:
         table = whole.select(chosen)
         if not len(table):
             raise NotEvaluable(
-                "neither the policy nor a holdout has made decisions, or none after since=: wait for"
-                " some"
+                "neither the policy nor a holdout has made decisions, or none after since=: wait"
+                " for some"
             )
         kept, offers = self.offers(table)
         table = table.select(kept)

@@ -312,8 +312,8 @@ def variance_by_mean(
 ) -> Callable[[float], float]:
     """Return the variance of the weighted sum of outcomes as a function of their weighted mean.
 
-    Outcomes with two bounds have the variance of a Bernoulli variable, outcomes with only a smallest
-    value that of a Poisson variable. A mean below that of the predictions scales their distances
+    Outcomes with two bounds have the variance of a Bernoulli variable, outcomes with only a lower
+    bound that of a Poisson variable. A mean below that of the predictions scales their distances
     from the lower bound, a larger mean their distances from the upper bound.
     """
     squares, total = np.square(weight), float(weight.sum())

@@ -643,8 +643,8 @@ class EvaluationRequest(msgspec.Struct, frozen=True):
     context: dict[str, Any] = {}
 
 
-class EvaluatedFlag(msgspec.Struct, frozen=True):
-    """A decision, as OpenFeature reads it.
+class EvaluatedFlag(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A decision, as OpenFeature reads it; or, among several flags, why there is none.
 
     Attributes:
         key: Name of the bandit.
@@ -653,13 +653,17 @@ class EvaluatedFlag(msgspec.Struct, frozen=True):
         reason: ``SPLIT``; or ``DEFAULT`` if the policy did not choose.
         metadata: Id of the decision, its propensity, the version of the model, and the reward token
             if the bandit issues tokens.
+        errorCode: Error code of OpenFeature.
+        errorDetails: What is wrong, and what to do.
     """
 
     key: str
-    value: int | str
-    variant: str
-    reason: str
-    metadata: dict[str, str | float]
+    value: int | str | None = None
+    variant: str = ""
+    reason: str = ""
+    metadata: dict[str, str | float] = {}
+    error_code: str = ""
+    error_details: str = ""
 
 
 class EvaluationFailure(Problem, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
@@ -683,4 +687,4 @@ class EvaluatedFlags(msgspec.Struct, frozen=True):
         flags: One for each bandit.
     """
 
-    flags: list[EvaluatedFlag | EvaluationFailure]
+    flags: list[EvaluatedFlag]

@@ -14,8 +14,8 @@ import pytest
 
 from belated.client import Client
 from belated.journals import Store
-from belated.service.http.app import SERVICE_ROUTES
-from belated.service.http.routes import BANDIT_ROUTES
+from belated.service.http.app import ROUTES
+from belated.service.http.ofrep import EVALUATE
 from tests.integration.http.bandits import DIM, ROWS
 from tests.waiting import eventually
 
@@ -30,6 +30,9 @@ EXAMPLES: dict[str, Any] = {
     "ModelBody": {"version": "latest", "reason": "as it was"},
     "ActionBody": {"action": "c", "change": "resume", "reason": "back in stock"},
     "RewardsBody": {"rewards": [{"id": "someone", "value": 0.0}]},
+    "EvaluationRequest": {
+        "context": {"targetingKey": "user", "age": 0.3, "actions": {"red": {"price": 0.5}}}
+    },
     "SubjectRewardsBody": {"rewards": [{"subject": "user", "value": 0.0, "event_id": "order"}]},
 }
 
@@ -38,7 +41,7 @@ def test_every_documented_route_answers_as_documented(http: httpx.Client) -> Non
     """Each operation of /openapi.json, with its example, has the status and the type it names."""
     eventually(lambda: http.get("/readyz").is_success)  # a first model has come
     document = http.get("/openapi.json").json()
-    types = {(r.path, r.method): r for r in (*BANDIT_ROUTES, *SERVICE_ROUTES)}
+    types = {(r.path, r.method): r for r in ROUTES}
     asked = 0
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
@@ -47,7 +50,8 @@ def test_every_documented_route_answers_as_documented(http: httpx.Client) -> Non
             if body is not None:
                 name = body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
                 content = EXAMPLES[name]
-            place = path.format(bandit="rows", id="documented", subject="user")
+            bandit = "shared" if path == EVALUATE.path else "rows"
+            place = path.format(bandit=bandit, id="documented", subject="user")
             response = http.request(method.upper(), place, json=content)
             assert str(response.status_code) in operation["responses"], response.text
             assert response.is_success or path == "/", response.text
@@ -57,7 +61,7 @@ def test_every_documented_route_answers_as_documented(http: httpx.Client) -> Non
             if answer is not None:
                 msgspec.json.decode(response.content, type=answer)
             asked += 1
-    assert asked == len(BANDIT_ROUTES) + len(SERVICE_ROUTES)
+    assert asked == len(ROUTES)
 
 
 def test_the_whole_story_of_a_decision(client: Client) -> None:

@@ -323,8 +323,7 @@ class Service:
     @cached_property
     def document(self) -> bytes:
         """The OpenAPI document."""
-        routes = [*BANDIT_ROUTES, ofrep.EVALUATE, ofrep.EVALUATE_ALL, *SERVICE_ROUTES]
-        return encode(describe(routes, keys=self._auth == "keys", tokens=bool(self.tokens)))
+        return encode(describe(ROUTES, keys=self._auth == "keys", tokens=bool(self.tokens)))
 
     # --- start and stop --------------------------------------------------------------------------
 
@@ -442,6 +441,8 @@ SERVICE_ROUTES = (
 )  # fmt: skip
 _OFREP = ofrep.PREFIX.encode()
 _BY_PATH = {route.path.encode(): route for route in SERVICE_ROUTES}
+#: All routes.
+ROUTES = (*BANDIT_ROUTES, ofrep.EVALUATE, ofrep.EVALUATE_ALL, *SERVICE_ROUTES)
 #: A CORS preflight request; counted as "other".
 PREFLIGHT = Route("other", "other", _nothing, "", None, scope=None, of_service=True)
 

@@ -109,11 +109,14 @@ def _evaluate_all(call: Exchange, request: EvaluationRequest) -> None:
         for bandit, tokens in call.bandits
         if declared(bandit.definition.features)
     ]  # fmt: skip
-    flags: dict[str, EvaluatedFlag | EvaluationFailure] = {}
+    flags: dict[str, EvaluatedFlag] = {}
 
     def add(name: str, tokens: RewardTokens | None, result: Any) -> None:
         if isinstance(result, Exception):
-            flags[name] = failure_of(name, problem_of(result)[0])
+            failure = failure_of(name, problem_of(result)[0])
+            flags[name] = EvaluatedFlag(
+                name, error_code=failure.error_code, error_details=failure.error_details
+            )
         else:
             flags[name] = flag_of(name, result, tokens)
         if len(flags) == len(bandits):
