@@ -1,1 +1,1 @@
-"""What is estimated, and how: the model, estimators, sums over observations, compiled kernels."""
+"""The model and its estimation: estimators, sums over observations, and compiled kernels."""

@@ -1,7 +1,7 @@
-"""Coefficients in blocks: a row is of one block, so every sum is one matrix for each block.
+"""Coefficients in blocks: each row belongs to one block, so sums have one matrix per block.
 
-θ has the shape (d,), or (K, d) if there are K blocks. Matrices have one more axis of length d. A
-row has d numbers; if there are blocks, the number of its block stands before them.
+θ has the shape (d,), or (K, d) with K blocks. Matrices have an additional axis of length d. A row
+has d numbers; with blocks, the number of its block comes first.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from belated.core.inputs import Matrix, Row, Vector, as_dim
 from belated.model.kernels.lapack import dposv, dpotrf, dtrtri
 
-#: Of θ.
+#: Shape of θ.
 Shape = tuple[int, ...]
-#: A root of so many coefficients is made by LAPACK in one call.
+#: Maximum number of coefficients for which LAPACK computes a root in one call.
 SMALL = 64
 
 
 def as_shape(shape: int | Shape) -> Shape:
-    """The shape of θ: a number of coefficients, or (blocks, coefficients of each).
+    """Return the shape of θ for a number of coefficients, or for (blocks, coefficients per block).
 
     >>> as_shape(2), as_shape((3, 2))
     ((2,), (3, 2))
@@ -31,17 +31,17 @@ def as_shape(shape: int | Shape) -> Shape:
 
 
 def width_of(shape: Shape) -> int:
-    """How many numbers a row has."""
+    """Return how many numbers a row has."""
     return shape[-1] + len(shape) - 1
 
 
 def split(rows: Row | Matrix) -> tuple[NDArray[np.int64], Row | Matrix]:
-    """The block of each row, and its other numbers."""
+    """Return the block of each row, and its other numbers."""
     return rows[:, 0].astype(np.int64), rows[:, 1:]
 
 
 def by_block(rows: Row | Matrix) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Each block that rows are of, and which rows."""
+    """Yield each block in rows, with the indices of its rows."""
     blocks, _ = split(rows)
     order = np.argsort(blocks, kind="stable")
     starts = np.flatnonzero(np.diff(blocks[order], prepend=-1))
@@ -50,16 +50,16 @@ def by_block(rows: Row | Matrix) -> Iterator[tuple[int, NDArray[np.int64]]]:
 
 
 def predictors(rows: Row | Matrix, theta: Vector) -> Vector:
-    """X θ."""
+    """Return X θ."""
     if theta.ndim == 1:
         return rows @ theta
     blocks, numbers = split(rows)
-    found: Vector = np.vecdot(numbers, theta[blocks])
-    return found
+    eta: Vector = np.vecdot(numbers, theta[blocks])
+    return eta
 
 
 def cross(each: Vector, rows: Row | Matrix, shape: Shape) -> Vector:
-    """Σ e x, with one number e for each row.
+    """Return Σ e x, with one number e for each row.
 
     >>> cross(np.array([2.0, 3.0]), np.array([[1.0, 5.0], [1.0, 7.0]]), (2, 1))
     array([[ 0.],
@@ -74,7 +74,7 @@ def cross(each: Vector, rows: Row | Matrix, shape: Shape) -> Vector:
 
 
 def gram(rows: Matrix, weights: Vector | None, shape: Shape) -> Matrix:
-    """Σ w x xᵀ.
+    """Return Σ w x xᵀ.
 
     >>> gram(np.array([[1.0, 2.0], [0.0, 1.0]]), None, (2,))
     array([[1., 2.],
@@ -86,7 +86,7 @@ def gram(rows: Matrix, weights: Vector | None, shape: Shape) -> Matrix:
 
 
 def add_gram(total: Matrix, rows: Matrix, weights: Vector | None = None) -> None:
-    """Add Σ w x xᵀ in place: only the blocks of these rows are touched."""
+    """Add Σ w x xᵀ in place, touching only the blocks of these rows."""
     if total.ndim == 2:
         total += (rows if weights is None else rows * weights[:, None]).T @ rows
         return
@@ -97,23 +97,23 @@ def add_gram(total: Matrix, rows: Matrix, weights: Vector | None = None) -> None
 
 
 def product(matrix: Matrix, vector: Vector) -> Vector:
-    """The product with a vector, block by block."""
-    found: Vector = (matrix @ vector[..., None])[..., 0]
-    return found
+    """Return the product of a matrix and a vector for each block."""
+    products: Vector = (matrix @ vector[..., None])[..., 0]
+    return products
 
 
 def spread(rows: Matrix, root: Matrix) -> Matrix:
-    """X S: the length of each row is the standard deviation of its linear predictor."""
+    """Return X S, in which a row's length is the standard deviation of its linear predictor."""
     if root.ndim == 2:
         return rows @ root
-    found = np.empty((len(rows), root.shape[-1]))
+    table = np.empty((len(rows), root.shape[-1]))
     for block, chosen in by_block(rows):
-        found[chosen] = rows[chosen, 1:] @ root[block]
-    return found
+        table[chosen] = rows[chosen, 1:] @ root[block]
+    return table
 
 
 def unblocked(rows: Row | Matrix, blocks: int | None) -> Matrix:
-    """The same rows over all coefficients: zero outside their blocks.
+    """Return rows over all coefficients, with zeros outside their blocks.
 
     >>> unblocked(np.array([[1.0, 5.0, 6.0]]), 2)
     array([[0., 0., 5., 6.]])
@@ -129,7 +129,7 @@ def unblocked(rows: Row | Matrix, blocks: int | None) -> Matrix:
 
 
 def blocked(rows: Matrix, blocks: int) -> Matrix:
-    """Rows in blocks, the first in the first, from rows over all coefficients.
+    """Return rows with blocks from rows over all coefficients; row n belongs to block n.
 
     >>> blocked(np.array([[5.0, 6.0, 0.0, 0.0], [0.0, 0.0, 7.0, 8.0]]), 2)
     array([[0., 5., 6.],
@@ -141,27 +141,27 @@ def blocked(rows: Matrix, blocks: int) -> Matrix:
 
 
 def identity(shape: Shape, factor: float = 1.0) -> Matrix:
-    """Return a multiple of I for each block, read-only: all blocks share one matrix."""
+    """Return a multiple of I for each block, as a read-only view of one matrix."""
     return np.broadcast_to(factor * np.eye(shape[-1]), (*shape, shape[-1]))
 
 
 def no_sum(shape: Shape) -> Matrix:
-    """Return a matrix of zeros for each block, read-only: it takes no memory."""
+    """Return a matrix of zeros for each block, as a read-only view without memory of its own."""
     return np.broadcast_to(0.0, (*shape, shape[-1]))
 
 
 def diagonal(matrix: Matrix) -> Vector:
-    """The diagonal of each block, in the shape of θ."""
+    """Return the diagonal of each block, in the shape of θ."""
     return np.diagonal(matrix, axis1=-2, axis2=-1)
 
 
 def outer(vector: Vector) -> Matrix:
-    """v vᵀ within each block."""
+    """Return v vᵀ for each block."""
     return vector[..., :, None] * vector[..., None, :]
 
 
 def root_of(precision: Matrix) -> Matrix:
-    """A root S of the inverse: S Sᵀ = H⁻¹, upper triangular, in C order.
+    """Return a root S of the inverse: S Sᵀ = H⁻¹, upper triangular, in C order.
 
     >>> root_of(np.array([[4.0]]))
     array([[0.5]])
@@ -172,34 +172,34 @@ def root_of(precision: Matrix) -> Matrix:
 
 
 def precision_of(root: Matrix) -> Matrix:
-    """H, whose inverse has this root.
+    """Return H, whose inverse has this root.
 
     >>> precision_of(np.array([[0.5]]))
     array([[4.]])
     """
-    found = np.empty_like(root)
+    precision = np.empty_like(root)
     for block in np.ndindex(root.shape[:-2]):
         inverse, _ = dtrtri(root[block], lower=0)
-        found[block] = inverse.T @ inverse
-    return found
+        precision[block] = inverse.T @ inverse
+    return precision
 
 
 def inverse_of(precision: Matrix) -> Matrix:
-    """H⁻¹."""
+    """Return H⁻¹."""
     root = root_of(precision)
     return root @ root.swapaxes(-2, -1)
 
 
 def solve(precision: Matrix, right: Vector) -> Vector:
-    """H⁻¹ b."""
-    found = np.empty_like(right)
+    """Return H⁻¹ b."""
+    solution = np.empty_like(right)
     for at in np.ndindex(precision.shape[:-2]):
         failed = 1
         if len(precision[at]) <= SMALL:
-            _, found[at], failed = dposv(precision[at], right[at])
-        if failed:  # large; or rounding: a direction of the prior is lost beside the data
-            found[at] = solved(_root(precision[at]), right[at])
-    return found
+            _, solution[at], failed = dposv(precision[at], right[at])
+        if failed:  # the block is large, or a direction of the prior is lost to rounding
+            solution[at] = solved(_root(precision[at]), right[at])
+    return solution
 
 
 def solved(root: Matrix, right: Vector) -> Vector:
@@ -208,7 +208,7 @@ def solved(root: Matrix, right: Vector) -> Vector:
 
 
 def is_positive(matrix: Matrix) -> bool:
-    """Whether every block is positive definite."""
+    """Return whether every block is positive definite."""
     try:
         np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:
@@ -220,14 +220,14 @@ def _root(precision: Matrix) -> Matrix:
     root = np.zeros(precision.shape)
     if _fill_root(root, precision):
         return root
-    # Rounding has made a direction of H vanish. Equal scales first, then the spectrum's floor.
+    # Rounding has made H singular. Equalise the scales, then limit the spectrum from below.
     floor = np.finfo(float).eps * len(precision)
     diagonal = np.diag(precision)
     scale = 1.0 / np.sqrt(np.maximum(diagonal, floor * diagonal.max()))
     values, vectors = np.linalg.eigh(precision * scale[:, None] * scale)
     values = np.maximum(values, floor * values[-1])
     root = scale[:, None] * vectors / np.sqrt(values)
-    # R Q = root, by the QR of its rows in reverse; then R Rᵀ = root rootᵀ.
+    # R Q = root, from the QR decomposition of the reversed rows; then R Rᵀ = root rootᵀ.
     triangle: Any = np.linalg.qr(root[::-1].T, mode="r")
     return np.ascontiguousarray(triangle.T[::-1, ::-1])
 
@@ -235,7 +235,8 @@ def _root(precision: Matrix) -> Matrix:
 def _fill_root(root: Matrix, precision: Matrix) -> bool:
     """Write the root of one block into zeros; return False if the block is not positive definite.
 
-    By halves, because products are faster than LAPACK, and let other threads run meanwhile.
+    Computed recursively in halves, because matrix products are faster than LAPACK and do not block
+    other threads.
     """
     size = len(precision)
     if size <= SMALL:

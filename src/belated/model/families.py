@@ -1,17 +1,17 @@
 r"""Families of rewards: exponential families with their canonical links.
 
-A reward given the linear predictor :math:`\eta = x^\top\theta` has the density
+Given the linear predictor :math:`\eta = x^\top\theta`, a reward has the density
 
 .. math:: \exp\bigl((y\,\eta - m(\eta))/\varphi + A(y, \varphi)\bigr)
 
 with cumulant :math:`m`, mean :math:`g = m'`, slope :math:`g' = m''`, curvature :math:`g''` and
 dispersion :math:`\varphi`, so that :math:`\operatorname{Var} y = \varphi\,g'(\eta)`. (The paper's
-:math:`h(\eta)` is our :math:`\varphi`; its "m'' = Var" holds for :math:`\varphi = 1` only.)
-With the canonical link the score of a reward is :math:`(y - g(\eta))\,x/\varphi`, and its
-information :math:`g'(\eta)\,x x^\top/\varphi` does not depend on the reward: it is known before
-the reward comes.
+:math:`h(\eta)` is our :math:`\varphi`; its "m'' = Var" holds only for :math:`\varphi = 1`.)
+With the canonical link the score of a reward is :math:`(y - g(\eta))\,x/\varphi`. Its information
+:math:`g'(\eta)\,x x^\top/\varphi` does not depend on the reward, so it is known before the reward
+arrives.
 
-All functions take and give arrays, and are stable for :math:`|\eta| \le 700`.
+All functions accept and return arrays, and are stable for :math:`|\eta| \le 700`.
 """
 
 from __future__ import annotations
@@ -28,46 +28,46 @@ from belated.model.kernels import MAX_ETA, special
 
 
 class Family(Protocol):
-    """What an estimator needs to know of a reward. The built-in ones are frozen values."""
+    """The interface of a family of rewards. The built-in families are immutable."""
 
     @property
     def support(self) -> Interval:
-        """The rewards that are possible."""
+        """Range of possible rewards."""
 
     @property
     def dispersion(self) -> float | None:
-        """The dispersion φ, or None where it is estimated from the rewards."""
+        """The dispersion φ, or None if it is estimated from the rewards."""
 
     @property
     def number(self) -> int | None:
-        """By which compiled kernels know a built-in family; None for any other."""
+        """Number of a built-in family in compiled kernels; None for other families."""
 
     def cumulant(self, eta: Vector) -> Vector:
-        """m(η)."""
+        """Return m(η)."""
 
     def mean(self, eta: Vector) -> Vector:
-        """g(η) = m'(η)."""
+        """Return g(η) = m'(η)."""
 
     def slope(self, eta: Vector) -> Vector:
-        """g'(η), the variance of a reward over its dispersion."""
+        """Return g'(η), the variance of a reward divided by its dispersion."""
 
     def curvature(self, eta: Vector) -> Vector:
-        """g''(η)."""
+        """Return g''(η)."""
 
     def cumulant_mean_slope(self, eta: Vector) -> tuple[Vector, Vector, Vector]:
-        """m, g and g' at once: they share their exponentials."""
+        """Return m, g and g' together, because they share exponentials."""
 
     def mean_and_slope(self, eta: float) -> tuple[float, float]:
-        """g(η) and g'(η) of one number, without the cost of arrays."""
+        """Return g(η) and g'(η) of one number, without the overhead of arrays."""
 
     def slope_at(self, mean: float) -> float:
-        """g'(η) where g(η) = mean: the variance function."""
+        """Return g'(η) for g(η) = mean: the variance function."""
 
     def log_likelihood(self, y: Vector, eta: Vector, dispersion: float = 1.0) -> Vector:
-        """The log density of rewards."""
+        """Return the log density of rewards."""
 
     def sample(self, eta: Vector, rng: np.random.Generator, dispersion: float = 1.0) -> Vector:
-        """Rewards drawn at these linear predictors."""
+        """Draw rewards for these linear predictors."""
 
 
 @dataclass(frozen=True)
@@ -75,15 +75,15 @@ class Gaussian:
     """Real rewards with constant variance; the identity link.
 
     Args:
-        variance: of a reward around its mean; "estimate" learns it from the residuals, so that
-            rewards may be in cents or in euros. Then ``ridge`` is a precision in units of the
-            noise: θ/√φ has the prior, not θ.
+        variance: variance of a reward around its mean. "estimate" learns it from the residuals, so
+            the unit of rewards does not matter. ``ridge`` is then a precision in units of the
+            noise: the prior applies to θ/√φ, not to θ.
 
     >>> Gaussian(0.25).log_likelihood(np.array([1.0]), np.array([1.0]), dispersion=0.25).round(4)
     array([-0.2258])
     """
 
-    #: Every real number.
+    #: All real numbers.
     support = Interval(-math.inf, math.inf)
     number = 0
 
@@ -95,42 +95,42 @@ class Gaussian:
 
     @property
     def dispersion(self) -> float | None:
-        """The variance, or None where it is estimated."""
+        """The variance, or None if it is estimated."""
         return None if isinstance(self.variance, str) else self.variance
 
     def cumulant(self, eta: Vector) -> Vector:
-        """η²/2."""
+        """Return η²/2."""
         return 0.5 * np.square(eta)
 
     def mean(self, eta: Vector) -> Vector:
-        """η itself."""
+        """Return η."""
         return np.asarray(eta, dtype=np.float64)
 
     def slope(self, eta: Vector) -> Vector:
-        """1 everywhere."""
+        """Return ones."""
         return np.ones_like(eta, dtype=np.float64)
 
     def curvature(self, eta: Vector) -> Vector:
-        """0 everywhere."""
+        """Return zeros."""
         return np.zeros_like(eta, dtype=np.float64)
 
     def cumulant_mean_slope(self, eta: Vector) -> tuple[Vector, Vector, Vector]:
-        """All three."""
+        """Return the cumulant, the mean and the slope."""
         return self.cumulant(eta), self.mean(eta), self.slope(eta)
 
     mean_and_slope = staticmethod(kernels.gaussian_link)
 
     def slope_at(self, mean: float) -> float:
-        """1, whatever the mean."""
+        """Return 1."""
         return 1.0
 
     def log_likelihood(self, y: Vector, eta: Vector, dispersion: float = 1.0) -> Vector:
-        """The log density of a normal with variance ``dispersion``."""
+        """Return the log density of a normal distribution with variance ``dispersion``."""
         residual = np.square(np.subtract(y, eta)) / dispersion
         return -0.5 * (residual + math.log(2.0 * math.pi * dispersion))
 
     def sample(self, eta: Vector, rng: np.random.Generator, dispersion: float = 1.0) -> Vector:
-        """Normal rewards."""
+        """Draw normal rewards."""
         return np.asarray(rng.normal(eta, math.sqrt(dispersion)))
 
 
@@ -142,31 +142,31 @@ class Bernoulli:
     array([9.85967654e-305, 5.00000000e-001, 1.00000000e+000])
     """
 
-    #: From 0 to 1; a share of a success counts as such.
+    #: From 0 to 1; values in between count as fractions of a success.
     support = Interval(0.0, 1.0)
     dispersion = 1.0
     number = 1
 
     def cumulant(self, eta: Vector) -> Vector:
-        """log(1 + e^η)."""
+        """Return log(1 + e^η)."""
         return np.maximum(eta, 0.0) + np.log1p(np.exp(-np.abs(eta)))
 
     def mean(self, eta: Vector) -> Vector:
-        """1 / (1 + e^-η)."""
-        # The numerator is 1 above zero and e^η below: no overflow, no cancellation.
+        """Return 1 / (1 + e^-η)."""
+        # The numerator is 1 above zero and e^η below, to avoid overflow and cancellation.
         return np.asarray(np.exp(np.minimum(eta, 0.0)) / (1.0 + np.exp(-np.abs(eta))))
 
     def slope(self, eta: Vector) -> Vector:
-        """p (1 - p), without the cancellation in 1 - p."""
+        """Return p (1 - p), without cancellation in 1 - p."""
         decay = np.exp(-np.abs(eta))
         return np.asarray(decay / np.square(1.0 + decay))
 
     def curvature(self, eta: Vector) -> Vector:
-        """p (1 - p) (1 - 2 p)."""
+        """Return p (1 - p) (1 - 2 p)."""
         return np.asarray(-self.slope(eta) * np.tanh(0.5 * np.asarray(eta)))
 
     def cumulant_mean_slope(self, eta: Vector) -> tuple[Vector, Vector, Vector]:
-        """All three, from one exponential."""
+        """Return the cumulant, the mean and the slope, from one exponential."""
         decay = np.exp(-np.abs(eta))
         total = 1.0 + decay
         upper = np.maximum(eta, 0.0)
@@ -176,15 +176,15 @@ class Bernoulli:
     mean_and_slope = staticmethod(kernels.bernoulli_link)
 
     def slope_at(self, mean: float) -> float:
-        """p (1 - p)."""
+        """Return p (1 - p)."""
         return mean * (1.0 - mean)
 
     def log_likelihood(self, y: Vector, eta: Vector, dispersion: float = 1.0) -> Vector:
-        """Y log p + (1 - y) log(1 - p)."""
+        """Return y log p + (1 - y) log(1 - p)."""
         return np.asarray(np.multiply(y, eta) - self.cumulant(eta))
 
     def sample(self, eta: Vector, rng: np.random.Generator, dispersion: float = 1.0) -> Vector:
-        """Zeros and ones."""
+        """Draw zeros and ones."""
         p = self.mean(eta)
         return np.asarray(rng.random(np.shape(p)) < p, dtype=np.float64)
 
@@ -193,19 +193,19 @@ class Bernoulli:
 class Poisson:
     """Counts; the log link.
 
-    Not sub-Gaussian, so the paper's bounds do not cover it: they are heuristics here.
+    Counts are not sub-Gaussian, so the paper's bounds do not apply to them and are heuristics.
 
     >>> Poisson().mean(np.array([0.0, 2.0])).round(3)
     array([1.   , 7.389])
     """
 
-    #: From 0 up; a count need not be whole.
+    #: From 0 up; counts do not need to be integers.
     support = Interval(0.0, math.inf)
     dispersion = 1.0
     number = 2
 
     def cumulant(self, eta: Vector) -> Vector:
-        """e^η, held at ±700."""
+        """Return e^η, with η limited to ±700."""
         return np.exp(np.clip(eta, -MAX_ETA, MAX_ETA))
 
     mean = cumulant
@@ -213,23 +213,23 @@ class Poisson:
     curvature = cumulant
 
     def cumulant_mean_slope(self, eta: Vector) -> tuple[Vector, Vector, Vector]:
-        """All three are e^η."""
+        """Return e^η three times."""
         mean = self.mean(eta)
         return mean, mean, mean
 
     mean_and_slope = staticmethod(kernels.poisson_link)
 
     def slope_at(self, mean: float) -> float:
-        """The mean itself."""
+        """Return the mean."""
         return mean
 
     def log_likelihood(self, y: Vector, eta: Vector, dispersion: float = 1.0) -> Vector:
-        """Y η - e^η - log y!."""
+        """Return y η - e^η - log y!."""
         constant = special.gammaln(np.asarray(y, dtype=np.float64) + 1.0)
         return np.asarray(np.multiply(y, eta) - self.cumulant(eta) - constant)
 
     def sample(self, eta: Vector, rng: np.random.Generator, dispersion: float = 1.0) -> Vector:
-        """Counts; above 1e15, where a float64 counts no longer one by one, their normal limit."""
+        """Draw counts; for means above 1e15, near the precision of float64, their normal limit."""
         mean = self.mean(eta)
         small = np.asarray(rng.poisson(np.minimum(mean, 1e15)), dtype=np.float64)
         large = mean + np.sqrt(mean) * rng.standard_normal(np.shape(mean))

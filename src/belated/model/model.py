@@ -1,12 +1,12 @@
-r"""The model a policy reads: θ̂ and two roots, kept up to date one rank-one step at a time.
+r"""The model that policies read: θ̂ and two roots, updated by rank-one steps.
 
-``observed`` is a root of the covariance of what has arrived: S Sᵀ = (prior + Σ w x xᵀ)⁻¹ over the
-rewards seen. ``decided`` counts the pending decisions too, with their weights frozen at the
-choice: what has been asked already need not be asked again, though the answer is still out.
+``observed`` is a root of the covariance given the arrived rewards: S Sᵀ = (prior + Σ w x xᵀ)⁻¹.
+``decided`` includes the pending decisions, with their weights fixed at the choice, because there is
+no need to explore again what a pending reward will answer.
 
-Between two fits of an estimator the model moves by one step per event. For Gaussian rewards these
-steps are exact. For others a step solves the reward's own likelihood exactly along one direction
-and leaves the weights of older rows where they were; the next fit mends that.
+Between two fits of an estimator, the model moves by one step per event. For Gaussian rewards these
+steps are exact. For other rewards, a step maximises the likelihood of one reward exactly along one
+direction, and leaves the weights of older rows unchanged until the next fit.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ from belated.model.statistics import Information
 if TYPE_CHECKING:
     from belated.model.estimators import Estimate
 
-#: A row with more information than this has left nothing of its direction but rounding.
+#: Removing a row with more information than this leaves only rounding errors in its direction.
 HEAVY = 1e8
-#: A reward that counts for less than this is not learned.
+#: Rewards with a smaller weight are not learned.
 LEAST_SHARE = 1e-9
-#: Numbers that are scored at a time: as float64 a quarter of a megabyte, which stays in cache.
+#: Number of values that are scored at a time: 256 KB as float64, which fits into the cache.
 AT_ONCE = 1 << 15
-#: How far one step may move a linear predictor when a reward is taken back.
+#: Maximum change of a linear predictor when a reward is retracted.
 STEP = 3.0
 
 
 class Model:
-    """θ̂ with both roots. Every row that is learned was expected before.
+    """θ̂ with both roots. A row must be pending before its reward is learned.
 
     Attributes:
-        theta: θ̂, on the scale of the linear predictor; one row for each block, if there are blocks.
-        observed: a root S of the covariance of what has arrived: S Sᵀ = H⁻¹.
-        decided: a root that counts pending decisions too.
-        n: rewards counted.
-        pending: decisions whose reward is out, G_t.
-        decisions: made so far, those that left without a reward too.
+        theta: θ̂, on the scale of the linear predictor; one row per block, if there are blocks.
+        observed: a root S of the covariance given the arrived rewards: S Sᵀ = H⁻¹.
+        decided: the same root including pending decisions.
+        n: number of rewards learned.
+        pending: number of decisions whose reward is pending, G_t.
+        decisions: number of decisions so far, including those that ended without a reward.
         dispersion: φ.
-        effective_n: rewards by what they still count for; None if all count in full.
-        rivals: θ̂ by each half-life that is compared, a row each; None if none are.
-        picked: which of them this model is; its row of ``rivals`` may be old.
-        derived: what policies derive from the model and use again, under keys of theirs; thrown
-            away when the estimate is made anew.
+        effective_n: sum of the rewards' weights; None if all have full weight.
+        rivals: θ̂ for each half-life that is compared, one row each; None if none are compared.
+        picked: index of this model in ``rivals``, where its row may be outdated.
+        derived: values that policies derive from the model and cache under their own keys; cleared
+            when the estimate changes.
 
     >>> from belated import Bernoulli
     >>> model = Model(Prior.ridge(2), Bernoulli())
@@ -99,35 +99,38 @@ class Model:
         self.rivals: Matrix | None = None
         self.picked = 0
         self.derived: dict[Hashable, Any] = {}
-        # Taking a Gaussian reward back is exact; for others it is a step, and a step has a limit.
+        # Retracting a Gaussian reward is exact; for other rewards it is a step of limited size.
         self._cap = math.inf if isinstance(family, Gaussian) else STEP
         self._least = max(family.support.lower, -MAX_REWARD)
         self._most = min(family.support.upper, MAX_REWARD)
-        # Kernels know the built-in families by number; any other runs in plain Python.
+        # Kernels identify built-in families by number; other families run in plain Python.
         self._kernels = plain() if family.number is None else kernels or best()
         self._family = family if family.number is None else family.number
 
     @property
     def dim(self) -> int:
-        """How many coefficients there are."""
+        """Number of coefficients."""
         return self.theta.size
 
     def renew(self, observed: Matrix, decided: Matrix) -> None:
-        """Make both roots anew from their precisions, so that the rounding of steps ends.
+        """Recompute both roots from their precisions, to remove accumulated rounding errors.
 
-        Whoever keeps the sums calls this every max(1000, 10 d) steps.
+        The owner of the sums calls this every max(1000, 10 d) steps.
         """
         self.observed = root_of(observed)
         self.decided = self.observed.copy() if decided is observed else root_of(decided)
 
     def restart(self, theta: Vector, dispersion: float) -> None:
-        """Go on from an estimate; whatever was derived from the old one is thrown away."""
+        """Continue from an estimate, and clear everything derived from the old one."""
         self.theta = np.array(theta, dtype=np.float64)
         self.dispersion = dispersion
         self.derived.clear()
 
     def refitted(self, estimate: Estimate, observed: Matrix, decided: Matrix) -> Model:
-        """Return a model of an estimate, of all coefficients or of one block, with these roots."""
+        """Return a model of an estimate with the roots of these precisions.
+
+        The estimate can be of all coefficients or of one block.
+        """
         model = copy(self)
         model.derived = {}
         model._width = width_of(estimate.mean.shape)
@@ -136,11 +139,11 @@ class Model:
         return model
 
     def replace(self, model: Model, block: int | None) -> None:
-        """Take over estimate and roots of a model that :meth:`refitted` has made.
+        """Replace the estimate and the roots by those of a model from :meth:`refitted`.
 
         Args:
-            model: of all coefficients, or of a block.
-            block: that it is of; None: all of them.
+            model: a model of all coefficients, or of one block.
+            block: the block of the model; None: all coefficients.
         """
         if block is None:
             self.theta, self.observed, self.decided = model.theta, model.observed, model.decided
@@ -151,28 +154,28 @@ class Model:
         self.derived.clear()
 
     def score(self, rows: Any) -> tuple[Vector, Vector]:
-        """Linear predictors and standard deviations of rows, pending decisions counted."""
+        """Return linear predictors and standard deviations of rows, including pending decisions."""
         table = self._table(rows)
-        found = []
+        pieces = []
         for numbers, blocks in self._pieces(table):
             if not finite(numbers.ravel()):
                 raise not_finite(rows)
-            found.append(self._kernels.score(numbers, blocks, *self.stacked()))
-        if len(found) == 1:
-            return found[0]
-        means, deviations = zip(*found, strict=True)
+            pieces.append(self._kernels.score(numbers, blocks, *self.stacked()))
+        if len(pieces) == 1:
+            return pieces[0]
+        means, deviations = zip(*pieces, strict=True)
         return np.concatenate(means), np.concatenate(deviations)
 
     def argmax_ucb(self, rows: Any, width: float, u: float = 0.0) -> tuple[int, int, float, float]:
-        """The row with the greatest xᵀθ̂ + width · sd (Alg. 1, l. 6).
+        """Find the row with the largest xᵀθ̂ + width · sd (Alg. 1, l. 6).
 
-        Returns its index, how many rows tied for it, its mean, and the weight g'(η)/φ with which
-        it is to be expected.
+        Returns its index, the number of tied rows, its mean, and its weight g'(η)/φ as a pending
+        decision.
 
         Args:
             rows: one row per action.
             width: the β_t of the paper.
-            u: a uniform number in [0, 1) that draws among ties.
+            u: a uniform number in [0, 1) that breaks ties.
         """
         table = self._table(rows)
         if table.size > AT_ONCE:
@@ -201,26 +204,26 @@ class Model:
         share: float,
         gram: bool,
     ) -> list[tuple[int, int, float, float]]:
-        """Do :meth:`argmax_ucb` for one table after the other, each choice pending for the next.
+        """Run :meth:`argmax_ucb` for several tables in turn, adding each choice as pending.
 
         Args:
-            rows: of all tables, one after the other.
-            ends: where each table ends.
-            width: the β_t of the paper, for all of them.
+            rows: the rows of all tables, concatenated.
+            ends: the index after the last row of each table.
+            width: the β_t of the paper, for all tables.
             us: a uniform number in [0, 1) for each table.
-            counted: whether each choice is pending from now on.
-            share: how much of its weight it counts for then.
-            gram: whether that weight is 1 instead of its information.
+            counted: whether each choice is pending immediately.
+            share: the fraction of its weight that a pending choice adds.
+            gram: whether that weight is 1 instead of the row's information.
 
         Raises:
             InvalidInput: a row is not finite; the choices before it are counted in ``decided``.
         """
-        found = np.empty((len(ends), 4))
+        choices = np.empty((len(ends), 4))
         shares = share * np.array(counted, dtype=np.float64)
         numbers, blocks = self._split(rows)
         done = self._kernels.argmax_ucb_all(
             numbers, blocks, np.asarray(ends), *self.stacked(), width, us, shares, gram,
-            self.dispersion, self._family, found,
+            self.dispersion, self._family, choices,
         )  # fmt: skip
         if done < len(ends):
             raise not_finite(rows)
@@ -228,15 +231,15 @@ class Model:
         self.pending += pending
         self.decisions += pending
         return [
-            (int(index), int(ties), mean, weight) for index, ties, mean, weight in found.tolist()
+            (int(index), int(ties), mean, weight) for index, ties, mean, weight in choices.tolist()
         ]
 
     def sampled(self, rows: Any, pools: Row, u: float) -> tuple[int, float, float, float]:
-        """The best row of θ̂ plus one column of a pool of deviations (Alg. 2, l. 11).
+        """Find the best row for θ̂ plus one column of a pool of deviations (Alg. 2, l. 11).
 
-        The column is that at ``u``, a number in [0, 1), among equally many. Each block has a pool.
-        Returns the index of the row, its share of all columns, which equal rows divide evenly, its
-        mean and its weight.
+        ``u``, a number in [0, 1), selects the column. Each block has a pool. Returns the index of
+        the row, the share of columns for which it is the best, divided evenly among identical rows,
+        its mean and its weight.
         """
         numbers, blocks = self._split(self._table(rows))
         theta, _ = self.stacked()
@@ -249,13 +252,13 @@ class Model:
         return index, share, mean, weight if weight < MAX_WEIGHT else MAX_WEIGHT
 
     def winners(self, table: Matrix, pools: Row) -> NDArray[np.int64]:
-        """The best row for each column of the pools."""
+        """Return the best row for each column of the pools."""
         numbers, blocks = self._split(table)
         theta, _ = self.stacked()
         return winners(numbers, blocks, predictors(numbers, blocks, theta), pools)
 
     def predict(self, x: Any) -> tuple[float, float]:
-        """The mean and the weight of one row."""
+        """Return the mean and the weight of one row."""
         numbers, theta = self._part(x, self.theta)
         eta = float(numbers @ theta)
         if not math.isfinite(eta):
@@ -264,18 +267,18 @@ class Model:
         return mean, min(slope / self.dispersion, MAX_WEIGHT)
 
     def weight_at(self, mean: float) -> float:
-        """The weight of a row whose mean was predicted."""
+        """Return the weight of a row with a given predicted mean."""
         weight = self.family.slope_at(mean) / self.dispersion
         return MAX_WEIGHT if weight > MAX_WEIGHT else weight
 
     def add_pending(self, x: Any, weight: float) -> None:
-        """A decision for this row is pending; its weight was frozen at the choice."""
+        """Add a pending decision for a row, with its weight from the choice."""
         self.count(x, weight)
         self.pending += 1
         self.decisions += 1
 
     def add_all_pending(self, rows: Matrix, weights: Vector) -> None:
-        """The same for many decisions, one after the other."""
+        """Add several pending decisions; if a row is not finite, add none."""
         before, self.decided = self.decided, self.decided.copy()
         _, roots = self.stacked()
         if self._kernels.count_all(roots, *self._split(rows), weights) < len(rows):
@@ -285,14 +288,14 @@ class Model:
         self.decisions += len(rows)
 
     def note(self, x: Any) -> None:
-        """A decision for this row is pending, and does not count as explored."""
+        """Add a pending decision for a row without counting the row as explored."""
         if not finite(self._part(x)[0]):
             raise not_finite(x)
         self.pending += 1
         self.decisions += 1
 
     def count(self, x: Any, weight: float) -> float:
-        """``decided`` counts this row with this much more weight; returns xᵀH⁻¹x before."""
+        """Add weight to a row in ``decided``; return xᵀH⁻¹x as it was before."""
         numbers, root = self._part(x, self.decided)
         q = self._kernels.count(root, numbers, weight)
         if q != q:
@@ -300,29 +303,29 @@ class Model:
         return q
 
     def remove_pending(self, x: Any, weight: float) -> bool:
-        """A pending decision left without a reward.
+        """Remove a pending decision that ended without a reward.
 
-        Returns False if next to nothing but this row was known of its direction: a step cannot
-        take it out, and ``decided`` must be renewed from its sum.
+        Returns False if this row was almost all that was known of its direction: a step cannot
+        remove it, and ``decided`` must be recomputed from its sum.
         """
         q = math.inf if _heavy(self._part(x)[0], weight) else self.count(x, -weight)
         self.pending -= 1
         return 1.0 - weight * q > LEFT
 
     def learn(self, x: Any, y: float, share: float = 1.0) -> float:
-        """The reward of a pending decision came; returns the weight its row now has.
+        """Learn the reward of a pending decision; return the weight that its row now has.
 
         Args:
             x: the row.
             y: the reward.
-            share: of a whole reward, for which it counts.
+            share: weight of the reward, where 1 is a full reward.
         """
         if not self._least <= y <= self._most:
             self.family.support.check(as_reward(y))
         numbers, root, theta = self._part(x, self.observed, self.theta)
         weight = 0.0
         if share >= LEAST_SHARE:
-            # A likelihood to the power of a share is that of so much more dispersion.
+            # A likelihood to the power of the share has its dispersion divided by the share.
             weight = self._kernels.learn(
                 root, theta, numbers, y, self._family, self.dispersion / share
             )
@@ -333,7 +336,7 @@ class Model:
         return weight
 
     def means_of(self, x: Vector | Row, mean: float) -> tuple[float, ...]:
-        """The mean of a row by each half-life that is compared; by this model it is ``mean``."""
+        """Return the mean of a row for each half-life that is compared; ``mean`` for this one."""
         assert self.rivals is not None
         link = self.family.mean_and_slope
         numbers, rivals = self._part(x, self.rivals.swapaxes(0, -2))
@@ -342,16 +345,16 @@ class Model:
         return tuple(means)
 
     def retract(self, x: Any, y: float, weight: float) -> bool:
-        """A reward that was learned is taken back, and its decision is pending again.
+        """Retract a learned reward, so that its decision is pending again.
 
-        One that is to be forgotten altogether is then withdrawn. Returns False if next to nothing
-        but this row was known of its direction: a step cannot take it out, nothing but the counts
-        has changed, and the model must be fitted anew.
+        To forget the decision, remove it as pending afterwards. Returns False if this row was
+        almost all that was known of its direction: a step cannot remove it, only the counts have
+        changed, and the model must be fitted again.
 
         Args:
             x: the row.
             y: the reward.
-            weight: that the row has: what :meth:`learn` gave, or that of the last fit.
+            weight: weight of the row, from :meth:`learn` or from the last fit.
         """
         self.family.support.check(as_reward(y))
         numbers, root, theta = self._part(x, self.observed, self.theta)
@@ -367,9 +370,10 @@ class Model:
         return remains > LEFT
 
     def revise(self, x: Any, old: float, new: float) -> None:
-        """The reward of a row was ``old`` and is ``new``; its weight stays.
+        """Change the reward of a row from ``old`` to ``new``; its weight is unchanged.
 
-        Exact for Gaussian rewards; for others one Newton step, mended at the next fit.
+        This is exact for Gaussian rewards. For others it is one Newton step, which the next fit
+        corrects.
         """
         for y in (old, new):
             self.family.support.check(as_reward(y))
@@ -379,10 +383,10 @@ class Model:
             raise not_finite(x)
 
     def _part(self, x: Any, *arrays: Vector | Matrix) -> tuple[Any, ...]:
-        """The numbers of a row, and the parts of arrays that its block has."""
+        """Return the numbers of a row, and the parts of ``arrays`` for its block."""
         row = np.asarray(x, np.float64, order="C")
         if row.shape != (self._width,):
-            message = f"the row has shape {row.shape}: {self._width} numbers were expected"
+            message = f"the row has the shape {row.shape}: {self._width} numbers were expected"
             raise InvalidInput(message, x)
         if self.theta.ndim == 1:
             return row, *arrays
@@ -391,34 +395,34 @@ class Model:
         return row[1:], *(array[block] for array in arrays)
 
     def _split(self, table: Row | Matrix) -> tuple[Matrix, Blocks]:
-        """The numbers and the blocks of rows."""
+        """Return the numbers and the blocks of rows."""
         if self.theta.ndim == 1:
             numbers, blocks = table, np.zeros(len(table), dtype=np.int64)
         else:
             blocks, numbers = split(table)
-            if blocks.view(np.uint64).max() >= len(self.theta):  # -1 is the greatest of these
+            if blocks.view(np.uint64).max() >= len(self.theta):  # negative numbers become large
                 self._check_blocks(int(blocks.min()), int(blocks.max()))
         return np.asarray(numbers, np.float64, order="C"), blocks
 
     def _pieces(self, table: Row | Matrix) -> Iterator[tuple[Matrix, Blocks]]:
-        """Yield some rows at a time: converting many to float64 at once takes longer than BLAS."""
+        """Split rows into pieces, because converting all to float64 at once is slower than BLAS."""
         step = max(1, AT_ONCE // self._width)
         for start in range(0, len(table), step):
             yield self._split(table[start : start + step])
 
     def _check_blocks(self, least: int, most: int) -> None:
         if least < 0 or most >= len(self.theta):
-            message = f"a row is of block {least if least < 0 else most}"
-            raise InvalidInput(f"{message}: there are {len(self.theta)}, from 0 on", most)
+            message = f"a row has the block {least if least < 0 else most}"
+            raise InvalidInput(f"{message}: 0 to {len(self.theta) - 1} was expected", most)
 
     def stacked(self) -> tuple[Matrix, Matrix]:
-        """θ̂ and the root that counts pending decisions, with an axis for blocks."""
+        """Return θ̂ and the root including pending decisions, with an axis for blocks."""
         if self.theta.ndim == 2:
             return self.theta, self.decided
         return self.theta[None], self.decided[None]
 
     def table(self, rows: Any) -> Matrix:
-        """Rows as float64, if every one of them is a row of this model."""
+        """Return rows as float64, or raise InvalidInput if they do not fit this model."""
         table = np.asarray(self._table(rows), np.float64, order="C")
         if not finite(table.ravel()):
             raise not_finite(rows)
@@ -428,8 +432,8 @@ class Model:
         single = type(rows) is np.ndarray and rows.dtype == np.float32
         table = rows if single else np.asarray(rows, np.float64, order="C")
         if table.ndim != 2 or table.shape[1] != self._width or len(table) == 0:
-            message = f"rows has shape {table.shape}: at least one row of {self._width} numbers"
-            raise InvalidInput(message, rows)
+            message = f"rows has the shape {table.shape}: at least one row of {self._width} numbers"
+            raise InvalidInput(f"{message} was expected", rows)
         return table
 
 
@@ -441,5 +445,5 @@ def _heavy(row: Vector, weight: float) -> bool:
 
 
 def not_finite(rows: Any) -> InvalidInput:
-    """What is to be said of a row that no kernel took."""
-    return InvalidInput("a row, or its weight, holds a number that is not finite", rows)
+    """Return the error for a row that kernels reject."""
+    return InvalidInput("a row, or its weight, contains a number that is not finite", rows)

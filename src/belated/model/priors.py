@@ -1,4 +1,4 @@
-"""What is believed of θ before any reward: a normal distribution."""
+"""Priors of θ: normal distributions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from belated.core.results import Shortened
 from belated.exceptions import InvalidInput
 from belated.model.blocks import Shape, as_shape, identity
 
-#: Where the estimated precision of an adaptive prior starts, and the range it stays in. It only
-#: becomes weaker: little data that looks like no effect must not end the exploration.
+#: Start and range of the estimated precision of an adaptive prior. It never exceeds its start,
+#: because little data without a visible effect must not end exploration.
 AUTO_START, AUTO_RANGE = 1.0, (0.02, 1.0)
-#: What coefficients fitted at other times add to the estimate of the precision: how many of them
-#: the rewards have determined, and the sum of their squares.
+#: Contribution of coefficients that are fitted separately to the estimate of the precision: the
+#: number of them that rewards have determined, and the sum of their squares.
 Others = tuple[float, float]
 NO_OTHERS: Others = (0.0, 0.0)
 
@@ -26,10 +26,10 @@ class Prior(Shortened):
     """A normal prior on θ.
 
     Attributes:
-        mean: of θ.
-        precision: the inverse of its covariance, positive definite.
-        adaptive: True if the precision is a multiple of I that estimators fit to the data.
-        others: what other coefficients add when it is fitted.
+        mean: mean of θ.
+        precision: inverse of the covariance of θ, positive definite.
+        adaptive: whether the precision is a multiple of I that estimators fit to the data.
+        others: contribution of other coefficients when the precision is fitted.
 
     >>> Prior.ridge(2, 1.0).precision
     array([[1., 0.],
@@ -43,32 +43,35 @@ class Prior(Shortened):
 
     @classmethod
     def ridge(cls, shape: int | Shape, ridge: float | Literal["auto"] = 1.0) -> Prior:
-        """Mean zero and precision ``ridge`` times I; "auto" estimates the precision from the data.
+        """Return a prior with mean zero and precision ``ridge`` times I.
 
-        Precision 1 suits rows of length up to 1 and moderate effects; "auto" starts there.
+        A precision of 1 suits rows of length up to 1 and moderate effects. "auto" starts there, and
+        estimates the precision from the data.
         """
         shape = as_shape(shape)
         if isinstance(ridge, str):
             if ridge != "auto":
-                raise InvalidInput(f"ridge is {ridge!r}: a number above 0 or 'auto'", ridge)
+                message = f"ridge is {ridge!r}: a number above 0 or 'auto' was expected"
+                raise InvalidInput(message, ridge)
             return cls(np.zeros(shape), identity(shape, AUTO_START), adaptive=True)
         return cls(np.zeros(shape), identity(shape, as_positive(ridge, "ridge")))
 
     @classmethod
     def normal(cls, mean: Any, precision: Any) -> Prior:
-        """A given mean and precision, as from an earlier experiment: a warm start."""
+        """Return a prior with a given mean and precision, such as from an earlier experiment."""
         centre = as_numbers(mean, "mean").astype(np.float64)
         matrix = as_numbers(precision, "precision").astype(np.float64)
         if centre.ndim != 1 or len(centre) == 0 or matrix.shape != (len(centre), len(centre)):
             message = f"a mean of shape {centre.shape} needs a square precision of the same size"
-            raise InvalidInput(f"{message}, not {matrix.shape}", precision)
+            raise InvalidInput(f"{message}; got {matrix.shape}", precision)
         if not (np.isfinite(centre).all() and np.isfinite(matrix).all()):
             raise InvalidInput("the prior's mean and precision must be finite", (mean, precision))
         if np.abs(matrix - matrix.T).max() > 1e-8 * np.abs(matrix).max():
             raise InvalidInput("the prior's precision must be symmetric", precision)
         least = float(np.linalg.eigvalsh(matrix)[0])
         if least <= 0:
-            message = f"the prior's precision must be positive definite: an eigenvalue is {least:g}"
+            message = "the prior's precision must be positive definite; its smallest eigenvalue is"
+            message = f"{message} {least:g}"
             raise InvalidInput(message, precision)
         return cls(centre, 0.5 * (matrix + matrix.T))
 
@@ -87,29 +90,29 @@ class Prior(Shortened):
 
     @property
     def dim(self) -> int:
-        """How many coefficients there are."""
+        """Number of coefficients."""
         return self.mean.size
 
     @property
     def is_ridge(self) -> bool:
-        """Whether it says no more than how far from zero θ may be, alike in all directions.
+        """Whether the mean is zero and the precision is a multiple of I.
 
-        Where the variance of rewards is estimated, such a prior is of θ/√φ: it then means the same
-        in every unit of rewards. Any other prior is of θ.
+        If the variance of rewards is estimated, such a prior applies to θ/√φ, and so does not
+        depend on the unit of rewards. Other priors apply to θ.
         """
         scaled = identity(self.mean.shape, self.strength)
         return not self.mean.any() and np.array_equal(self.precision, scaled)
 
     @property
     def strength(self) -> float:
-        """The precision of a coefficient: of all of them, if it is a ridge."""
+        """Precision of the first coefficient, which is that of all coefficients of a ridge."""
         return float(self.precision.flat[0])
 
     def in_blocks(self, shape: Shape) -> Prior:
-        """The same prior of coefficients in blocks.
+        """Return this prior for coefficients in blocks.
 
         Raises:
-            InvalidInput: it says something of two blocks together.
+            InvalidInput: the precision connects coefficients of different blocks.
         """
         if self.mean.shape == shape or len(shape) == 1:
             return self
@@ -117,10 +120,10 @@ class Prior(Shortened):
         whole = self.precision.reshape(blocks, size, blocks, size)
         within = whole[np.arange(blocks), :, np.arange(blocks)]
         if np.count_nonzero(within) < np.count_nonzero(whole):
-            message = "the prior's precision joins coefficients of several actions"
+            message = "the prior's precision connects coefficients of different actions"
             raise InvalidInput(f"{message}: set it to 0 between their blocks", self.precision)
         return Prior(self.mean.reshape(shape), within, self.adaptive)
 
     def with_ridge(self, ridge: float) -> Prior:
-        """The same prior, with the precision estimated so far."""
+        """Return this adaptive prior with another precision."""
         return Prior(self.mean, identity(self.mean.shape, ridge), True, self.others)

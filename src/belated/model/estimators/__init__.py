@@ -1,12 +1,11 @@
-"""From statistics to an estimate of θ.
+"""Estimators of θ.
 
-* :class:`Ridge`: Gaussian rewards, exactly, from their moments alone.
-* :class:`Laplace`: any family, by Newton's method over all observations; lazily, when they have
-  grown by 5 %.
-* :class:`Online`: any family, one step per observation and never again; for when observations are
-  too many to keep.
-* :class:`Thinned`: where only conversions are reported; each decision by its age.
-* :func:`newton_step`: from sums that partitions add up to.
+* :class:`Ridge`: exact for Gaussian rewards, from their moments.
+* :class:`Laplace`: any family, by Newton's method over all observations, each time they have grown
+  by 5 %.
+* :class:`Online`: any family, with a single step per observation, for streams too long to store.
+* :class:`Thinned`: for conversions only; weights each decision by its age.
+* :func:`newton_step`: from the summed statistics of several partitions.
 """
 
 from belated.model.estimators.estimate import Estimate as Estimate, Estimator as Estimator

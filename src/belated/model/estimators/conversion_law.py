@@ -1,13 +1,13 @@
-r"""The delay law of conversions: the share of them that has arrived by an age.
+r"""The delay distribution of conversions: the share that has arrived by a given age.
 
 Times are in windows: 0 is the decision, 1 the end of its window. F(e) is the probability that a
 conversion arrives by age e, given that it arrives within the window.
 
-Delays may be anything from a tick of the clock to the window, so the rate of conversions has a
-prior that is uniform on the log scale. Its posterior uses both what converted and what did not: a
-conversion right after its decision, next to older decisions without one, shows that conversions are
-fast and rare, not slow and frequent. F is the mean over that posterior, corrected where enough
-conversions show that delays are not exponential.
+Delays can range from a clock tick to the window, so the rate of conversions has a prior that is
+uniform on the log scale. Its posterior uses decisions with and without a conversion: a conversion
+right after its decision, among older decisions without one, indicates that conversions are fast and
+rare, not slow and frequent. F is the mean over that posterior, corrected where enough conversions
+show that delays are not exponential.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from numpy.typing import NDArray
 
 from belated.core.inputs import Vector
 
-#: The shortest delay that can be represented: a microsecond in 115 days. Cells grow by a ratio from
-#: there on, until they are as wide as a share of the window.
+#: The shortest delay that can be represented (a microsecond in 115 days), the ratio by which cells
+#: grow from there, and their largest width.
 SHORTEST, RATIO, WIDEST = 1e-13, 1.08, 0.01
-#: How many conversions the exponential law is worth in each cell.
+#: Number of conversions to which the exponential distribution is equivalent in each cell.
 SHRINKAGE = 30.0
-#: The slowest rate per window: delays are about uniform over it.
+#: The slowest rate per window, with which delays are nearly uniform over the window.
 SLOWEST = 0.3
-#: The share of decisions that convert has a Beta prior: about uniform on the log scale.
+#: Parameters of the Beta prior of the conversion rate, which is nearly uniform on the log scale.
 RARE, OFTEN = 0.05, 0.5
-#: Rates in the first grid, and in each finer one around the likely rates. A grid is fine enough
-#: once this many of its rates matter.
+#: Number of rates in the first grid, and in each finer grid around the likely rates. A grid is fine
+#: enough if at least the third number of its rates have weight.
 COARSE, FINE, ENOUGH = 72, 25, 8
-#: Grids at most: the last has steps of a thousandth.
+#: Maximum number of grids; the last has relative steps of a thousandth.
 GRIDS = 4
-#: Passes over delays that are known only up to an interval.
+#: Maximum number of passes for delays that are only known as intervals.
 PASSES = 60
 _NEWTON, _LOG_TINY = 40, -700.0
 
@@ -54,13 +54,13 @@ _LOG_EDGES = np.log(EDGES[1:])
 
 
 class Conversions(NamedTuple):
-    """Conversions that arrived, in windows.
+    """Conversions that arrived; times are in windows.
 
     Attributes:
-        after: each came later than this after its decision,
-        within: by at most this much; 0 if its delay is known exactly.
-        age: of its decision now, at most 1.
-        weight: how much each counts; None if all count in full.
+        after: lower bound of the delay.
+        within: width of the interval that contains the delay; 0 if the delay is known exactly.
+        age: current age of the decision, at most 1.
+        weight: weight of the conversion; None if all have full weight.
     """
 
     after: Vector
@@ -70,20 +70,20 @@ class Conversions(NamedTuple):
 
     @classmethod
     def none(cls) -> Self:
-        """Return no conversions."""
+        """Return an empty set of conversions."""
         return cls(np.empty(0), np.empty(0), np.empty(0))
 
     @property
     def counts(self) -> Vector:
-        """How much each counts."""
+        """Weight of each conversion."""
         return np.ones(len(self.age)) if self.weight is None else self.weight
 
 
 def age_counts(age: Vector, weight: Vector | None = None) -> Vector:
-    """Return how many decisions are in the cell that ends at each edge, by their ages.
+    """Return the number of decisions whose age is in the cell that ends at each edge.
 
     >>> counts = age_counts(np.array([-1.0, 0.5, 0.5, 3.0]))
-    >>> counts.sum(), counts[0], counts[-1]  # one is from the future, one has reached the window
+    >>> counts.sum(), counts[0], counts[-1]  # -1 is in the future, 3 is beyond the window
     (np.float64(4.0), np.float64(1.0), np.float64(1.0))
     """
     return np.bincount(_cell(age, "left"), weight, len(EDGES)).astype(np.float64, copy=False)
@@ -95,8 +95,7 @@ class ConversionLaw:
 
     Attributes:
         shares: F at :data:`EDGES`.
-        deviations: by how much F at the edges moves with one posterior standard deviation of the
-            logarithm of the rate.
+        deviations: change of F at the edges for one posterior standard deviation of the log rate.
 
     >>> law = ConversionLaw.exponential(3.0)
     >>> law.at(np.array([-1.0, 0.0, 0.5, 1.0, 7.0])).round(3)
@@ -108,7 +107,7 @@ class ConversionLaw:
 
     @classmethod
     def exponential(cls, rate: float) -> Self:
-        """Return the law of exponential delays that end with the window."""
+        """Return the distribution of exponential delays, truncated at the window."""
         shares = _exponential(np.array([math.log(rate)]), EDGES)[0]
         return cls(shares, np.zeros(len(EDGES)))
 
@@ -117,7 +116,7 @@ class ConversionLaw:
         return np.interp(age, EDGES, self.shares)
 
     def deviation(self, age: Vector) -> Vector:
-        """Return the posterior standard deviation of F at these ages, with its sign."""
+        """Return the signed posterior standard deviation of F at these ages."""
         return np.interp(age, EDGES, self.deviations)
 
     def age_of(self, share: float) -> float:
@@ -151,19 +150,19 @@ def fitted_law(
     tick: float = SHORTEST,
     shrinkage: float = SHRINKAGE,
 ) -> ConversionLaw:
-    """Return the law of conversions: reverse hazards, shrunk to those of exponential laws.
+    """Estimate the delay distribution from reverse hazards, shrunk towards exponential delays.
 
-    In each cell the share of the conversions by its end that came within it is a reverse hazard.
-    It is estimated from the conversions whose decisions are old enough to tell, as if so many
-    others (``shrinkage``) had come by the posterior mean of exponential laws. Where no decision is
-    old enough only those are left.
+    The reverse hazard of a cell is the share that arrives within the cell, among the conversions
+    that arrive by its end. It is estimated from the conversions whose decisions are old enough,
+    together with ``shrinkage`` conversions from the posterior mean of exponential distributions. If
+    no decision is old enough, only the latter remain.
 
     Args:
         seen: the conversions.
-        silent: how many decisions without a conversion have reached each edge, see
-            :func:`age_counts`.
-        tick: the resolution of the clock: the shortest mean delay that is considered.
-        shrinkage: conversions that the exponential law is worth in each cell.
+        silent: number of decisions without a conversion at each edge; see :func:`age_counts`.
+        tick: resolution of the clock, which is the shortest mean delay considered.
+        shrinkage: number of conversions to which the exponential distribution is equivalent in each
+            cell.
 
     >>> delays = np.linspace(0.01, 0.5, 400)
     >>> law = fitted_law(Conversions(delays, 0.0 * delays, 0.0 * delays + 1.0))
@@ -181,7 +180,7 @@ def fitted_law(
 
 
 def _exponential(log_rates: Vector, age: Vector) -> Vector:
-    """F of exponential laws that end with the window: a line for each rate."""
+    """Return F of exponential delays truncated at the window, one line per rate."""
     rates = np.exp(log_rates)[:, None]
     return np.asarray(np.expm1(-rates * age) / np.expm1(-rates))
 
@@ -190,11 +189,11 @@ def _exponential(log_rates: Vector, age: Vector) -> Vector:
 
 
 def _posterior(seen: Conversions, silent: Vector, tick: float) -> tuple[Vector, Vector]:
-    """Return log rates and their posterior weights, on a grid that is fine where it matters.
+    """Return log rates and their posterior weights, on a grid refined around the likely rates.
 
-    With slow laws many conversions are still to come, so that a few of them would outweigh all
-    others in the mean of p. Predictions are judged by their ratio to the truth: each law counts by
-    1/p, and by less while there are hardly any conversions, because then p is not known either.
+    With slow rates many conversions are still to come, so a few of these rates would dominate the
+    mean of p. Because the relative error of predictions matters, rates are weighted by 1/p, and by
+    less if there are hardly any conversions, because p is then unknown too.
     """
     low, high = math.log(SLOWEST), max(-math.log(tick), 1.0)
     grid = np.linspace(low, high, COARSE)
@@ -214,11 +213,11 @@ def _posterior(seen: Conversions, silent: Vector, tick: float) -> tuple[Vector, 
 
 
 def _delays_value(seen: Conversions, grid: Vector) -> Vector:
-    """The log density of the delays that were seen, for each rate."""
+    """Return the log density of the observed delays for each rate."""
     counts, rates = seen.counts, np.exp(grid)
     exact = seen.within == 0.0
     value = -rates * float(counts @ seen.after) + grid * float(counts[exact].sum())
-    if not exact.all():  # the sum over intervals, by their lengths
+    if not exact.all():  # sum over the intervals, grouped by length
         lengths = age_counts(seen.within[~exact], counts[~exact])[1:]
         used = np.flatnonzero(lengths)
         value += _log_share(grid, _LOG_EDGES[used]) @ lengths[used]
@@ -226,15 +225,15 @@ def _delays_value(seen: Conversions, grid: Vector) -> Vector:
 
 
 def _log_share(grid: Vector, log_age: Vector) -> Vector:
-    """Log(1 - e^(-rate age))."""
+    """Return log(1 - e^(-rate age))."""
     return np.asarray(np.log(-np.expm1(-np.exp(np.maximum(grid[:, None] + log_age, _LOG_TINY)))))
 
 
 def _counts_value(seen: Conversions, silent: Vector, grid: Vector) -> tuple[Vector, Vector]:
-    """The log probability of how many converted by their ages, and the share p that converts.
+    """Return the log probability of the number of conversions, and the conversion rate p.
 
-    A decision of age e has converted with probability p F(e). p is the most likely one for each
-    rate, and the integral over its log-odds is Laplace's.
+    A decision of age e has converted with probability p F(e). For each rate, p is its mode, and its
+    log-odds are integrated out by Laplace's method.
     """
     used = np.flatnonzero(silent)
     n, share = silent[used], _exponential(grid, EDGES[used])
@@ -256,27 +255,27 @@ def _counts_value(seen: Conversions, silent: Vector, grid: Vector) -> tuple[Vect
     return value + np.log1p(-share * p[:, None]) @ n - 0.5 * np.log(information), p
 
 
-# --- what is not exponential ----------------------------------------------------------------------
+# --- correction for delays that are not exponential -----------------------------------------------
 
 
 def _corrected(base: Vector, seen: Conversions, shrinkage: float) -> Vector:
-    """Shares by reverse hazards, shrunk to those of ``base``."""
-    old = _cell(seen.age * (1.0 + 1e-12), "right") - 1  # the last edge its decision reached
+    """Return shares from reverse hazards, shrunk towards those of ``base``."""
+    old = _cell(seen.age * (1.0 + 1e-12), "right") - 1  # the last edge that the decision reached
     low = _cell(seen.after, "left") - 1
     high = np.minimum(_cell(seen.after + seen.within, "left"), old)
     low = np.where(seen.within > 0.0, _cell(seen.after, "right") - 1, np.maximum(low, 0))
-    tells = high > low
-    low, high, old, counts = low[tells], high[tells], old[tells], seen.counts[tells]
+    used = high > low
+    low, high, old, counts = low[used], high[used], old[used], seen.counts[used]
     if not len(low):
         return base
     hazard = np.zeros(len(EDGES))
     hazard[1:] = shrinkage * (base[1:] - base[:-1]) / np.maximum(base[1:], 1e-300)
     shares, several = base, bool((high - low > 1).any())
     for _ in range(PASSES if several else 1):
-        came, known = _expected(shares, low, high, old, counts)
-        reverse = (came + hazard) / (known + shrinkage)
-        left = np.append(np.cumprod(1.0 - reverse[:0:-1])[::-1], 1.0)
-        before, shares = shares, np.maximum(left, 0.0)
+        arrived, known = _expected(shares, low, high, old, counts)
+        reverse = (arrived + hazard) / (known + shrinkage)
+        product = np.append(np.cumprod(1.0 - reverse[:0:-1])[::-1], 1.0)
+        before, shares = shares, np.maximum(product, 0.0)
         shares[0] = 0.0
         if np.abs(shares - before).max() < 1e-4:
             break
@@ -284,9 +283,9 @@ def _corrected(base: Vector, seen: Conversions, shrinkage: float) -> Vector:
 
 
 def _cell(time: Vector, side: str) -> NDArray[np.int64]:
-    """The first edge at or after a time ("left"), or behind it ("right")."""
-    found = np.searchsorted(EDGES, np.minimum(time, 1.0), side=side)  # type: ignore[call-overload]
-    return np.asarray(found, dtype=np.int64)
+    """Return the first edge at or after a time ("left"), or after it ("right")."""
+    place = np.searchsorted(EDGES, np.minimum(time, 1.0), side=side)  # type: ignore[call-overload]
+    return np.asarray(place, dtype=np.int64)
 
 
 def _expected(
@@ -296,22 +295,22 @@ def _expected(
     old: NDArray[np.int64],
     counts: Vector,
 ) -> tuple[Vector, Vector]:
-    """Conversions expected in each cell, and by its end, of decisions that have reached its end.
+    """Return the expected conversions in each cell, and by its end, of old enough decisions.
 
-    Each lies somewhere between its edges ``low`` and ``high``, by the law as it is now.
+    A conversion is somewhere between the edges ``low`` and ``high``, distributed by ``shares``.
     """
-    count, one = len(shares), high - low == 1
-    came: Vector = np.bincount(high[one], counts[one], count).astype(np.float64)
-    known = _spread(np.where(one, high, high + 1), old + 1, counts, count)
-    if one.all():
-        return came, known
-    low, high, counts = low[~one], high[~one], counts[~one]
+    count, single = len(shares), high - low == 1
+    arrived: Vector = np.bincount(high[single], counts[single], count).astype(np.float64)
+    known = _spread(np.where(single, high, high + 1), old + 1, counts, count)
+    if single.all():
+        return arrived, known
+    low, high, counts = low[~single], high[~single], counts[~single]
     weight = counts / np.maximum(shares[high] - shares[low], 1e-12)
-    # Sums over all conversions whose interval covers a cell: differences, then added up.
+    # Sums over the conversions whose interval covers a cell, as cumulative differences.
     covering = _spread(low + 1, high + 1, weight, count)
     before = _spread(low + 1, high + 1, weight * shares[low], count)
-    came = came + np.diff(shares, prepend=0.0) * covering
-    return came, known + shares * covering - before
+    arrived = arrived + np.diff(shares, prepend=0.0) * covering
+    return arrived, known + shares * covering - before
 
 
 def _spread(

@@ -1,12 +1,12 @@
 r"""The prior's precision, estimated from the data.
 
-With a Gamma prior on the precision λ that is worth four coefficients around 1, its mode given the
-posterior of θ solves
+The precision λ has a Gamma prior around 1 that is equivalent to four coefficients. Its mode given
+the posterior of θ solves
 
 .. math:: \lambda = \frac{d + 4}{\|\hat\theta\|^2 + \operatorname{tr} H^{-1} + 4/\lambda_0},
 
-where θ̂ and H depend on λ themselves. Coefficients of other blocks, fitted at other times, add the
-number that rewards have determined, d - λ tr H⁻¹, to d, and ‖θ̂‖² to the denominator: this is the
+where θ̂ and H depend on λ. Coefficients of other blocks, which are fitted separately, add the
+number that rewards have determined, d - λ tr H⁻¹, to d, and ‖θ̂‖² to the denominator, which has the
 same fixed point.
 """
 
@@ -20,12 +20,12 @@ import numpy as np
 from belated.core.inputs import Matrix, Vector
 from belated.model.priors import AUTO_RANGE, AUTO_START, NO_OTHERS, Others, Prior
 
-#: How many coefficients the belief in λ₀ is worth.
+#: Number of coefficients to which the prior of λ is equivalent.
 WORTH = 4.0
 
 
 def spectrum_of(information: Matrix, pull: Vector) -> tuple[Vector, Vector]:
-    """Eigenvalues of D, and the squares of b in its eigenvectors: all that λ depends on."""
+    """Return the eigenvalues of D and the squared components of b, which determine λ."""
     values, vectors = np.linalg.eigh(information)
     parts = pull[..., None, :] @ vectors
     return np.maximum(values.ravel(), 0.0), np.square(parts.ravel())
@@ -34,13 +34,13 @@ def spectrum_of(information: Matrix, pull: Vector) -> tuple[Vector, Vector]:
 def fitted_ridge(
     values: Vector, squares: Vector, near: float = 0.0, others: Others = NO_OTHERS
 ) -> float:
-    """The fixed point λ for a quadratic log-likelihood: (D + λ I) θ̂ = b.
+    """Return the fixed point λ for a quadratic log-likelihood: (D + λ I) θ̂ = b.
 
     Args:
-        values: the eigenvalues of D, the information without the prior.
-        squares: those of b, the score at zero of the quadratic, in its eigenvectors.
-        near: how far the two sides of the equation may be apart, relatively.
-        others: what other coefficients add.
+        values: eigenvalues of D, the information without the prior.
+        squares: squared components, in the eigenvectors of D, of b, the score at zero.
+        near: relative tolerance of the equation.
+        others: contribution of other coefficients.
 
     >>> spectrum = spectrum_of(np.eye(2) * 100.0, np.array([300.0, 0.0]))
     >>> round(fitted_ridge(*spectrum), 3)
@@ -62,16 +62,16 @@ def fitted_ridge(
 
 
 def ridge_is_near(root: Matrix, theta: Vector, prior: Prior, near: float) -> bool:
-    """Whether λ is the fixed point, to first order: a look that takes no eigenvectors.
+    """Return whether λ is the fixed point to first order, without computing eigenvectors.
 
     Args:
-        root: of H⁻¹, with λ in it.
+        root: root of H⁻¹, which includes λ.
         theta: θ̂.
-        prior: whose precision is λ.
-        near: how far it may be off, relatively.
+        prior: the prior with precision λ.
+        near: relative tolerance of λ.
     """
     ridge = prior.strength
-    inner = root.swapaxes(-2, -1) @ root  # as large as H⁻¹
+    inner = root.swapaxes(-2, -1) @ root  # has the same norm as H⁻¹
     pulled = theta[..., None, :] @ root
     size = float(np.vdot(theta, theta)) + float(np.vdot(root, root))
     excess = _excess(theta.size, size, math.log(ridge), prior.others)
@@ -85,17 +85,17 @@ def ridge_is_near(root: Matrix, theta: Vector, prior: Prior, near: float) -> boo
 
 
 def _excess(dim: int, size: float, log_ridge: float, others: Others) -> float:
-    """How far the logarithms of the two sides are apart; ``size`` is ‖θ̂‖² + tr H⁻¹."""
+    """Return the difference of the two sides' logarithms; ``size`` is ‖θ̂‖² + tr H⁻¹."""
     determined, square = others
     wanted = (dim + determined + WORTH) / (size + square + WORTH / AUTO_START)
     return math.log(wanted) - log_ridge
 
 
 def _zero(f: Callable[[float], float], low: float, high: float, near: float) -> float:
-    """Where f is zero, or near it, between two points of other signs: Illinois' rule.
+    """Return a zero of f between two points with different signs, by the Illinois algorithm.
 
-    scipy's brentq would do; to import scipy.optimize takes as long as to import all of belated, and
-    the first caller with five rewards would wait for it.
+    SciPy's brentq is not used because importing scipy.optimize takes as long as importing belated,
+    which would delay the first fit.
     """
     at_low, at_high = f(low), f(high)
     while True:
@@ -109,6 +109,6 @@ def _zero(f: Callable[[float], float], low: float, high: float, near: float) -> 
             return middle
         if (value > 0.0) != (at_high > 0.0):
             low, at_low = high, at_high
-        else:  # the other end stays: it counts for half, so that it moves next time
+        else:  # halve the value of the end that stays, so that it moves next time
             at_low *= 0.5
         high, at_high = middle, value

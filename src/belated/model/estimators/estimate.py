@@ -1,4 +1,4 @@
-"""What an estimator returns, and what it is."""
+"""Estimates, and the interface of estimators."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ from belated.model.model import Model
 from belated.model.priors import Prior
 from belated.model.statistics import Information, Seen
 
-#: Two-sided 95 % of a normal law, in standard deviations.
+#: Two-sided 95 % quantile of the normal distribution, in standard deviations.
 Z = 1.959964
-#: Rewards that the prior of one coefficient is worth, when a fit is due.
+#: Number of rewards to which the prior of one coefficient is equivalent, for scheduling fits.
 PRIOR_WORTH = 4
-#: Coefficients of one block beyond which fits are fewer.
+#: Number of coefficients in a block beyond which fits are less frequent.
 WIDE = 128
-#: Rewards that call for the first fit of a wide block.
+#: Number of rewards before the first fit of a wide block.
 FIRST = 8
 
 
 @dataclass(frozen=True, eq=False)
 class Estimate(Result):
-    """The posterior of θ given what has arrived, as a normal distribution.
+    """The posterior of θ given the arrived rewards, as a normal distribution.
 
     Attributes:
-        theta: the maximum of the posterior.
-        mean: its mean, over all that the prior's precision may be if that was estimated; otherwise
-            theta, unless the estimator corrects for skewness.
-        precision: the inverse covariance given the prior, of observed rewards and the prior only.
-        n: rewards counted.
-        converged: False if theta is not the maximum; it is finite all the same.
-        iterations: passes over the observations.
-        prior: the prior used, with its estimated precision if it was adaptive.
-        dispersion: φ, estimated where the family asks for it.
-        doubt: what the covariance has beyond the inverse of the precision, for the prior's own
-            precision was estimated; None if it was given.
-        trace: of the covariance, as of the last step of a fit; None if it is not known.
-        names: what the coefficients belong to, if features say it.
-        effective_n: rewards by what they still count for; None if all count in full.
-        half_life_us: the half-life by which they do, in microseconds; None: nothing is forgotten.
-        half_life_since_us: when it was picked, in microseconds since 1970; None if there was no
-            other before.
+        theta: maximum of the posterior.
+        mean: mean of the posterior, integrated over the prior's precision if that is estimated;
+            otherwise theta, unless the estimator corrects for skewness.
+        precision: inverse covariance given the prior, from observed rewards and the prior only.
+        n: number of rewards.
+        converged: False if theta is not the maximum; it is finite nevertheless.
+        iterations: number of passes over the observations.
+        prior: the prior, with its estimated precision if it is adaptive.
+        dispersion: φ, estimated if the family requires it.
+        doubt: the part of the covariance that is due to estimating the prior's precision; None if
+            the precision was given.
+        trace: trace of the covariance, from the last step of a fit; None if unknown.
+        names: names of the coefficients, if features provide them.
+        effective_n: sum of the rewards' weights; None if all have full weight.
+        half_life_us: half-life of the weights, in microseconds; None: nothing is forgotten.
+        half_life_since_us: when the half-life was selected, in microseconds since 1970; None if it
+            never changed.
     """
 
     theta: Vector
@@ -76,18 +76,18 @@ class Estimate(Result):
 
     @property
     def half_life_since(self) -> datetime | None:
-        """Since when, by the clock of the journal; None if no other was in use before."""
+        """When the half-life was selected, by the journal's clock; None if it never changed."""
         since = self.half_life_since_us
         return None if since is None else as_datetime(since)
 
     @cached_property
     def covariance(self) -> Matrix:
-        """Of θ: the inverse of the precision, and the doubt about the prior."""
+        """Covariance of θ: the inverse of the precision plus the doubt about the prior."""
         inverse = inverse_of(self.precision)
         return inverse if self.doubt is None else inverse + self.doubt
 
     def over(self, mixed: Mixed | None) -> Estimate:
-        """Return it with the mean and the covariance over all precisions of the prior."""
+        """Return the estimate with mean and covariance integrated over the prior's precision."""
         if mixed is None:
             return self
         doubt = mixed.covariance - inverse_of(self.precision)
@@ -104,11 +104,11 @@ class Estimate(Result):
         ]
 
     def frame(self) -> Any:
-        """Return the coefficients as a DataFrame of pandas, by name."""
+        """Return the coefficients as a pandas DataFrame, indexed by name."""
         return frame_of(self.coefficients(), "name")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the coefficients and how they came about as plain data."""
+        """Return the coefficients and a summary of the fit as plain data."""
         return {
             "n": self.n,
             "converged": self.converged,
@@ -122,12 +122,12 @@ class Estimate(Result):
         )
 
     def _repr_html_(self) -> str:
-        rows: list[list[object]] = [list(one.values()) for one in self.coefficients()]
+        rows: list[list[object]] = [list(line.values()) for line in self.coefficients()]
         title = f"Estimate from {self.n:,} rewards"
         return html_table(title, ["name", "mean", "sd", "low", "high"], rows)
 
     def model(self, family: Family, *, pending: Information | None = None) -> Model:
-        """The model that starts from this estimate, with the information still outstanding."""
+        """Return a model that starts from this estimate, with the pending information."""
         return Model(
             self.prior,
             family,
@@ -140,12 +140,13 @@ class Estimate(Result):
 
 
 def next_fit(n: int, shape: Shape, growth: float) -> float:
-    """How many rewards call for a fit once all that is known has grown by a factor.
+    """Return the number of rewards at which the next fit is due.
 
-    What is known before any reward counts too: a prior of precision 1 is worth four rewards of a
-    Bernoulli for each coefficient, so the first rewards of many coefficients say little. But a
-    quarter more rewards always call for a fit. Where a block is wide, a fit takes long and steps
-    are good for longer: twice as many rewards call for one, or as many as ten for each coefficient.
+    A fit is due when the information has grown by the factor ``growth``. The prior counts too: with
+    precision 1 it is equivalent to four Bernoulli rewards per coefficient, so with many
+    coefficients the first rewards change little. A fit is always due after a quarter more rewards.
+    For wide blocks, fits are slow and steps stay accurate for longer: a fit is due after twice the
+    number of rewards, or ten more per coefficient.
 
     >>> [next_fit(n, (20,), growth=1.05) for n in (0, 20, 100, 10_000)]
     [1, 25.0, 109.0, 10504.0]
@@ -159,14 +160,14 @@ def next_fit(n: int, shape: Shape, growth: float) -> float:
 
 
 class Estimator(Protocol):
-    """A way to estimate θ."""
+    """The interface of estimators of θ."""
 
     def next_fit(self, n: int, shape: Shape) -> float:
-        """After a fit of ``n`` rewards: how many call for the next one. Never is infinite.
+        """Return the number of rewards at which the next fit is due; infinity: never.
 
         Args:
-            n: rewards in the fit.
-            shape: of θ.
+            n: number of rewards in the last fit.
+            shape: shape of θ.
         """
 
     def fit(
@@ -178,4 +179,4 @@ class Estimator(Protocol):
         start: Vector | None = None,
         polish: bool = True,
     ) -> Estimate:
-        """The estimate of these observations; unpolished is good enough to choose by."""
+        """Return the estimate from observations; unpolished, it is accurate enough for choices."""

@@ -1,14 +1,14 @@
-r"""The posterior of θ where the prior's precision is not known either.
+r"""The posterior of θ if the prior's precision is unknown.
 
-An estimated precision λ̂ is one of many that the rewards allow. Where few directions are known, and
-effects are strong, it is often too large: it draws all others towards zero, and intervals that take
-it for granted are too narrow. Here it is integrated out. Every order of magnitude within the range
-of λ is equally likely beforehand, so that
+An estimated precision λ̂ is only one of many that are consistent with the rewards. If few
+directions are known and effects are strong, it is often too large: it shrinks the other
+coefficients towards zero, and intervals that ignore its uncertainty are too narrow. Here λ is
+integrated out. Its prior is uniform on the log scale within its range, so that
 
 .. math:: p(\lambda \mid y) \propto \lambda^{d/2}\, |H_\lambda|^{-1/2}
     \exp\Bigl(\ell(\theta_\lambda) - \frac\lambda2 \|\theta_\lambda\|^2\Bigr)
 
-by Laplace's method. Means and covariances of θ given λ are mixed by it.
+by Laplace's method. The means and covariances of θ given λ are mixed with these weights.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from belated.core.inputs import Matrix, Vector
 from belated.model.blocks import outer, root_of
 from belated.model.priors import AUTO_RANGE
 
-#: The distance of neighbouring precisions, in logarithms, at most.
+#: The largest distance of neighbouring precisions, in logarithms.
 WIDEST = 0.6
-#: What counts for less than this share of the likeliest precision is left out, and all beyond.
+#: The search ends at a precision whose weight is below this fraction of the largest.
 LEAST = 1e-3
 
 
@@ -33,9 +33,9 @@ class GivenPrecision(NamedTuple):
     """The posterior for one precision of the prior.
 
     Attributes:
-        mean: of θ.
-        precision: of θ.
-        value: the logarithm of the posterior at its maximum, but for constants.
+        mean: mean of θ.
+        precision: precision of θ.
+        value: maximum of the log posterior, up to a constant.
     """
 
     mean: Vector
@@ -44,7 +44,7 @@ class GivenPrecision(NamedTuple):
 
 
 class Mixed(NamedTuple):
-    """The posterior over all precisions of the prior: its mean and covariance."""
+    """Mean and covariance of the posterior, integrated over the prior's precision."""
 
     mean: Vector
     covariance: Matrix
@@ -53,12 +53,12 @@ class Mixed(NamedTuple):
 def integrated(
     solve: Callable[[float], GivenPrecision | None], near: float, dim: int
 ) -> Mixed | None:
-    """Mix the posteriors of all precisions by how likely each is.
+    """Mix the posteriors for all precisions, weighted by the probability of each precision.
 
     Args:
-        solve: the posterior for a precision; None if it cannot be found.
-        near: a likely precision, from which others are looked for.
-        dim: how many coefficients there are.
+        solve: returns the posterior for a precision; None if it cannot be found.
+        near: a likely precision, where the search starts.
+        dim: number of coefficients.
 
     >>> def solve(ridge: float) -> GivenPrecision:  # one reward of 3 with variance 1
     ...     theta = 3.0 / (1.0 + ridge)
@@ -69,11 +69,11 @@ def integrated(
     (array([2.55]), array([[0.98]]))
     """
     low, high = (math.log(end) for end in AUTO_RANGE)
-    # λ is known to about √(2/d) in logarithms, at best.
+    # The logarithm of λ is known to about √(2/d) at best.
     count = math.ceil((high - low) / min(WIDEST, math.sqrt(2.0 / dim)))
     grid = np.linspace(low, high, count + 1)
     first = int(np.abs(grid - math.log(near)).argmin())
-    found: list[tuple[float, Vector, Matrix]] = []
+    posteriors: list[tuple[float, Vector, Matrix]] = []
     for places in (range(first, count + 1), range(first - 1, -1, -1)):
         for place in places:
             given = solve(math.exp(grid[place]))
@@ -83,21 +83,21 @@ def integrated(
             halved = float(np.linalg.slogdet(root)[1].sum())  # -½ log |H|
             weight = given.value + 0.5 * dim * grid[place] + halved
             if place in (0, count):
-                weight += math.log(0.5)  # half a cell
-            found.append((weight, given.mean, root @ root.swapaxes(-2, -1)))
-            if weight < max(one[0] for one in found) + math.log(LEAST):
+                weight += math.log(0.5)  # the ends of the grid are half cells
+            posteriors.append((weight, given.mean, root @ root.swapaxes(-2, -1)))
+            if weight < max(largest for largest, _, _ in posteriors) + math.log(LEAST):
                 break
-    return _mixed(found) if found else None
+    return _mixed(posteriors) if posteriors else None
 
 
-def _mixed(found: list[tuple[float, Vector, Matrix]]) -> Mixed:
-    largest = max(weight for weight, _, _ in found)
-    shares = np.array([math.exp(weight - largest) for weight, _, _ in found])
+def _mixed(posteriors: list[tuple[float, Vector, Matrix]]) -> Mixed:
+    largest = max(weight for weight, _, _ in posteriors)
+    shares = np.array([math.exp(weight - largest) for weight, _, _ in posteriors])
     shares /= shares.sum()
-    mean = sum(share * one for share, (_, one, _) in zip(shares, found, strict=True))
-    # Between blocks λ makes coefficients depend on each other a little: that is left out.
+    mean = sum(share * centre for share, (_, centre, _) in zip(shares, posteriors, strict=True))
+    # The weak dependence between blocks that λ causes is ignored.
     covariance = sum(
-        share * (inverse + outer(one - mean))
-        for share, (_, one, inverse) in zip(shares, found, strict=True)
+        share * (inverse + outer(centre - mean))
+        for share, (_, centre, inverse) in zip(shares, posteriors, strict=True)
     )
     return Mixed(np.asarray(mean), np.asarray(covariance))

@@ -1,4 +1,4 @@
-"""Any family: the maximum of the posterior by Newton's method, and the normal fitted there."""
+"""The Laplace approximation for any family: the posterior's maximum by Newton's method."""
 
 from __future__ import annotations
 
@@ -33,37 +33,38 @@ from belated.model.priors import Prior
 from belated.model.statistics import Quadratic, Seen
 from belated.model.statistics.observations import CHUNK
 
-#: A step is the last once it gains less than this in units of the posterior (its decrement).
+#: Newton decrement at which a fit ends.
 TOLERANCE = 1e-8
-#: The same of a fit that single steps will follow, which are off by more: what is left after a
-#: step is the square of its size.
+#: Newton decrement at which an unpolished fit ends. The error after a step is quadratic in its
+#: size, and smaller than the errors of the rank-one steps that follow.
 ENOUGH = 1e-4
-#: Below this a step is taken unseen: the gain could not be told from rounding.
+#: Newton decrement below which a step is accepted unchecked, because rounding hides its gain.
 TRUSTED = 1e-4
-#: How often the precision of an adaptive prior is looked at again; two or three times suffice.
+#: Maximum number of updates of an adaptive prior's precision; two or three usually suffice.
 MAX_PRIORS = 50
-#: Of :func:`fit_rows`: steps, the longest step on the linear predictor, and the last.
+#: For :func:`fit_rows`: maximum number of steps, and the longest and the last step on the linear
+#: predictor.
 STEPS, LONGEST, SHORTEST = 25, 4.0, 1e-8
-#: By how much, relatively, the prior of a fit that is not polished may be off.
+#: Relative tolerance of an adaptive prior's precision in an unpolished fit.
 NEAR = 0.02
 
 
 @dataclass(frozen=True)
 class Laplace:
-    """Damped Newton over all observations, from wherever the last fit ended.
+    """Damped Newton's method over all observations, starting from the last fit.
 
-    The estimate is a function of the set of observations, to about 1e-8 posterior standard
-    deviations, whatever their order and the start. Rows that are frozen count as the quadratic
-    they were frozen as; they have no third derivatives, so a corrected mean is without theirs.
-    If the prior's precision is estimated, mean and covariance are over all that it may be
+    The estimate depends only on the set of observations, to about 1e-8 posterior standard
+    deviations, and not on their order or the start. Frozen rows count as the quadratic that they
+    were frozen to. It has no third derivatives, so they are missing from a corrected mean. If the
+    prior's precision is estimated, mean and covariance are integrated over it
     (:mod:`~belated.model.estimators.integrated`).
 
     Args:
-        growth: fit again once what is known has grown by this factor: rewards, and what the prior
-            is worth. 1 is at every arrival.
+        growth: fit again when the information, of rewards and of the prior, has grown by this
+            factor; 1: at every arrival.
         mean_correction: correct the mean for the skewness of the posterior, by its third
-            derivatives; worth it where the prior is weak and observations are few.
-        max_iterations: passes before a fit gives up with a warning.
+            derivatives. This helps if the prior is weak and observations are few.
+        max_iterations: number of passes after which a fit gives up with a warning.
 
     >>> from belated import Bernoulli
     >>> from belated.model.statistics import Observations
@@ -79,7 +80,7 @@ class Laplace:
     max_iterations: int = 25
 
     def next_fit(self, n: int, shape: Shape) -> float:
-        """Whenever what is known has grown enough."""
+        """Return when the information has grown by ``growth``."""
         return next_fit(n, shape, self.growth)
 
     def fit(
@@ -91,17 +92,17 @@ class Laplace:
         start: Vector | None = None,
         polish: bool = True,
     ) -> Estimate:
-        """The estimate of these observations.
+        """Return the estimate from observations.
 
         Args:
             data: the observations.
-            family: of the rewards.
-            prior: of θ.
-            start: where to begin.
-            polish: go on until the estimate and its precision are functions of the set alone;
-                without it θ̂ is one step further than the point its precision is of, which is
-                within 1e-2 posterior deviations (1e-4 if every arrival is fitted), and an
-                estimated prior is taken for granted.
+            family: family of the rewards.
+            prior: prior of θ.
+            start: starting point.
+            polish: iterate until the estimate and its precision depend only on the set of
+                observations. Otherwise θ̂ is one step beyond the point at which its precision was
+                computed, which is within 1e-2 posterior deviations (1e-4 if every arrival is
+                fitted), and the uncertainty of an estimated prior is ignored.
         """
         check_shape(data, prior)
         if isinstance(family, Gaussian):
@@ -113,16 +114,16 @@ class Laplace:
         newton = self._newton(data, family, dispersion, tolerance, polish)
         theta = np.array(prior.mean if start is None else start, dtype=np.float64)
         theta, precision, converged = newton.solve(theta, prior)
-        if not converged and start is not None:  # the start was a bad one
+        if not converged and start is not None:  # try again from the prior mean
             theta, precision, converged = newton.solve(prior.mean, prior)
         adapts = prior.adaptive and data.n >= 5
-        # The next fit goes on from this one's prior: until then, near enough will do.
+        # The next fit continues from this prior, so unpolished fits need not converge fully.
         near = 1e-10 if polish else NEAR
         for _ in range(MAX_PRIORS if adapts and converged else 0):
             before = prior.strength
             if not polish and ridge_is_near(newton.root, theta, prior, near):
                 break
-            # The log-likelihood as a quadratic around θ̂: its pull is H θ̂.
+            # Around θ̂, the quadratic approximation of the log-likelihood has the score H θ̂ at 0.
             spectrum = spectrum_of(precision - prior.precision, product(precision, theta))
             ridge = fitted_ridge(*spectrum, 0.0 if polish else 0.1 * near, prior.others)
             if abs(ridge - before) <= near * before:
@@ -141,56 +142,57 @@ class Laplace:
         mean = newton.corrected(theta, precision) if self.mean_correction else theta
         passes = newton.passes
         trace = float(np.vdot(newton.root, newton.root))
-        found = Estimate(
+        estimate = Estimate(
             theta, mean, precision, data.n, converged, passes, prior, dispersion, trace=trace
         )
-        return self._unsure(found, newton) if polish and adapts and converged else found
+        return self._unsure(estimate, newton) if polish and adapts and converged else estimate
 
     def _newton(
         self, data: Seen, family: Family, dispersion: float, tolerance: float, polish: bool
     ) -> Newton:
         return Newton(data, family, dispersion, self.max_iterations, tolerance, polish)
 
-    def _unsure(self, found: Estimate, newton: Newton) -> Estimate:
-        """The same estimate, with what is not known of the prior's precision."""
-        start = found.theta
+    def _unsure(self, estimate: Estimate, newton: Newton) -> Estimate:
+        """Return an estimate that includes the uncertainty of the prior's precision."""
+        start = estimate.theta
 
         def given(ridge: float) -> GivenPrecision | None:
             nonlocal start
-            theta, precision, converged = newton.solve(start, found.prior.with_ridge(ridge))
+            theta, precision, converged = newton.solve(start, estimate.prior.with_ridge(ridge))
             if not converged:
                 return None
             start = theta
             mean = newton.corrected(theta, precision) if self.mean_correction else theta
             return GivenPrecision(mean, precision, newton.value)
 
-        return found.over(integrated(given, found.prior.strength, found.theta.size))
+        return estimate.over(integrated(given, estimate.prior.strength, estimate.theta.size))
 
 
 def newton_step(total: Quadratic, *, family: Family, prior: Prior) -> Estimate:
-    """Return the maximum of the posterior of a quadratic log-likelihood.
+    """Return the maximum of the posterior for a quadratic log-likelihood.
 
-    Each partition takes its quadratic at one θ₀ that all know, the last one published. They add,
-    and the maximum of their sum is one Newton step from θ₀: as good as a fit of all rows, if the
-    estimate has not moved far. An adaptive ridge is estimated from the sum: it does not add.
+    Each partition expands its log-likelihood at a common θ₀, the last one published. The quadratics
+    add up, and the maximum of their sum is one Newton step from θ₀, which is as good as a fit of
+    all rows if the estimate has not moved far. An adaptive ridge is estimated from the sum.
 
     Args:
-        total: the sum of the partitions.
-        family: of the rewards.
-        prior: of θ; it counts once, not once for each partition.
+        total: the sum of the partitions' quadratics.
+        family: family of the rewards.
+        prior: prior of θ; it counts once, not once per partition.
 
     >>> import numpy as np
     >>> from belated import Bernoulli
     >>> from belated.model.statistics import Observations, quadratic_at
     >>> left, right = Observations(1), Observations(1)
     >>> handles = left.extend([[1.0]], [1.0]), right.extend([[1.0], [1.0]], [1.0, 0.0])
-    >>> start = np.array([0.25])  # what was published last
-    >>> parts = [quadratic_at(one, Bernoulli(), start) for one in (left, right)]
+    >>> start = np.array([0.25])  # the last published estimate
+    >>> parts = [quadratic_at(part, Bernoulli(), start) for part in (left, right)]
     >>> newton_step(parts[0] + parts[1], family=Bernoulli(), prior=Prior.ridge(1)).theta.round(4)
     array([0.2864])
     """
     if total.pull.shape != prior.mean.shape:
-        raise InvalidInput(f"sums of {total.dim} and a prior of {prior.dim} numbers", total)
+        message = f"the sums have {total.dim} numbers, but the prior has {prior.dim}"
+        raise InvalidInput(f"{message}: make them equal", total)
     dispersion = family.dispersion or 1.0
     information, pull = total.information / dispersion, total.pull / dispersion
     if prior.adaptive and total.n >= 5:
@@ -201,7 +203,7 @@ def newton_step(total: Quadratic, *, family: Family, prior: Prior) -> Estimate:
 
 
 class Newton:
-    """Newton's method on one set of observations."""
+    """Newton's method for one set of observations."""
 
     def __init__(
         self,
@@ -217,15 +219,15 @@ class Newton:
         self.family = family
         self.dispersion = dispersion
         self.passes = 0
-        self.value = -math.inf  # of the posterior that was solved last
-        self.root: Matrix = np.empty(0)  # of the precision that the last step was made with
+        self.value = -math.inf  # maximum of the last log posterior
+        self.root: Matrix = np.empty(0)  # root of the inverse precision in the last step
         self._left = max_iterations
         self._tolerance = tolerance
         self._polish = polish
         self._size = max(64, CHUNK // data.shape[-1])
 
     def solve(self, theta: Vector, prior: Prior) -> tuple[Vector, Matrix, bool]:
-        """The maximum of the posterior, the precision there, and whether it was reached."""
+        """Return the maximum of the posterior, the precision there, and whether it converged."""
         value, gradient, precision = self._posterior(theta, prior)
         for _ in range(self._left):
             if value == -math.inf or not np.isfinite(precision).all():
@@ -241,31 +243,31 @@ class Newton:
             length = 1.0
             while True:
                 trial = theta + length * step
-                found = self._posterior(trial, prior)
-                if decrement <= TRUSTED or found[0] >= value + 1e-4 * length * decrement:
+                posterior = self._posterior(trial, prior)
+                if decrement <= TRUSTED or posterior[0] >= value + 1e-4 * length * decrement:
                     break
                 length *= 0.5
                 if length < 1e-10:
                     return theta, precision, False
-            theta, (value, gradient, precision) = trial, found
+            theta, (value, gradient, precision) = trial, posterior
         return theta, precision, False
 
     def _posterior(self, theta: Vector, prior: Prior) -> tuple[float, Vector, Matrix]:
-        """Log posterior, its gradient, and minus its second derivative."""
+        """Return the log posterior, its gradient, and its negative second derivative."""
         self.passes += 1
         away = theta - prior.mean
         pull = product(prior.precision, away)
         value = 0.0
         score = np.zeros(theta.shape)
         information = np.zeros_like(prior.precision)
-        # A trial far off may overflow; its value is then -inf and it is refused.
+        # A distant trial may overflow; its value is then -inf and it is rejected.
         with np.errstate(over="ignore", invalid="ignore"):
             for rows, y, counted in self.data.chunks(self._size):
                 each, residual, slope = self._terms(predictors(rows, theta), y, counted)
                 value += float(each.sum())
                 score += cross(residual, rows, theta.shape)
                 numbers = rows[:, -theta.shape[-1] :]
-                np.multiply(numbers, np.sqrt(slope)[:, None], out=numbers)  # the buffer is ours
+                np.multiply(numbers, np.sqrt(slope)[:, None], out=numbers)  # a private buffer
                 add_gram(information, rows)
         if (frozen := self.frozen) is not None:
             value += frozen.value(theta)
@@ -274,14 +276,14 @@ class Newton:
         value = value / self.dispersion - 0.5 * float(np.vdot(away, pull))
         if not math.isfinite(value):
             value = -math.inf
-        information /= self.dispersion  # in place: where blocks are wide, a copy is large
+        information /= self.dispersion  # in place, because copies of wide blocks are large
         information += prior.precision
         return value, score / self.dispersion - pull, information
 
     def _terms(
         self, eta: Vector, y: Vector, counted: NDArray[Any] | None
     ) -> tuple[Vector, Vector, Vector]:
-        """Log-likelihood, its derivative by η, and the information about η, of each row."""
+        """Return each row's log-likelihood, its derivative by η, and its information about η."""
         cumulant, mean, slope = self.family.cumulant_mean_slope(eta)
         value, residual = y * eta - cumulant, y - mean
         if is_weighted(counted):
@@ -289,7 +291,7 @@ class Newton:
         return value, residual, slope
 
     def corrected(self, theta: Vector, precision: Matrix) -> Vector:
-        """The posterior mean to third order: θ̂ - ½ H⁻¹ Σ g''(η) (xᵀH⁻¹x) x/φ."""
+        """Return the posterior mean to third order: θ̂ - ½ H⁻¹ Σ g''(η) (xᵀH⁻¹x) x/φ."""
         root = root_of(precision)
         skew = np.zeros(theta.shape)
         for rows, _, counted in self.data.chunks(self._size):
@@ -300,10 +302,10 @@ class Newton:
 
 
 def check_shape(data: Any, prior: Prior) -> None:
-    """Refuse rows that do not go with a prior."""
+    """Raise InvalidInput if rows and prior have different shapes."""
     if data.shape != prior.mean.shape:
-        message = f"rows for coefficients of shape {data.shape}, and a prior of"
-        raise InvalidInput(f"{message} {prior.mean.shape}", data)
+        message = f"rows are for coefficients of shape {data.shape}, but the prior has the shape"
+        raise InvalidInput(f"{message} {prior.mean.shape}: make them equal", data)
 
 
 def fit_rows(
@@ -317,12 +319,12 @@ def fit_rows(
     """Return the coefficients of a weighted fit of rows in memory, without their precision.
 
     Args:
-        rows: one for each outcome.
-        outcome: rewards.
-        weight: of each.
-        family: of the rewards.
+        rows: one row for each outcome.
+        outcome: the rewards.
+        weight: weight of each reward.
+        family: family of the rewards.
         ridge: prior precision of each coefficient.
-        offset: added to each linear predictor.
+        offset: constant that is added to each linear predictor.
     """
     theta = np.zeros(rows.shape[1])
     prior = ridge * np.eye(len(theta))

@@ -1,4 +1,4 @@
-"""Any family: one step per observation, and never again."""
+"""Online estimation: a single step per observation, for any family."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from belated.model.statistics import Information, Seen
 
 @dataclass(frozen=True)
 class Online:
-    """The rank-one steps of the model alone, without a fit of all observations.
+    """The rank-one steps of the model only, without fits of all observations.
 
-    O(d²) per observation and nothing to keep, for streams too long to hold. The estimate depends
-    on the order of arrival. At ridge 1 and 100 observations or more it lies on average within .3
-    posterior standard deviations of the maximum (root mean square over coordinates), a coordinate
-    now and then further (up to .8, see ``tests/statistical/test_online.py``). With a weak prior or
-    strong effects it may be far off. An automatic ridge stays where it starts, at 1.
+    It takes O(d²) per observation and stores nothing, for streams too long to keep. The estimate
+    depends on the order of arrival. With ridge 1 and at least 100 observations it is on average
+    within 0.3 posterior standard deviations of the maximum (root mean square over coordinates),
+    occasionally further in one coordinate (up to 0.8, see ``tests/statistical/test_online.py``).
+    With a weak prior or strong effects it may be far off. An automatic ridge stays at its start, 1.
 
     >>> from belated import Bernoulli
     >>> from belated.model.statistics import Observations
@@ -36,7 +36,7 @@ class Online:
     """
 
     def next_fit(self, n: int, shape: Shape) -> float:
-        """Never."""
+        """Return infinity: there are no further fits."""
         return math.inf
 
     def fit(
@@ -48,7 +48,7 @@ class Online:
         start: Vector | None = None,
         polish: bool = True,
     ) -> Estimate:
-        """One step for each observation, in the order they came, from what is frozen on."""
+        """Take one step per observation, in order of arrival, starting from the frozen ones."""
         check_shape(data, prior)
         model, precision = Model(prior, family), prior.precision
         if (frozen := data.frozen) is not None:

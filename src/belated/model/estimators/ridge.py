@@ -1,4 +1,4 @@
-"""Gaussian rewards: the posterior in closed form, from the moments."""
+"""Gaussian rewards: the posterior in closed form, from their moments."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from belated.model.families import Family, Gaussian
 from belated.model.priors import Prior
 from belated.model.statistics import Moments, Seen
 
-#: Directions of the posterior further apart than this are lost to rounding.
+#: Condition number of the precision beyond which directions are lost to rounding.
 CONDITION = 1e12
-#: An estimated variance is at least this share of the rewards' mean square.
+#: The smallest estimated variance, as a fraction of the rewards' mean square.
 LEAST_VARIANCE = 1e-9
-#: By how much, relatively, the variance of a fit may still move; and of one that is not polished.
+#: Relative tolerance of the variance, for polished and for unpolished fits.
 EXACT, NEAR = 1e-12, 1e-3
 
 
 @dataclass(frozen=True)
 class Ridge:
-    r"""The exact posterior of Gaussian rewards; a fit costs O(d³) however many there are.
+    r"""The exact posterior of Gaussian rewards; a fit costs O(d³) for any number of rewards.
 
-    A variance to be estimated is
+    If the variance is estimated, it is
 
     .. math:: \hat\varphi = \frac{\sum (y - x^\top\hat\theta)^2 + \frac dn \overline{y^2}}
         {n - \operatorname{tr}(H^{-1} \sum x x^\top/\varphi) + \frac dn},
 
-    the residual sum of squares over the degrees of freedom left, as if d/n further rewards had come
-    whose squares were like all others'. They keep few rewards, or equal ones, from looking like
-    rewards without noise, and soon count for nothing. As long as all rewards are zero it is 1. A
-    ridge is then of θ/√φ, so rewards in another unit give the same estimate in that unit.
+    the residual sum of squares divided by the remaining degrees of freedom, with d/n additional
+    rewards whose mean square is that of the others. They prevent a few rewards, or equal ones, from
+    looking noiseless, and soon become negligible. While all rewards are zero, the variance is 1. A
+    ridge then applies to θ/√φ, so the estimate does not depend on the unit of rewards.
 
     >>> moments = Moments.of([[1.0], [1.0]], [1.0, 3.0])
     >>> estimate = Ridge().fit(moments, family=Gaussian(1.0), prior=Prior.ridge(1))
@@ -47,7 +47,10 @@ class Ridge:
     """
 
     def next_fit(self, n: int, shape: Shape) -> float:
-        """Rank-one steps are exact; what they do not estimate, a variance or a prior, can wait."""
+        """Return when the next fit is due.
+
+        Rank-one steps are exact, so only an estimated variance and prior need a new fit.
+        """
         return next_fit(n, shape, 1.05)
 
     def fit(
@@ -59,37 +62,38 @@ class Ridge:
         start: Vector | None = None,
         polish: bool = True,
     ) -> Estimate:
-        """The posterior given these moments.
+        """Return the posterior given moments.
 
         Args:
-            data: the moments, or what to make them of.
-            family: of the rewards.
-            prior: of θ.
-            start: of no use here.
-            polish: go on until the variance is a function of the set alone; without it, it may
-                still move by a thousandth, and an estimated prior is taken for granted.
+            data: the moments, or observations to compute them from.
+            family: family of the rewards.
+            prior: prior of θ.
+            start: ignored.
+            polish: iterate until the variance depends only on the set of observations. Otherwise it
+                is accurate to a thousandth, and the uncertainty of an estimated prior is ignored.
         """
         if not isinstance(family, Gaussian):
             raise InvalidInput(f"Ridge is for Gaussian rewards: use Laplace for {family}", family)
         moments = data if isinstance(data, Moments) else data.moments()
         if moments.cross.shape != prior.mean.shape:
-            raise InvalidInput(f"rows of {moments.dim} and a prior of {prior.dim} numbers", data)
+            message = f"rows have {moments.dim} numbers, but the prior has {prior.dim}"
+            raise InvalidInput(f"{message}: make them equal", data)
         if not polish:
             return gaussian_posterior(moments, family, prior, NEAR)
-        found = gaussian_posterior(moments, family, prior)
-        return _unsure(found, moments, family) if prior.adaptive and moments.n >= 5 else found
+        estimate = gaussian_posterior(moments, family, prior)
+        return _unsure(estimate, moments, family) if prior.adaptive and moments.n >= 5 else estimate
 
 
 def gaussian_posterior(
     moments: Moments, family: Gaussian, prior: Prior, near: float = EXACT
 ) -> Estimate:
-    """Return the posterior, an estimated prior taken for granted.
+    """Return the posterior, ignoring the uncertainty of an estimated prior.
 
     Args:
-        moments: of rows and rewards.
-        family: of the rewards.
-        prior: of θ.
-        near: by how much, relatively, an estimated variance may still move.
+        moments: moments of rows and rewards.
+        family: family of the rewards.
+        prior: prior of θ.
+        near: relative tolerance of an estimated variance.
     """
     dispersion = family.dispersion or _first_guess(moments)
     relative = family.dispersion is None and prior.is_ridge
@@ -102,7 +106,7 @@ def gaussian_posterior(
     while not converged and iterations < 200:
         iterations += 1
         if adapts:
-            # cross/φ = H θ̂ whatever the ridge: the scalar fixed point is exact at once.
+            # cross/φ = H θ̂ for any ridge, so solving the scalar fixed point is exact.
             scale = unit / dispersion
             ridge = fitted_ridge(values * scale, squares * (scale / dispersion))
             prior = prior.with_ridge(ridge)
@@ -119,47 +123,50 @@ def gaussian_posterior(
     converged = converged and spectrum.min() * CONDITION >= spectrum.max()
     if not converged:
         warnings.warn(
-            "rows differ so much in length that the moments of the short ones are lost in"
-            " those of the long: scale the features",
+            "rows differ so much in length that the short ones are lost to rounding: scale the"
+            " features",
             ConvergenceWarning,
             stacklevel=3,
         )
     return Estimate(theta, theta, precision, moments.n, converged, iterations, prior, dispersion)
 
 
-def _unsure(found: Estimate, moments: Moments, family: Gaussian) -> Estimate:
-    """The same estimate, with what is not known of the prior's precision."""
-    dispersion = found.dispersion
-    relative = family.dispersion is None and found.prior.is_ridge
+def _unsure(estimate: Estimate, moments: Moments, family: Gaussian) -> Estimate:
+    """Return an estimate that includes the uncertainty of the prior's precision."""
+    dispersion = estimate.dispersion
+    relative = family.dispersion is None and estimate.prior.is_ridge
     unit = dispersion if relative else 1.0
 
     def given(ridge: float) -> GivenPrecision:
-        theta, precision = _solve(moments, found.prior.with_ridge(ridge), unit, dispersion)
-        # At the maximum the posterior is half of what the rewards have pulled it by.
+        theta, precision = _solve(moments, estimate.prior.with_ridge(ridge), unit, dispersion)
+        # At its maximum, the log posterior is half the inner product of θ and the score at zero.
         return GivenPrecision(
             theta, precision, 0.5 * float(np.vdot(theta, moments.cross)) / dispersion
         )
 
-    return found.over(integrated(given, found.prior.strength, moments.dim))
+    return estimate.over(integrated(given, estimate.prior.strength, moments.dim))
 
 
 def _solve(moments: Moments, prior: Prior, unit: float, dispersion: float) -> tuple[Vector, Matrix]:
-    """θ̂ and its precision; the prior is of θ/√unit."""
+    """Return θ̂ and its precision; the prior applies to θ/√unit."""
     precision = prior.precision / unit + moments.gram / dispersion
     right = product(prior.precision, prior.mean) / unit + moments.cross / dispersion
     return solve(precision, right), precision
 
 
-def _further(trail: list[float], found: float) -> float:
-    """Where a sequence seems to go, after every third step (Aitken): ridge and φ creep together."""
-    trail.append(math.log(found))
+def _further(trail: list[float], value: float) -> float:
+    """Extrapolate a sequence after every third step (Aitken's delta-squared method).
+
+    The ridge and φ converge slowly together.
+    """
+    trail.append(math.log(value))
     if len(trail) < 3:
-        return found
+        return value
     first, second, third = trail
     trail.clear()
     before, last = second - first, third - second
-    if not 0.0 < last / (before or math.inf) < 1.0:  # it does not creep
-        return found
+    if not 0.0 < last / (before or math.inf) < 1.0:  # not a slow geometric convergence
+        return value
     return math.exp(third + min(max(last**2 / (before - last), -1.0), 1.0))
 
 

@@ -1,10 +1,10 @@
-r"""Conversions only: silence means no conversion so far.
+r"""Estimation from conversions only, where a missing reward means no conversion so far.
 
-A decision of age e is expected to show F(e) g(xᵀθ) by now, where F is the law of
-:mod:`~belated.model.estimators.conversion_law`. With Bernoulli rewards the estimate maximises the
-likelihood of that probability over all decisions, whether they have converted or not: its score is
-Σ ω (y - F g) x with ω = (1 - g)/(1 - F g), which is bounded however many conversions come before
-they are expected. Otherwise ω is 1.
+By age e, a decision is expected to have the reward F(e) g(xᵀθ), where F is the delay distribution
+from :mod:`~belated.model.estimators.conversion_law`. With Bernoulli rewards, the estimate maximises
+the likelihood of that probability over all decisions, converted or not. Its score is
+Σ ω (y - F g) x with ω = (1 - g)/(1 - F g), which stays bounded if conversions arrive earlier than
+expected. For other rewards ω is 1.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from belated.model.families import Bernoulli, Family, Gaussian
 from belated.model.priors import Prior
 from belated.model.statistics import Seen
 
-#: The decrement of Newton's method that a polished estimate ends with.
+#: Newton decrement at which a polished fit ends.
 EXACT = 1e-14
-#: Conversions up to which each calls for a fit.
+#: Number of conversions up to which every conversion is followed by a fit.
 FIRST = 30
-#: Nothing counts for less, where a conversion was seen nevertheless.
+#: Lower bound of probabilities and weights, for conversions that seem impossible.
 LEAST = 1e-9
-#: How often an estimated variance is looked at again, and by how much it may still move.
+#: Maximum number of updates of an estimated variance, and its relative tolerance.
 VARIANCES, STEADY = 50, 1e-10
 
 
 class DecidedRows(NamedTuple):
-    """Decisions, whatever has come of them.
+    """Decisions, with or without a conversion.
 
     Attributes:
-        rows: one each.
-        y: the value of the conversion that was seen; 0 if none was.
-        age: in windows.
-        weight: what each counts for; None: all count in full.
+        rows: the chosen rows, one per decision.
+        y: value of the conversion; 0 if there is none.
+        age: age of the decision, in windows.
+        weight: weight of the decision; None: all have full weight.
     """
 
     rows: Row
@@ -63,19 +63,19 @@ class DecidedRows(NamedTuple):
     weight: Vector | None = None
 
     def counted(self, each: Vector) -> Vector:
-        """Return a number of each decision, times what that counts for."""
+        """Return one number per decision, multiplied by the decision's weight."""
         return each if self.weight is None else self.weight * each
 
 
 @dataclass(frozen=True, eq=False)
 class AgedDecisions:
-    """All decisions of all partitions, and when their conversions came.
+    """The decisions of all partitions, and the delays of their conversions.
 
     Attributes:
-        shape: of θ.
+        shape: shape of θ.
         parts: the decisions.
-        conversions: those that came within the window.
-        tick: the resolution of the clock, in windows.
+        conversions: the conversions that arrived within the window.
+        tick: resolution of the clock, in windows.
     """
 
     shape: Shape
@@ -85,12 +85,12 @@ class AgedDecisions:
 
     @property
     def n(self) -> int:
-        """Decisions whose outcome is known: they have converted, or their window has ended."""
+        """Number of decisions with a known outcome: converted, or after the end of the window."""
         return sum(int(((part.y != 0.0) | (part.age >= 1.0)).sum()) for part in self.parts)
 
     @property
     def silent_ages(self) -> Vector:
-        """Decisions without a conversion, by their ages: see :func:`age_counts`."""
+        """Number of decisions without a conversion, by age; see :func:`age_counts`."""
         total = np.zeros(len(EDGES))
         for part in self.parts:
             silent = part.y == 0.0
@@ -101,32 +101,33 @@ class AgedDecisions:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ThinnedEstimate(Estimate):
-    """An estimate from conversions, and the law of their delays that it rests on."""
+    """An estimate from conversions, with the delay distribution that it is based on."""
 
     law: ConversionLaw = field(kw_only=True)
 
 
 @dataclass(frozen=True)
 class Thinned:
-    r"""Every decision counts from the start, for the share of conversions expected by its age.
+    r"""Estimator for conversions: each decision counts for the share expected by its age.
 
-    The score is that of any canonical family, thinned by F, so decisions of one age can be summed.
-    The covariance is a sandwich, because the variance of what is seen is F g (1 - F g) and not
-    F g', and it includes the uncertainty of F. With Gaussian and Poisson rewards a conversion has a
-    value. Its delay shows how fast conversions are, its value enters the mean; the spread of both
-    is in the dispersion. Weights are those of a likelihood: a decision of weight ½ is half a
-    decision, in the covariance too.
+    The score is that of a canonical family thinned by F, so decisions of the same age can be
+    summed. The covariance is a sandwich estimate, because the variance of an outcome is
+    F g (1 - F g) and not F g', and it includes the uncertainty of F. With Gaussian and Poisson
+    rewards a conversion has a value: its delay is used for F, its value for the mean, and the
+    dispersion includes the spread of both. Weights apply to the likelihood: a decision of weight ½
+    is half a decision, also in the covariance.
 
     Args:
-        shrinkage: conversions that the exponential law is worth, see :func:`fitted_law`.
-        growth: fit again once what is known has grown by this factor.
+        shrinkage: number of conversions to which the exponential distribution is equivalent; see
+            :func:`fitted_law`.
+        growth: fit again when the information has grown by this factor.
 
     >>> rows = np.ones((4, 1), np.float32)
     >>> y, age = np.array([1.0, 0.0, 0.0, 0.0]), np.array([1.0, 1.0, 1.0, 0.0])
     >>> seen = Conversions(np.array([0.2]), np.array([0.0]), np.array([1.0]))
     >>> data = AgedDecisions((1,), [DecidedRows(rows, y, age)], seen)
     >>> estimate = Thinned().fit(data, family=Bernoulli(), prior=Prior.ridge(1))
-    >>> estimate.theta.round(3), estimate.effective_n  # the last decision says nothing yet
+    >>> estimate.theta.round(3), estimate.effective_n  # the last decision has no information yet
     (array([-0.287]), 3.0)
     """
 
@@ -139,12 +140,12 @@ class Thinned:
             raise InvalidInput(f"shrinkage is {given!r}: a number above 0 was expected", given)
 
     def next_fit(self, n: int, shape: Shape) -> float:
-        """After every one of the first conversions; then when they have grown enough."""
+        """Return when the next fit is due: at first after every conversion, later by growth."""
         every = n < FIRST and shape[-1] <= WIDE
         return n + 1 if every else next_fit(n, shape, self.growth)
 
     def law(self, data: AgedDecisions) -> ConversionLaw:
-        """Return the delay law of the conversions among these decisions."""
+        """Return the delay distribution of the conversions."""
         seen, silent = data.conversions, data.silent_ages
         return fitted_law(seen, silent, tick=data.tick, shrinkage=self.shrinkage)
 
@@ -157,39 +158,39 @@ class Thinned:
         start: Vector | None = None,
         polish: bool = True,
     ) -> ThinnedEstimate:
-        """The estimate of these decisions.
+        """Return the estimate from decisions.
 
         Args:
             data: the decisions.
-            family: of the rewards.
-            prior: of θ.
-            start: where to begin.
-            polish: go on until the estimate is a function of the set alone.
+            family: family of the rewards.
+            prior: prior of θ.
+            start: starting point.
+            polish: iterate until the estimate depends only on the set of decisions.
         """
         check_shape(data, prior)
         law = self.law(data)
         seen = [law.at(part.age) for part in data.parts]
         if isinstance(family, Gaussian) and family.dispersion is None:
-            found = _fitted_variance(data, seen, prior, polish)
+            fit = _fitted_variance(data, seen, prior, polish)
         else:
-            found = _fitted(data, seen, family, prior, start, polish)
+            fit = _fitted(data, seen, family, prior, start, polish)
         return ThinnedEstimate(
-            theta=found.theta,
-            mean=found.mean,
-            precision=_precision(data, seen, law, family, found),
+            theta=fit.theta,
+            mean=fit.mean,
+            precision=_precision(data, seen, law, family, fit),
             n=data.n,
-            converged=found.converged,
-            iterations=found.iterations,
-            prior=found.prior,
-            dispersion=found.dispersion,
-            doubt=found.doubt,
+            converged=fit.converged,
+            iterations=fit.iterations,
+            prior=fit.prior,
+            dispersion=fit.dispersion,
+            doubt=fit.doubt,
             effective_n=_known(data, seen),
             law=law,
         )
 
 
 def _known(data: AgedDecisions, seen: Sequence[Vector]) -> float:
-    """Σ F: how many decisions are known by now."""
+    """Return Σ F, the effective number of known decisions."""
     both = zip(data.parts, seen, strict=True)
     return float(sum(part.counted(share).sum() for part, share in both))
 
@@ -197,8 +198,8 @@ def _known(data: AgedDecisions, seen: Sequence[Vector]) -> float:
 def thinned_weight(family: Family, share: Vector, mean: Vector) -> Vector:
     """Return ω, the weight of y - F g in the score.
 
-    With Bernoulli rewards it makes the score that of a likelihood: a conversion that comes before
-    it is expected pulls θ up by no more than 1 - g.
+    With Bernoulli rewards, it makes the score that of a likelihood, in which a conversion that
+    arrives early pulls θ up by at most 1 - g.
     """
     if not isinstance(family, Bernoulli):
         return np.ones(len(mean))
@@ -206,7 +207,7 @@ def thinned_weight(family: Family, share: Vector, mean: Vector) -> Vector:
 
 
 class _ThinnedNewton(Newton):
-    """Newton's method where y is 1 with probability F g: each row counts by a weight and has F."""
+    """Newton's method for y = 1 with probability F g; each row has a weight and F."""
 
     def _terms(
         self, eta: Vector, y: Vector, counted: NDArray[Any] | None
@@ -218,7 +219,8 @@ class _ThinnedNewton(Newton):
         silent = np.maximum(1.0 - expected, LEAST)
         value = y * (eta - cumulant - np.log(silent)) + np.log(silent)
         information = omega * share * slope
-        # The second derivative, held above zero: likelihoods of silence are not concave above ½.
+        # The second derivative, bounded away from zero: without a conversion, the log-likelihood is
+        # not concave for probabilities above ½.
         bent = slope * (1.0 - share) * (y - expected) / np.square(silent)
         information = np.maximum(information + bent, 0.1 * information)
         return weight * value, weight * omega * (y - expected), weight * information
@@ -228,7 +230,7 @@ class _ThinnedLaplace(Laplace):
     def _newton(
         self, data: Seen, family: Family, dispersion: float, tolerance: float, polish: bool
     ) -> Newton:
-        # Its second derivative is held above zero, so the last steps may shrink by a factor only.
+        # With the bounded second derivative, the last steps may converge only linearly.
         exact = EXACT if polish else tolerance
         return _ThinnedNewton(data, family, dispersion, self.max_iterations, exact, polish)
 
@@ -236,7 +238,7 @@ class _ThinnedLaplace(Laplace):
 def _weighted(
     data: AgedDecisions, seen: Sequence[Vector], scale: float, unit: float = 1.0
 ) -> Weighted:
-    """Decisions as rewards y/F that count F: their score is y - F g."""
+    """Return decisions as rewards y/F with weight F, whose score is y - F g."""
     parts = []
     for part, share in zip(data.parts, seen, strict=True):
         held = np.maximum(share, LEAST)
@@ -263,31 +265,31 @@ def _fitted(
         )
     scale = 1.0
     if family.dispersion == 1.0:
-        # The mean is rate times value, and so much more is the mean square of what comes.
+        # The mean is the rate times the value; the mean square has another factor of the value.
         square = 1.0 + _square(data)
         scale = square / (1.0 + sum(float(part.counted(part.y).sum()) for part in data.parts))
     weighted = _weighted(data, seen, scale)
-    found = Laplace().fit(weighted, family=family, prior=prior, start=start, polish=polish)
-    return replace(found, dispersion=scale * found.dispersion)
+    estimate = Laplace().fit(weighted, family=family, prior=prior, start=start, polish=polish)
+    return replace(estimate, dispersion=scale * estimate.dispersion)
 
 
 def _square(data: AgedDecisions) -> float:
-    """Σ y²."""
+    """Return Σ y²."""
     return sum(float(part.counted(part.y) @ part.y) for part in data.parts)
 
 
 def _fitted_variance(
     data: AgedDecisions, seen: Sequence[Vector], prior: Prior, polish: bool
 ) -> Estimate:
-    """Gaussian rewards of an unknown variance: in units of it, until it does not move."""
+    """Fit Gaussian rewards of unknown variance, in units of the variance, until it converges."""
     known, total = _known(data, seen), _square(data)
     variance = total / known if total and known else 1.0
     for _ in range(VARIANCES):
         unit = math.sqrt(variance)
-        its = prior if prior.is_ridge else Prior(prior.mean / unit, prior.precision * variance)
+        scaled = prior if prior.is_ridge else Prior(prior.mean / unit, prior.precision * variance)
         weighted = _weighted(data, seen, 1.0, unit)
-        found = Ridge().fit(weighted, family=Gaussian(1.0), prior=its, polish=polish)
-        theta, before = unit * found.theta, variance
+        fit = Ridge().fit(weighted, family=Gaussian(1.0), prior=scaled, polish=polish)
+        theta, before = unit * fit.theta, variance
         if total:
             residual = sum(
                 float(part.counted(np.square(part.y - share * predictors(part.rows, theta))).sum())
@@ -296,30 +298,30 @@ def _fitted_variance(
             variance = max(residual / known, 1e-9 * total / known)
         if abs(variance - before) <= (STEADY if polish else 1e-3) * before:
             break
-    used = found.prior if prior.is_ridge else prior
+    used = fit.prior if prior.is_ridge else prior
     return replace(
-        found,
+        fit,
         theta=theta,
-        mean=unit * found.mean,
-        precision=found.precision / before,
+        mean=unit * fit.mean,
+        precision=fit.precision / before,
         dispersion=before,
-        doubt=None if found.doubt is None else before * found.doubt,
+        doubt=None if fit.doubt is None else before * fit.doubt,
         prior=used,
     )
 
 
 def prior_precision(prior: Prior, family: Family, dispersion: float) -> Matrix:
-    """Return the precision of θ by its prior: a ridge is of θ/√φ where φ is estimated."""
+    """Return the prior precision of θ; if φ is estimated, a ridge applies to θ/√φ."""
     relative = family.dispersion is None and prior.is_ridge
     return prior.precision / dispersion if relative else prior.precision
 
 
 def _precision(
-    data: AgedDecisions, seen: Sequence[Vector], law: ConversionLaw, family: Family, found: Estimate
+    data: AgedDecisions, seen: Sequence[Vector], law: ConversionLaw, family: Family, fit: Estimate
 ) -> Matrix:
-    """The inverse of A⁻¹ B A⁻¹ + k kᵀ: the sandwich, and how θ moves with a deviation of F."""
-    phi, theta = found.dispersion, found.theta
-    bread = prior_precision(found.prior, family, phi).copy()
+    """Return the inverse of A⁻¹ B A⁻¹ + k kᵀ: the sandwich, and the effect of F's uncertainty."""
+    phi, theta = fit.dispersion, fit.theta
+    bread = prior_precision(fit.prior, family, phi).copy()
     filling, moved = bread.copy(), np.zeros(data.shape)
     for part, share in zip(data.parts, seen, strict=True):
         rows = part.rows.astype(np.float64)
@@ -334,8 +336,8 @@ def _precision(
         add_gram(filling, rows, part.counted(np.square(omega / phi) * variance))
         late = part.counted(omega * mean * law.deviation(part.age) / phi)
         moved += cross(late, rows, data.shape)
-    # What a deviation of F moves in several blocks at once is left out between them. So one block
-    # after the other, in place: where blocks are wide, each copy of all of them is large.
+    # The covariance between blocks that F's uncertainty causes is ignored. So the blocks are
+    # inverted one by one in place, because copies of wide blocks are large.
     for block in np.ndindex(bread.shape[:-2]):
         inverse = inverse_of(bread[block])
         covariance = inverse @ filling[block] @ inverse + outer(inverse @ moved[block])

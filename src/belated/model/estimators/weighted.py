@@ -1,4 +1,4 @@
-"""Observations that count by weights: what a fit that forgets is of."""
+"""Weighted observations, for fits that forget."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from belated.model.statistics import Joined, Moments
 
 
 class WeightedRows(NamedTuple):
-    """Rows, their rewards, and how much each counts."""
+    """Rows with their rewards and weights."""
 
     rows: Row
     rewards: Vector
@@ -22,7 +22,7 @@ class WeightedRows(NamedTuple):
 
 
 class Weighted(Joined):
-    """A copy of some observations, each with a weight; read like any others.
+    """A copy of observations with weights, with the interface of other observations.
 
     >>> half = WeightedRows(np.ones((2, 1), np.float32), np.array([1.0, 3.0]), np.array([1.0, 0.5]))
     >>> data = Weighted(1, [half])
@@ -32,7 +32,7 @@ class Weighted(Joined):
 
     def __init__(self, shape: int | Shape, parts: Sequence[WeightedRows], now: int = 0) -> None:
         self.shape = as_shape(shape)
-        #: The time by which they are weighted.
+        #: The time to which the weights refer.
         self.now = now
         self.stores = []
         self.parts = parts
@@ -41,11 +41,11 @@ class Weighted(Joined):
 
     @property
     def n(self) -> int:
-        """How many observations there are, whatever they count for."""
+        """Number of observations, regardless of their weights."""
         return sum(len(part.weights) for part in self.parts)
 
     def chunks(self, size: int) -> Iterator[tuple[Matrix, Vector, NDArray[Any] | None]]:
-        """Rows in float64 (one buffer, used again), rewards, and their weights."""
+        """Yield rows as float64 (in a reused buffer), rewards, and weights."""
         longest = max((len(part.rows) for part in self.parts), default=0)
         buffer = np.empty((min(size, longest), width_of(self.shape)))
         for rows, rewards, weights in self.parts:
@@ -56,7 +56,7 @@ class Weighted(Joined):
                 yield table, rewards[start:stop], weights[start:stop]
 
     def moments(self) -> Moments:
-        """The moments, each observation by its weight; n is the sum of the weights."""
+        """Return the weighted moments; n is the sum of the weights."""
         total = Moments.zero(self.shape)
         for rows, y, weights in self.parts:
             table, weighted = rows.astype(np.float64), weights * y
@@ -71,5 +71,5 @@ class Weighted(Joined):
 
 
 def is_weighted(counted: NDArray[Any] | None) -> TypeGuard[Vector]:
-    """Whether what comes with a chunk of rows is their weights, not which of them count."""
+    """Return whether the third item of a chunk is weights, and not a mask."""
     return counted is not None and counted.dtype == np.float64

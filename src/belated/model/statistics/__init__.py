@@ -1,22 +1,23 @@
-r"""Things that add: the sums a learner keeps, apart from any estimate made of them.
+r"""Additive statistics: the sums that a learner keeps, independent of estimates.
 
-What adds, and how exactly:
+How the statistics of partitions are combined:
 
 * **Counts** add exactly.
-* :class:`Moments` and :class:`Information` are sums of float64 products. They add and subtract to
-  rounding: any order, any split and any number of partitions give the same sums to about 1e-12 of
-  their size, and removing what was added restores them to as much.
-* :class:`Quadratic` log-likelihoods add in the same way, whatever θ each was taken at. Their sum
-  is exact for Gaussian rewards. For others it is exact to second order around the θ of each: take
-  all at one θ, add, and the maximum is one Newton step from there
+* :class:`Moments` and :class:`Information` are sums of float64 products. They add and subtract up
+  to rounding: any order, any split and any number of partitions give the same sums to a relative
+  error of about 1e-12, and so does subtracting what was added.
+* :class:`Quadratic` log-likelihoods add in the same way, even if they were expanded at different θ.
+  Their sum is exact for Gaussian rewards. For others it is exact to second order around each θ: if
+  all are expanded at one θ, the maximum of their sum is one Newton step from it
   (:func:`belated.model.estimators.newton_step`).
-* :class:`Observations` are a set of rows. Merging them loses nothing; a fit of the merged set is
-  the fit of all rows, in whatever order they came. The oldest rows can be frozen: then they are a
+* :class:`Observations` are a set of rows. Merging them is lossless, and a fit of the merged set is
+  the fit of all rows, in any order. The oldest rows can be frozen: they are then a
   :class:`Quadratic` at the estimate of that time.
-* **Estimates do not add.** Two partitions' :math:`\hat\theta` cannot be merged into that of their
-  union (but for Gaussian rewards, where Moments hold all there is): merge the statistics, then fit.
+* **Estimates do not add.** The :math:`\hat\theta` of two partitions cannot be merged into that of
+  their union (except for Gaussian rewards, for which Moments are sufficient): merge the statistics,
+  then fit.
 * The **information of pending decisions**, :math:`\sum g'(\bar\eta_s)\,x_s x_s^\top/\varphi`, adds
-  because the predicted :math:`\bar\eta_s` is frozen at the choice.
+  because the predicted :math:`\bar\eta_s` is fixed at the choice.
 """
 
 from belated.model.statistics.joined import (

@@ -1,4 +1,4 @@
-"""Several stores of observations, read as one."""
+"""Several stores of observations, read as one store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from belated.model.statistics.sums import Moments, Quadratic
 
 
 class Joined:
-    """Several stores of observations, read as one; nothing is copied.
+    """Several stores of observations, read as one without copying.
 
     >>> first, second = Observations(1), Observations(1)
     >>> handles = first.extend([[1.0]], [2.0]), second.extend([[1.0]], [3.0])
@@ -30,52 +30,52 @@ class Joined:
 
     @property
     def n(self) -> int:
-        """How many observations are counted."""
+        """Number of observations."""
         return sum(store.n for store in self.stores)
 
     @property
     def total(self) -> float:
-        """Σ y of all that is counted."""
+        """Σ y of all observations."""
         return sum(store.total for store in self.stores)
 
     @property
     def frozen(self) -> Quadratic | None:
-        """As :attr:`Observations.frozen`, of all stores."""
-        found = [frozen for store in self.stores if (frozen := store.frozen) is not None]
-        return sum(found[1:], found[0]) if found else None
+        """Log-likelihood of the frozen rows of all stores; see :attr:`Observations.frozen`."""
+        parts = [frozen for store in self.stores if (frozen := store.frozen) is not None]
+        return sum(parts[1:], parts[0]) if parts else None
 
     def chunks(self, size: int) -> Iterator[tuple[Matrix, Vector, NDArray[np.bool_] | None]]:
-        """As :meth:`Observations.chunks`, one store after the other."""
+        """Yield the chunks of each store in turn; see :meth:`Observations.chunks`."""
         for store in self.stores:
             yield from store.chunks(size)
 
     def of_block(self, block: int) -> Joined:
-        """Return the observations of one block of coefficients, as if there were no others."""
+        """Return the observations of one block of coefficients, as stores without blocks."""
         return Joined([store.of_block(block) for store in self.stores])
 
     def moments(self) -> Moments:
-        """The moments of all that is counted."""
+        """Return the moments of all observations."""
         return sum((store.moments() for store in self.stores), Moments.zero(self.shape))
 
 
-#: What an estimator is fitted to.
+#: The data to which estimators are fitted.
 Seen = Observations | Joined
 
 
 def quadratic_at(seen: Seen, family: Family, theta: Vector) -> Quadratic:
-    """Return the log-likelihood of all that is counted, expanded at θ.
+    """Return the log-likelihood of all observations, expanded at θ.
 
-    What is frozen stays as it was frozen. Quadratics of several partitions at one θ add up to that
-    of all: see :func:`belated.model.estimators.newton_step`.
+    Frozen rows keep their expansion. The quadratics of several partitions at one θ add up to that
+    of all observations; see :func:`belated.model.estimators.newton_step`.
 
     >>> from belated import Bernoulli
     >>> left, right = Observations(1), Observations(1)
     >>> handles = left.extend([[1.0]], [1.0]), right.extend([[1.0]], [0.0])
-    >>> parts = [quadratic_at(one, Bernoulli(), np.zeros(1)) for one in (left, right)]
+    >>> parts = [quadratic_at(part, Bernoulli(), np.zeros(1)) for part in (left, right)]
     >>> (parts[0] + parts[1]).score(np.zeros(1))
     array([0.])
     """
     total = seen.frozen or Quadratic.zero(seen.shape)
     for rows, y, _ in seen.chunks(max(64, CHUNK // seen.shape[-1])):
         total += Quadratic.of(rows, y, family, theta)
-    return replace(total, n=seen.n)  # rows that do not count are zeros, and were counted
+    return replace(total, n=seen.n)  # chunks include removed rows, as zeros

@@ -1,7 +1,7 @@
-"""Log-rank sums: whether some of what was waited for came sooner than others did.
+"""The log-rank test: whether events arrive sooner in some groups than in others.
 
-At every time at which something came, all who were waiting are compared. Who waits from ``start``
-to ``end`` is at risk at each time between, both included.
+At each time with an event, all subjects at risk are compared. A subject is at risk from ``start``
+to ``end``, both included.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 
 from belated.core.inputs import Matrix, Vector
 
-#: Strata of the times of decisions: only decisions of about the same time are compared.
+#: Number of strata of decision times; only decisions of about the same time are compared.
 STRATA = 10
 
 
 class LogRank(NamedTuple):
-    """Sums by group.
+    """Log-rank sums by group.
 
     Attributes:
-        score: what came, less what was expected.
-        variance: the covariance of the scores.
-        expected: what would have come if all groups were alike.
+        score: number of events minus the expected number.
+        variance: covariance of the scores.
+        expected: expected number of events if the groups do not differ.
     """
 
     score: Vector
@@ -32,14 +32,14 @@ class LogRank(NamedTuple):
 
 
 def strata_of(times: NDArray[Any], count: int = STRATA) -> NDArray[np.int64]:
-    """Number the strata of equally many consecutive times.
+    """Return the stratum of each time; strata have equal numbers of consecutive times.
 
     >>> strata_of(np.array([30, 10, 20, 40]), 2)
     array([1, 0, 0, 1])
     """
-    found = np.empty(len(times), dtype=np.int64)
-    found[np.argsort(times, kind="stable")] = np.arange(len(times)) * count // max(len(times), 1)
-    return found
+    strata = np.empty(len(times), dtype=np.int64)
+    strata[np.argsort(times, kind="stable")] = np.arange(len(times)) * count // max(len(times), 1)
+    return strata
 
 
 def log_rank(
@@ -49,14 +49,14 @@ def log_rank(
     groups: NDArray[Any],
     count: int,
 ) -> LogRank:
-    """Compare groups.
+    """Return the log-rank sums of groups.
 
     Args:
-        start: when the wait of each began.
-        end: when it ended.
-        event: whether it ended because something came.
-        groups: the number of its group.
-        count: of groups.
+        start: start of each subject's time at risk.
+        end: end of the time at risk.
+        event: whether it ended with an event.
+        groups: index of the subject's group.
+        count: number of groups.
     """
     times = np.unique(end[event])
     if not len(times):
@@ -68,18 +68,19 @@ def log_rank(
         place = np.searchsorted(times, end[here & event])
         events[g] = np.bincount(place, minlength=len(times))
     total, gone = at_risk.sum(axis=0), events.sum(axis=0)
-    told = total > 1
-    share, gone, total = at_risk[:, told] / total[told], gone[told], total[told]
+    used = total > 1
+    share, gone, total = at_risk[:, used] / total[used], gone[used], total[used]
     factor = gone * (total - gone) / (total - 1)
-    score = events[:, told].sum(axis=1) - share @ gone
+    score = events[:, used].sum(axis=1) - share @ gone
     variance = np.diag(share @ factor) - (share * factor) @ share.T
     return LogRank(score, variance, share @ gone)
 
 
 def excess(start: NDArray[Any], end: NDArray[Any], event: NDArray[np.bool_]) -> Vector:
-    """What came of each wait, less what was to be expected in a wait so long.
+    """Return each subject's event (0 or 1) minus the expected number in its time at risk.
 
-    Above 0 it was shorter than usual. They sum to 0; the score of a group is the sum of its own.
+    A positive value means that the event was early. The values sum to 0, and the score of a group
+    is the sum of its values.
 
     >>> excess(np.zeros(3), np.array([1.0, 2.0, 2.0]), np.array([True, True, False])).round(2)
     array([ 0.67,  0.17, -0.83])

@@ -1,4 +1,4 @@
-"""Rows with their rewards: the newest one by one, the oldest as sums."""
+"""Rows with their rewards: the newest individually, the oldest as sums."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from belated.model.families import Family, Gaussian
 from belated.model.kernels.memory import zeros
 from belated.model.statistics.sums import FrozenSums, Moments, Quadratic
 
-#: Rows in a full block of observations.
+#: Number of rows in a full block of observations.
 BLOCK = 8_192
-#: Float64 numbers in a chunk of rows: it stays in the cache.
+#: Number of float64 values in a chunk of rows, which fits into the cache.
 CHUNK = 1 << 16
-# The newest block, and rows in a block.
+# The index of the newest block, and the number of rows in a block.
 _HEAD = Struct("<qq")
 
 
@@ -33,9 +33,9 @@ class _Block:
         self.y: Vector = zeros((64,), np.float64)
         self.counted: NDArray[np.bool_] = zeros((64,), np.bool_)
         self.used = 0
-        #: Rows that may still be revised or removed.
+        #: Number of rows that may still be revised or removed.
         self.open = 0
-        #: Where the rows were frozen; None while they are counted one by one.
+        #: The θ at which the rows were frozen; None if they count individually.
         self.theta = theta
 
     def append(self, rows: Row, y: Vector, most: int) -> None:
@@ -53,7 +53,7 @@ class _Block:
 
     def copy(self) -> _Block:
         twin = _Block.__new__(_Block)
-        # Rows are shared: they are written once, and whoever appends further does so elsewhere.
+        # Rows are shared: they are written once, and further rows are appended elsewhere.
         twin.rows = self.rows[: self.used]
         twin.y = self.y[: self.used].copy()
         twin.counted = self.counted[: self.used].copy()
@@ -61,7 +61,7 @@ class _Block:
         return twin
 
     def sums(self, family: Family, theta: Vector) -> FrozenSums:
-        """What its rows come to at θ, those that count."""
+        """Return the sums of the counted rows at θ."""
         counted = self.counted[: self.used]
         return FrozenSums.of(
             self.rows[: self.used][counted], self.y[: self.used][counted], family, theta
@@ -69,21 +69,21 @@ class _Block:
 
 
 class Observations:
-    """Rows with the rewards that came for them; each can be revised or removed by its handle.
+    """Rows with their rewards; each can be revised or removed by its handle.
 
-    Where the family is known, old rows can be frozen (:meth:`freeze`): from then on they count as
-    a quadratic at the θ of that time, and can still be revised and removed. Once nothing more can
-    come for a row (:meth:`forget`) it is not kept. Gaussian rewards are frozen as they come: their
-    sums say all there is.
+    If the family is known, old rows can be frozen (:meth:`freeze`): they then count as a quadratic
+    at the current θ, and can still be revised and removed. The row is dropped once it can no longer
+    change (:meth:`forget`). Gaussian rewards are frozen immediately, because their sums are
+    sufficient.
 
     Args:
-        shape: of θ; a number if there are no blocks.
-        family: of the rewards; None if nothing will ever be frozen.
-        block: rows that are frozen, and dropped, together.
+        shape: shape of θ; a number if there are no blocks.
+        family: family of the rewards; None if nothing will be frozen.
+        block: number of rows that are frozen and dropped together.
 
     >>> seen = Observations(2)
     >>> handle = seen.add([0.5, 1.0], 1.0)
-    >>> seen.revise(handle, 0.0)  # what it was before
+    >>> seen.revise(handle, 0.0)  # returns the previous reward
     1.0
     >>> seen.n
     1
@@ -98,24 +98,24 @@ class Observations:
         self.shape = as_shape(shape)
         self.width = width_of(self.shape)
         self.family = family
-        #: How many observations are counted, the removed ones not.
+        #: Number of observations, without removed ones.
         self.n = 0
-        #: How many of them are counted one by one.
+        #: Number of observations that count individually.
         self.exact = 0
         self._size = BLOCK if block is None else block
         self._blocks: dict[int, _Block] = {}
-        self._last = -1  # the newest block
-        self._sealed = 0  # blocks below this are shared with another store: never append to them
+        self._last = -1  # index of the newest block
+        self._sealed = 0  # blocks below this index are shared with another store: do not append
         self._frozen = FrozenSums.zero(self.shape)
         self._anywhere = np.zeros(self.shape) if isinstance(family, Gaussian) else None
 
     def add(self, x: Any, y: Any) -> int:
-        """Take one observation; the handle names it from now on."""
+        """Add an observation; return its handle."""
         row, reward = as_row(x, self.width), as_reward(y)
         return self._take(row[None, :], np.array([reward]))[0]
 
     def extend(self, rows: Any, y: Any) -> list[int]:
-        """Take many observations at once; their handles, in order."""
+        """Add several observations; return their handles in order."""
         table = as_rows(rows, self.width)
         return self._take(table, as_rewards(y, len(table)))
 
@@ -137,7 +137,7 @@ class Observations:
         return handles
 
     def revise(self, handle: int, y: Any) -> float:
-        """Replace the reward of an observation; returns the one before."""
+        """Replace the reward of an observation; return the previous one."""
         reward = as_reward(y)
         block, at = self._find(handle)
         before = float(block.y[at])
@@ -147,35 +147,35 @@ class Observations:
         return before
 
     def remove(self, handle: int) -> None:
-        """Count an observation no longer."""
+        """Stop counting an observation."""
         block, at = self._find(handle)
         if block.theta is None:
             self.exact -= 1
         elif self.family is not None:
-            one = slice(at, at + 1)
-            self._frozen -= FrozenSums.of(block.rows[one], block.y[one], self.family, block.theta)
+            rows, y = block.rows[at : at + 1], block.y[at : at + 1]
+            self._frozen -= FrozenSums.of(rows, y, self.family, block.theta)
         block.counted[at] = False
         block.open -= 1
         self.n -= 1
 
     def get(self, handle: int) -> tuple[Row, float]:
-        """The row and reward under a handle."""
+        """Return the row and the reward of a handle."""
         block, at = self._find(handle)
         row = block.rows[at]
-        row.flags.writeable = False  # stores that were merged share their rows
+        row.flags.writeable = False  # merged stores share their rows
         return row, float(block.y[at])
 
     def rows(self, handles: NDArray[np.int64]) -> Row:
-        """The rows under handles, of those that were removed too."""
-        found = np.empty((len(handles), self.width), dtype=np.float32)
+        """Return the rows of handles, including removed ones."""
+        table = np.empty((len(handles), self.width), dtype=np.float32)
         blocks, places = handles // self._size, handles % self._size
-        for index in set(blocks.tolist()):  # numpy's own loads a module at its first call
+        for index in set(blocks.tolist()):  # np.unique imports a module on its first call
             here = blocks == index
-            found[here] = self._blocks[index].rows[places[here]]
-        return found
+            table[here] = self._blocks[index].rows[places[here]]
+        return table
 
     def since(self, handle: int) -> tuple[Row, Vector]:
-        """Rows and rewards from a handle on, of those that count."""
+        """Return the rows and rewards from a handle on, without removed ones."""
         rows, rewards = [np.empty((0, self.width), dtype=np.float32)], [np.empty(0)]
         for index, block in self._blocks.items():
             if index < handle // self._size:
@@ -187,7 +187,7 @@ class Observations:
         return np.concatenate(rows), np.concatenate(rewards)
 
     def n_by_block(self) -> NDArray[np.int64]:
-        """Return how many rows of each block of coefficients are stored and count."""
+        """Return the number of stored rows of each block of coefficients, without removed ones."""
         blocks = [
             stored.rows[: stored.used, 0][stored.counted[: stored.used]]
             for stored in self._blocks.values()
@@ -212,15 +212,16 @@ class Observations:
         return part
 
     def __add__(self, other: Observations) -> Observations:
-        """All observations of both. Handles of ``other`` move up by :attr:`next_block` of self."""
+        """Merge two stores; handles of ``other`` increase by this store's :attr:`next_block`."""
         if self.shape != other.shape:
-            message = f"rows of {self.width} and of {other.width} numbers do not merge"
+            message = f"cannot merge rows of {self.width} and of {other.width} numbers"
             raise InvalidInput(message, other)
         family = other.family if self.family is None else self.family
         if other.family not in (None, family):
-            raise InvalidInput(f"rewards of {family} and of {other.family} do not merge", other)
+            raise InvalidInput(f"cannot merge rewards of {family} and of {other.family}", other)
         if self._blocks and other._blocks and self._size != other._size:
-            raise InvalidInput(f"blocks of {self._size} and {other._size} do not merge", other)
+            message = f"cannot merge blocks of {self._size} and of {other._size} rows"
+            raise InvalidInput(message, other)
         size = self._size if self._blocks else other._size
         merged = Observations(self.shape, family, block=size)
         merged.n, merged.exact = self.n + other.n, self.exact + other.exact
@@ -234,7 +235,7 @@ class Observations:
 
     @property
     def next_handle(self) -> int:
-        """The handle that the next observation gets."""
+        """Handle of the next observation."""
         last = self._blocks.get(self._last)
         if last is None or last.used == self._size:
             return (self._last + 1) * self._size
@@ -242,26 +243,25 @@ class Observations:
 
     @property
     def next_block(self) -> int:
-        """What a merge adds to the handles of the store on its right."""
+        """The number that a merge adds to the handles of the right store."""
         return (self._last + 1) * self._size
 
-    # --- what is frozen, and what is let go -----------------------------------------------------
+    # --- freezing and dropping rows -------------------------------------------------------------
 
     @property
     def frozen(self) -> Quadratic | None:
-        """The log-likelihood of what is frozen: it goes with the rows of :meth:`chunks`."""
+        """Log-likelihood of the frozen rows, in addition to the rows of :meth:`chunks`."""
         return self._frozen.likelihood if self._frozen.n else None
 
     def freeze(self, theta: Vector, most: int, moved: float = np.inf) -> None:
-        """Freeze the oldest full blocks, until no more rows than ``most`` are left if they can be.
+        """Freeze the oldest full blocks, until at most ``most`` rows count individually.
 
-        Those that are frozen already, and whose rows are still kept, are frozen anew where θ has
-        moved since.
+        Frozen blocks whose rows are still stored are frozen again if θ has moved since.
 
         Args:
-            theta: the estimate of now.
-            most: rows to be counted one by one.
-            moved: freeze anew if the mean of g' (xᵀδ)² over all frozen rows is above it.
+            theta: the current estimate.
+            most: maximum number of rows that count individually.
+            moved: freeze again if the mean of g' (xᵀδ)² over all frozen rows exceeds this.
         """
         if self.family is None or self._anywhere is not None:
             return
@@ -279,30 +279,30 @@ class Observations:
             block.theta = now
 
     def forget(self, handles: NDArray[np.int64]) -> None:
-        """These will be neither revised nor removed: once they are frozen, drop their rows."""
+        """Mark rows that will not be revised or removed; they can be dropped once frozen."""
         for index in (handles // self._size).tolist():
             self._blocks[index].open -= 1
 
     def forget_others(self, handles: NDArray[np.int64]) -> None:
-        """All but these will be neither revised nor removed."""
+        """Mark all rows except these as ones that will not be revised or removed."""
         for block in self._blocks.values():
             block.open = 0
         for index in (handles // self._size).tolist():
             self._blocks[index].open += 1
 
     def drop_forgotten(self) -> None:
-        """Let go of frozen rows for which nothing more can come, by whole blocks."""
+        """Drop frozen blocks whose rows can no longer change."""
         for index, block in list(self._blocks.items()):
             if block.open == 0 and block.theta is not None and block.used == self._size:
                 del self._blocks[index]
 
-    # --- to be read -----------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------------
 
     def chunks(self, size: int) -> Iterator[tuple[Matrix, Vector, NDArray[np.bool_] | None]]:
-        """Rows in float64 (one buffer, used again), rewards, and which count (None: all).
+        """Yield rows as float64 (in a reused buffer), rewards, and a mask of counted rows.
 
-        Rows that do not count are zeros: they add nothing to any sum. Frozen ones are not among
-        them, see :attr:`frozen`.
+        The mask is None if all rows count. Removed rows are zeros, so they add nothing to sums.
+        Frozen rows are not included; see :attr:`frozen`.
         """
         blocks = [block for block in self._blocks.values() if block.theta is None]
         buffer = np.empty((min(size, max((b.used for b in blocks), default=0)), self.width))
@@ -319,13 +319,13 @@ class Observations:
 
     @property
     def total(self) -> float:
-        """Σ y of all that is counted."""
+        """Σ y of all observations."""
         exact = [block for block in self._blocks.values() if block.theta is None]
         parts = [float(block.y[: block.used][block.counted[: block.used]].sum()) for block in exact]
         return sum(parts, self._frozen.total)
 
     def moments(self) -> Moments:
-        """The moments of all that is counted."""
+        """Return the moments of all observations."""
         total = self._frozen.moments
         for block in self._blocks.values():
             counted = block.counted[: block.used]
@@ -335,18 +335,18 @@ class Observations:
         return total
 
     def sums_at(self, family: Family, theta: Vector) -> FrozenSums:
-        """All that is counted as sums: what is frozen as it is, and the others at θ."""
+        """Return the sums of all observations: frozen ones unchanged, the others at θ."""
         exact = (block for block in self._blocks.values() if block.theta is None)
         return sum((block.sums(family, theta) for block in exact), self._frozen)
 
     def is_frozen(self, handle: int) -> bool:
-        """Whether the observation under a handle counts as part of a sum."""
+        """Return whether the observation of a handle is frozen."""
         return self._find(handle)[0].theta is not None
 
-    # --- as bytes -------------------------------------------------------------------------------
+    # --- serialisation --------------------------------------------------------------------------
 
     def pack(self) -> dict[str, bytes]:
-        """All blocks and sums as bytes; the rows of a full block never change."""
+        """Return all blocks and sums as bytes; the rows of a full block never change."""
         pieces = {"frozen": _HEAD.pack(self._last, self._size) + self._frozen.pack()}
         for index, block in self._blocks.items():
             name = f"rows {index}" if block.used == self._size else f"rows {index} so far"
@@ -358,7 +358,7 @@ class Observations:
         return pieces
 
     def unpack(self, pieces: dict[str, bytes]) -> None:
-        """Take what :meth:`pack` gave, in an empty store; its blocks go on as they were."""
+        """Restore the result of :meth:`pack` into an empty store."""
         self._last, self._size = _HEAD.unpack_from(pieces["frozen"])
         self._frozen = FrozenSums.read(pieces["frozen"][_HEAD.size :], self.shape)
         self.n = self._frozen.n

@@ -1,4 +1,4 @@
-"""The sums of a store at one θ, kept up to date by what has changed."""
+"""The sums of a store at one θ, updated incrementally."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from belated.model.statistics.sums import FrozenSums
 
 
 class RunningSums:
-    """What the rows of a store come to at one θ: only rows that are new are read.
+    """The sums of a store's rows at one θ, for which only new rows are read.
 
-    Whoever changes the store in another way than by adding rows says so here.
+    All changes to the store other than added rows must be reported here.
 
     Args:
-        store: of the observations.
-        family: of the rewards.
-        theta: θ₀, at which the log-likelihood is expanded; what is frozen stays as it is.
+        store: the store of observations.
+        family: family of the rewards.
+        theta: θ₀, at which the log-likelihood is expanded; frozen rows keep their expansion.
 
     >>> from belated import Bernoulli
     >>> seen = Observations(1, Bernoulli())
@@ -37,25 +37,25 @@ class RunningSums:
         self._family = family
         self.theta = theta
         self._sums: FrozenSums | None = None
-        self._upto = 0  # the first handle that is not in the sums
+        self._upto = 0  # the first handle that is not in the sums yet
 
     def move(self, theta: Vector) -> None:
-        """Expand at another θ from now on."""
+        """Change the θ of the expansion."""
         self.theta = theta
         self.clear()
 
     def clear(self) -> None:
-        """Rows were frozen, or removed: all are read again."""
+        """Discard the sums, because rows were frozen or removed."""
         self._sums = None
 
     def revise(self, handle: int, before: float) -> None:
-        """The reward under a handle is another now."""
+        """Update the sums after the reward of a handle was revised."""
         if self._sums is not None and handle < self._upto:
             row, after = self._store.get(handle)
             self._sums = self._sums.revised(row, before, after)
 
     def remove(self, handle: int, row: Row, y: float, frozen: bool) -> None:
-        """The observation under a handle counts no longer."""
+        """Update the sums after the observation of a handle was removed."""
         if self._sums is None or handle >= self._upto:
             return
         if frozen:
@@ -65,9 +65,9 @@ class RunningSums:
             self._sums -= gone
 
     def total(self) -> FrozenSums:
-        """Return the sums of all that is counted."""
+        """Return the sums of all observations."""
         store = self._store
-        if self._sums is None or not store.exact:  # where all is frozen that is no work
+        if self._sums is None or not store.exact:  # cheap if all rows are frozen
             self._sums = store.sums_at(self._family, self.theta)
         elif self._upto < store.next_handle:
             self._sums += FrozenSums.of(*store.since(self._upto), self._family, self.theta)

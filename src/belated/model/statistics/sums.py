@@ -1,4 +1,4 @@
-"""Sums over rows and rewards: they add, and what was added can be taken out."""
+"""Sums over rows and rewards, which can be added and subtracted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from belated.model.families import Family, Gaussian
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """All that Gaussian rewards say: n, Σ x xᵀ, Σ x y and Σ y².
+    """Sufficient statistics of Gaussian rewards: n, Σ x xᵀ, Σ x y and Σ y².
 
     >>> a = Moments.of([[1.0, 0.0], [1.0, 1.0]], [2.0, 3.0])
     >>> (a + a - a).n
@@ -33,16 +33,16 @@ class Moments:
 
     @classmethod
     def zero(cls, shape: int | Shape) -> Moments:
-        """The moments of nothing."""
+        """Return empty moments."""
         shape = as_shape(shape)
         return cls(0, no_sum(shape), np.zeros(shape), 0.0)
 
     @classmethod
     def of(cls, rows: Any, y: Any, shape: Shape | None = None) -> Moments:
-        """The moments of these rows and their rewards; without a shape there are no blocks."""
+        """Return the moments of rows and their rewards; without a shape, there are no blocks."""
         given = as_numbers(rows, "rows")
         if given.ndim != 2 or given.shape[1] == 0:
-            raise InvalidInput(f"rows has shape {given.shape}: a table was expected", rows)
+            raise InvalidInput(f"rows has the shape {given.shape}: a table was expected", rows)
         shape = (given.shape[1],) if shape is None else shape
         table = as_rows(given, width_of(shape))
         y = as_rewards(y, len(table))
@@ -51,7 +51,7 @@ class Moments:
 
     @property
     def dim(self) -> int:
-        """How many coefficients there are."""
+        """Number of coefficients."""
         return self.cross.size
 
     def __add__(self, other: Moments) -> Moments:
@@ -62,9 +62,8 @@ class Moments:
 
     def _combined(self, other: Moments, sign: int) -> Moments:
         if self.cross.shape != other.cross.shape:
-            raise InvalidInput(
-                f"moments of {self.dim} and of {other.dim} numbers do not add", other
-            )
+            message = f"cannot add moments of {self.dim} and of {other.dim} numbers"
+            raise InvalidInput(message, other)
         return Moments(
             self.n + sign * other.n,
             self.gram + sign * other.gram,
@@ -75,7 +74,7 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class Information:
-    """Σ w x xᵀ: what a set of rows tells about θ, whether or not their rewards came.
+    """Σ w x xᵀ: the information about θ of a set of rows, with or without rewards.
 
     >>> a = Information.of([[1.0, 2.0]], [0.25])
     >>> a.matrix
@@ -90,18 +89,18 @@ class Information:
 
     @classmethod
     def zero(cls, shape: int | Shape) -> Information:
-        """The information of nothing."""
+        """Return zero information."""
         shape = as_shape(shape)
         return cls(0, no_sum(shape))
 
     @classmethod
     def of(cls, rows: Any, weights: Any, shape: Shape | None = None) -> Information:
-        """The information of these rows with their weights g'(η)/φ; without a shape, no blocks."""
+        """Return the information of rows with weights g'(η)/φ; without a shape, no blocks."""
         table = as_numbers(rows, "rows").astype(np.float64, copy=False)
         factors = as_numbers(weights, "weights").astype(np.float64, copy=False)
         if table.ndim != 2 or factors.shape != table.shape[:1]:
-            message = f"rows of shape {table.shape} do not go with weights of {factors.shape}"
-            raise InvalidInput(message, weights)
+            message = f"rows have the shape {table.shape}, but weights have {factors.shape}"
+            raise InvalidInput(f"{message}: pass one weight per row", weights)
         matrix = gram(table, factors, table.shape[1:] if shape is None else shape)
         if not np.isfinite(matrix).all():
             raise InvalidInput("a row or a weight is not finite, or too large to be added", weights)
@@ -109,7 +108,7 @@ class Information:
 
     @property
     def dim(self) -> int:
-        """How many coefficients there are."""
+        """Number of coefficients."""
         return int(self.matrix.size // self.matrix.shape[-1])
 
     def __add__(self, other: Information) -> Information:
@@ -120,21 +119,21 @@ class Information:
 
     def _combined(self, other: Information, sign: int) -> Information:
         if self.matrix.shape != other.matrix.shape:
-            message = f"information of {self.dim} and of {other.dim} numbers does not add"
+            message = f"cannot add information of {self.dim} and of {other.dim} numbers"
             raise InvalidInput(message, other)
         return Information(self.count + sign * other.count, self.matrix + sign * other.matrix)
 
 
 @dataclass(frozen=True, eq=False)
 class Quadratic:
-    r"""A log-likelihood as :math:`\eta^\top\theta - \frac12 \theta^\top\Lambda\,\theta`, but for φ.
+    r"""A log-likelihood :math:`\eta^\top\theta - \frac12 \theta^\top\Lambda\,\theta` for φ = 1.
 
-    Of rows at some θ₀ it is the expansion to second order there: Λ is their information and
-    η = Λ θ₀ + score. Quadratics add whatever their θ₀, for η does not depend on where one looks
-    from. All are for φ = 1: divide by the dispersion.
+    For rows at some θ₀ it is the second-order expansion: Λ is their information and
+    η = Λ θ₀ + score. Quadratics with different θ₀ can be added, because η is the score at zero. For
+    another φ, divide by it.
 
     Attributes:
-        n: rewards in it.
+        n: number of rewards.
         information: Λ.
         pull: η, the score at θ = 0.
 
@@ -152,13 +151,13 @@ class Quadratic:
 
     @classmethod
     def zero(cls, shape: int | Shape) -> Quadratic:
-        """The quadratic of nothing."""
+        """Return an empty quadratic."""
         shape = as_shape(shape)
         return cls(0, no_sum(shape), np.zeros(shape))
 
     @classmethod
     def of(cls, rows: Row | Matrix, y: Vector, family: Family, theta: Vector) -> Quadratic:
-        """The expansion of the log-likelihood of these rows at θ."""
+        """Return the expansion of the log-likelihood of rows at θ."""
         table = rows.astype(np.float64, copy=False)
         eta = predictors(table, theta)
         _, mean, slope = family.cumulant_mean_slope(eta)
@@ -167,15 +166,15 @@ class Quadratic:
 
     @property
     def dim(self) -> int:
-        """How many coefficients there are."""
+        """Number of coefficients."""
         return self.pull.size
 
     def score(self, theta: Vector) -> Vector:
-        """The gradient at θ."""
+        """Return the gradient at θ."""
         return self.pull - product(self.information, theta)
 
     def value(self, theta: Vector) -> float:
-        """The log-likelihood at θ, but for a constant."""
+        """Return the log-likelihood at θ, up to a constant."""
         return float(np.vdot(theta, self.pull - 0.5 * product(self.information, theta)))
 
     def __add__(self, other: Quadratic) -> Quadratic:
@@ -186,7 +185,7 @@ class Quadratic:
 
     def _combined(self, other: Quadratic, sign: int) -> Quadratic:
         if self.pull.shape != other.pull.shape:
-            message = f"quadratics of {self.dim} and of {other.dim} numbers do not add"
+            message = f"cannot add quadratics of {self.dim} and of {other.dim} numbers"
             raise InvalidInput(message, other)
         return Quadratic(
             self.n + sign * other.n,
@@ -197,11 +196,11 @@ class Quadratic:
 
 @dataclass(frozen=True, eq=False)
 class FrozenSums:
-    """All that is known of frozen rows: what a row added can be taken out again.
+    """The sums of frozen rows, from which rows can be subtracted again.
 
     Attributes:
-        moments: of all rows, whatever they were frozen at.
-        likelihood: a quadratic, each row at the θ it was frozen at.
+        moments: moments of all rows, independent of θ.
+        likelihood: the quadratic, with each row expanded at the θ at which it was frozen.
         total: Σ y.
     """
 
@@ -211,12 +210,12 @@ class FrozenSums:
 
     @classmethod
     def zero(cls, shape: int | Shape) -> FrozenSums:
-        """The sums of nothing."""
+        """Return empty sums."""
         return cls(Moments.zero(shape), Quadratic.zero(shape), 0.0)
 
     @classmethod
     def of(cls, rows: Row, y: Vector, family: Family, theta: Vector) -> FrozenSums:
-        """The sums of these rows, frozen at θ; for Gaussian rewards it does not matter which."""
+        """Return the sums of rows frozen at θ, which has no effect for Gaussian rewards."""
         moments = Moments.of(rows, y, theta.shape)
         if isinstance(family, Gaussian):
             likelihood = Quadratic(moments.n, moments.gram, moments.cross)
@@ -226,7 +225,7 @@ class FrozenSums:
 
     @property
     def n(self) -> int:
-        """Rows in it."""
+        """Number of rows."""
         return self.moments.n
 
     def __add__(self, other: FrozenSums) -> FrozenSums:
@@ -239,7 +238,7 @@ class FrozenSums:
         )
 
     def __sub__(self, other: FrozenSums) -> FrozenSums:
-        if self.n == other.n:  # what is left is rounding
+        if self.n == other.n:  # only rounding errors would remain
             return FrozenSums.zero(self.moments.cross.shape)
         return FrozenSums(
             self.moments - other.moments,
@@ -248,7 +247,7 @@ class FrozenSums:
         )
 
     def revised(self, x: Row, before: float, after: float) -> FrozenSums:
-        """The reward of one row is another: wherever it was frozen, its score moves by Δy x."""
+        """Return the sums after one reward changed: its score moves by Δy x at any θ."""
         n, gram_, cross_ = self.moments.n, self.moments.gram, self.moments.cross
         change = (after - before) * cross(np.ones(1), x[None, :].astype(np.float64), cross_.shape)
         square = self.moments.square + (after - before) * (after + before)
@@ -260,11 +259,11 @@ class FrozenSums:
         )
 
     def moved(self, by: Vector) -> float:
-        """How far a change of θ moves a row: the mean of g' (xᵀδ)² over all."""
+        """Return the effect of a change δ of θ: the mean of g' (xᵀδ)² over all rows."""
         return float(np.vdot(by, product(self.likelihood.information, by))) / max(self.n, 1)
 
     def pack(self) -> bytes:
-        """As bytes; none if there are no rows."""
+        """Return the sums as bytes; empty if there are no rows."""
         if not self.n:
             return b""
         numbers = [float(self.n), self.moments.square, self.total]
@@ -280,10 +279,10 @@ class FrozenSums:
 
     @classmethod
     def read(cls, data: bytes, shape: Shape) -> FrozenSums:
-        """What :meth:`pack` gave.
+        """Return the sums from the result of :meth:`pack`.
 
         Raises:
-            ValueError: these are no sums of this shape.
+            ValueError: the data has another shape.
         """
         if not data:
             return cls.zero(shape)
@@ -291,8 +290,8 @@ class FrozenSums:
         dim, size = math.prod(shape), shape[-1]
         head, sums = numbers[:3], numbers[3:].reshape(2, dim * size + dim)
         (gram, cross), (information, pull) = (
-            (one[: dim * size].reshape(*shape, size), one[dim * size :].reshape(shape))
-            for one in sums
+            (line[: dim * size].reshape(*shape, size), line[dim * size :].reshape(shape))
+            for line in sums
         )
         n = int(head[0])
         return cls(
