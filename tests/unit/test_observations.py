@@ -168,7 +168,7 @@ def test_merging_with_nothing_changes_nothing() -> None:
     """An empty store is the identity, on either side."""
     seen, _, _, _ = _filled(5)
     assert _contents(seen + Observations(2)) == _contents(seen) == _contents(Observations(2) + seen)
-    with pytest.raises(InvalidInput, match="do not merge"):
+    with pytest.raises(InvalidInput, match="cannot merge"):
         seen + Observations(3)
 
 

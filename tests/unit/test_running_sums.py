@@ -205,7 +205,7 @@ def test_what_does_not_merge_says_why() -> None:
     """Of other families, widths and shapes."""
     with pytest.raises(InvalidInput, match=r"rewards of Bernoulli\(\) and of Poisson\(\) do not"):
         Observations(2, FAMILY) + Observations(2, Poisson())
-    with pytest.raises(InvalidInput, match="rows of 2 and of 3 numbers do not merge"):
+    with pytest.raises(InvalidInput, match="cannot merge rows of 2 and of 3 numbers"):
         Observations(2) + Observations(3)
     with pytest.raises(InvalidInput, match=r"rows has shape \(2,\): a table was expected"):
         Moments.of([1.0, 2.0], [1.0])
@@ -232,6 +232,6 @@ def test_rows_are_kept_as_float32() -> None:
 def test_information_needs_a_weight_for_each_row() -> None:
     """The error has the weights."""
     weights = [1.0, 2.0]
-    with pytest.raises(InvalidInput, match="do not go with weights") as caught:
+    with pytest.raises(InvalidInput, match="pass one weight per row") as caught:
         Information.of([[1.0, 0.0]], weights)
     assert caught.value.value is weights

@@ -1,12 +1,12 @@
-"""What may hurt users though nothing is refused: one list of checks.
+"""Advice: checks for problems that do not raise errors, but harm results.
 
-* ``evidence`` is what they look at: a sample of the decisions with their rows and rewards, some
-  counts, and what only a report knows. A fold, a simulation, a report or a test makes it.
-* ``checks`` are the conditions, each with its words.
-* ``adviser`` runs them, and gives each warning once.
-* ``issues`` counts what was wrong with single events, and has the words for it.
+* ``evidence`` is the input of the checks: a sample of decisions with rows and rewards, counts, and
+  facts that only a report has. A fold, a simulation, a report or a test creates it.
+* ``checks`` are the conditions, each with its message.
+* ``adviser`` runs the checks, and issues each warning once.
+* ``issues`` counts problems with single events, and describes them.
 
-Nothing here does I/O, and nothing is stored per event: a check reads the state at rare moments.
+This package does no I/O and stores nothing per event: checks read the state occasionally.
 """
 
 from belated.advice.adviser import (
@@ -24,5 +24,5 @@ from belated.advice.evidence import (
     Overview as Overview,
 )
 
-#: Names of the checks of a running bandit; the others need what only a report knows.
+#: Names of the checks of a running bandit; the others need facts that only a report has.
 WARNINGS = tuple(name for name, check in CHECKS.items() if check.category is not None)

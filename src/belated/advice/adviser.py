@@ -1,4 +1,4 @@
-"""Runs the checks, and gives each warning once."""
+"""Run the checks, and issue each warning once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from belated.advice.checks import CHECKS
 from belated.advice.evidence import DelayDependence, Evidence, look_number
 from belated.exceptions import AdviceWarning
 
-#: Records before the first look, and between two looks at most.
+#: Number of records before the first run of the checks, and at most between two runs.
 SOONEST, LATEST = 100, 8_192
 
 
@@ -20,8 +20,8 @@ class Advice:
     """A finding of a check.
 
     Attributes:
-        name: of the check.
-        said: what was found.
+        name: name of the check.
+        said: the finding.
         remedy: what to do about it.
     """
 
@@ -31,27 +31,27 @@ class Advice:
 
     @property
     def message(self) -> str:
-        """What was found, what to do, and where to read more."""
+        """The finding, the remedy, and a link to the documentation."""
         return f"{self.said}: {self.remedy}. See docs/howto/warnings.md#{self.name}"
 
 
 def advise(seen: Evidence, skip: Collection[str] = ()) -> list[Advice]:
-    """Return the findings of the checks, in their order.
+    """Return the findings of the checks, in the order of the checks.
 
     Args:
         seen: the evidence.
         skip: names of checks to leave out.
     """
-    found = []
+    findings = []
     for name, check in CHECKS.items():
         words = None if name in skip else check.find(seen)
         if words is not None:
-            found.append(Advice(name, *words))
-    return found
+            findings.append(Advice(name, *words))
+    return findings
 
 
 def warn(advice: Advice) -> None:
-    """Warn whoever called the library, from however deep within."""
+    """Issue a warning that points to the line that called the library."""
     level, frame = 2, sys._getframe(1)
     while (caller := frame.f_back) is not None and _is_ours(frame.f_globals.get("__name__", "")):
         frame, level = caller, level + 1
@@ -64,13 +64,13 @@ def _is_ours(module: str) -> bool:
 
 
 class Adviser:
-    """Looks again when enough has been recorded, and says each thing once.
+    """Runs the checks as records arrive, and reports each finding once.
 
     Attributes:
-        current: names of the checks that had something to say at the last look.
-        dependence: of rewards on their delays, at the last look for it; these looks are few, so
-            that they are right at all times.
-        next: how many records there will be at the next look.
+        current: names of the checks with findings in the last run.
+        dependence: dependence of rewards on their delays, from its last test; tests are rare so
+            that their error bounds hold at all times.
+        next: number of records at the next run.
 
     >>> adviser = Adviser()
     >>> adviser.is_due(99), adviser.is_due(100), adviser.is_due(150), adviser.is_due(200)
@@ -86,21 +86,21 @@ class Adviser:
         self.next = SOONEST
 
     def is_due(self, version: int) -> bool:
-        """Whether to look now: whenever records have doubled, or some thousands have come."""
+        """Return whether a run is due: after each doubling, or some thousands of records."""
         if version < self.next:
             return False
         self.next = version + min(version, LATEST)
         return True
 
     def look(self, seen: Evidence) -> Iterator[Advice]:
-        """All that there is to say now and was not said before; it is said once it is taken."""
+        """Run the checks; yield each new finding, which counts as reported once it is consumed."""
         looks = look_number(seen.rewards)
         if looks > self._looks:
             depends = advise(seen, skip=CHECKS.keys() - {"dependence"})
             self._looks, self.dependence, self._depends = looks, seen.dependence, depends
-        found = advise(seen, skip={"dependence"}) + self._depends
-        self.current = frozenset(one.name for one in found)
-        for one in found:
-            if one.name not in self._given:
-                self._given.add(one.name)
-                yield one
+        findings = advise(seen, skip={"dependence"}) + self._depends
+        self.current = frozenset(advice.name for advice in findings)
+        for advice in findings:
+            if advice.name not in self._given:
+                self._given.add(advice.name)
+                yield advice

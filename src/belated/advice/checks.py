@@ -1,9 +1,9 @@
-"""All checks: what may hurt users though nothing is refused.
+"""The checks for problems that do not raise errors, but harm results.
 
 A check is a function of :class:`~belated.advice.evidence.Evidence`, registered under its own name,
-which is also the anchor of its section in ``docs/howto/warnings.md``. It returns what it has found
-and what to do about it, or None. A running bandit warns of its findings. A report lists the same
-findings, and those of checks that need an :class:`~belated.advice.evidence.Overview`.
+which is also the anchor of its section in ``docs/howto/warnings.md``. It returns a finding and a
+remedy, or None. A running bandit issues findings as warnings. A report lists the same findings, and
+those of checks that need an :class:`~belated.advice.evidence.Overview`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from belated.exceptions import (
 from belated.model.estimators.laplace import fit_rows
 from belated.model.families import Gaussian
 
-#: What was found, and what to do about it.
+#: A finding, and what to do about it.
 Words = tuple[str, str]
 Find = Callable[[Evidence], Words | None]
 
@@ -41,9 +41,9 @@ class Check:
     """A check with its place in warnings and reports.
 
     Attributes:
-        find: returns what was found and what to do about it, or None.
-        panel: of the report, which shows the numbers.
-        category: of the warning of a running bandit; None if only a report can tell.
+        find: returns a finding and what to do about it, or None.
+        panel: panel of the report that shows the numbers.
+        category: warning category in a running bandit; None if only a report has the facts.
     """
 
     find: Find
@@ -51,12 +51,12 @@ class Check:
     category: type[AdviceWarning] | None
 
 
-#: By the name that metrics, logs and reports use, in the order in which findings are listed.
+#: The checks by name, as used in metrics, logs and reports, in the order of findings.
 CHECKS: dict[str, Check] = {}
 
 
 def check(panel: str, category: type[AdviceWarning] | None = None) -> Callable[[Find], Find]:
-    """Register a function as the check of its name."""
+    """Register a function as a check under its name."""
 
     def register(find: Find) -> Find:
         CHECKS[find.__name__] = Check(find, panel, category)
@@ -67,12 +67,13 @@ def check(panel: str, category: type[AdviceWarning] | None = None) -> Callable[[
 
 # --- which rewards are reported ------------------------------------------------------------------
 
-#: Decisions that are old enough to have a reward before it counts that most have none: if all
+#: The fewest decisions old enough to have a reward for a finding that most have none: if all
 #: rewards are equal, and if they differ.
 OLD, OLD_MIXED = 50, 250
-#: Decisions without any reward: if every outcome is reported, and if only some are.
+#: Number of decisions without any reward that is a finding: if every outcome is reported, and if
+#: only some are.
 SILENT, SILENT_DEFAULTS = 1_000, 5_000
-#: Expected rewards, none of which has come: the probability of that is e⁻²⁰.
+#: Number of expected rewards none of which has arrived; the probability of that is e⁻²⁰.
 EXPECTED = 20.0
 
 
@@ -105,7 +106,7 @@ def missing(seen: Evidence) -> Words | None:
 
 
 def _missing(seen: Evidence, least: int) -> tuple[int, int] | None:
-    """How many have no reward, of how many that are old enough; None if that is not most."""
+    """Return the number of old decisions without a reward and of all old ones, if it is most."""
     old = int(seen.old.sum())
     without = int((seen.old & ~seen.rewarded).sum())
     return (without, old) if old >= least and without > 0.5 * old else None
@@ -118,10 +119,10 @@ def _are_alike(seen: Evidence) -> bool:
 
 @check("feed", MissingRewardWarning)
 def silence(seen: Evidence) -> Words | None:
-    """No reward has ever come, or none for a while in which some should have.
+    """No reward has ever arrived, or none for longer than expected.
 
-    A report compares with the forecast of rewards, which knows batches; a running bandit with the
-    share of earlier decisions that had a reward by the same age.
+    A report compares with the forecast of rewards, which accounts for batches; a running bandit
+    compares with the share of earlier decisions that had a reward by the same age.
     """
     if seen.overview.quiet is not None:
         length, expected, stopped = seen.overview.quiet
@@ -146,7 +147,7 @@ def silence(seen: Evidence) -> Words | None:
 
 
 def _never(seen: Evidence) -> Words | None:
-    """Before the first reward nothing is known of delays, only which windows have ended."""
+    """Check before the first reward, when delays are unknown but some windows have ended."""
     count, least = float(seen.decisions), SILENT_DEFAULTS if seen.defaults else SILENT
     if count >= least and seen.window is not None:
         count *= float((seen.age >= seen.window).mean())
@@ -170,7 +171,7 @@ def _astray(seen: Evidence) -> str:
 
 @check("feed")
 def slowed(seen: Evidence) -> Words | None:
-    """Fewer than half of the rewards come that the forecast expects."""
+    """Fewer than half of the rewards that the forecast expects arrive."""
     if seen.overview.slowing is None:
         return None
     since, came, expected = seen.overview.slowing
@@ -182,7 +183,7 @@ def slowed(seen: Evidence) -> Words | None:
 
 @check("feed")
 def outage(seen: Evidence) -> Words | None:
-    """The journal received no reward for longer than chance explains; rewards come again."""
+    """The journal received no reward for longer than chance explains, but receives them again."""
     if not seen.overview.outages:
         return None
     start, length = seen.overview.outages[-1]
@@ -196,21 +197,21 @@ def outage(seen: Evidence) -> Words | None:
 
 # --- delays --------------------------------------------------------------------------------------
 
-#: Rewards before the window is judged, the share of them that come within a tenth of it, and the
-#: share of decisions that must be pending for that to matter.
+#: The fewest rewards for a check of the window, the share of them within a tenth of the window, and
+#: the share of decisions that must be pending.
 JUDGED, QUICK, WAITING = 50, 0.9, 0.1
-#: Rewards within less than this share of the window: hardly any time passes.
+#: Number of rewards within a fraction of the window that shows that hardly any time passes.
 SOME, INSTANT = 3, 1e-5
-#: How many times as long as the delays the window of conversions may be, and how many delays must
-#: have passed before that is said.
+#: Ratio of the window to the delays beyond which the window of conversions is too long, and the
+#: time that must have passed first, in delays.
 TOO_LONG, SEEN = 1_000.0, 10.0
-#: How many times too high the share of rewards among all that is learned may be.
+#: Factor by which the share of rewards among all learned outcomes may be too high.
 TOO_HIGH = 1.5
 
 
 @check("delay", DelayWarning)
 def dependence(seen: Evidence) -> Words | None:
-    """Rewards depend on their delay, given the row: what has arrived is not like what has not."""
+    """Rewards depend on their delay, given the row, so arrived rewards are not representative."""
     test = seen.dependence
     if seen.together or test is None or test.ratio <= 1.0:
         return None
@@ -225,7 +226,7 @@ def dependence(seen: Evidence) -> Words | None:
 
 @check("delay", WindowWarning)
 def clock(seen: Evidence) -> Words | None:
-    """Rewards come, but hardly any time passes compared with the window, as in a loop of a test."""
+    """Rewards arrive, but hardly any time passes compared with the window, as in a test loop."""
     if seen.window is None or not (seen.conversions or (seen.defaults and seen.on_arrival)):
         return None
     passed = seen.now - int(seen.made.min(initial=seen.now))
@@ -249,7 +250,7 @@ def clock(seen: Evidence) -> Words | None:
 
 @check("delay", WindowWarning)
 def window(seen: Evidence) -> Words | None:
-    """The window is much longer than rewards take."""
+    """The window is much longer than the delays of rewards."""
     if seen.window is None:
         return None
     if seen.conversions:
@@ -258,7 +259,7 @@ def window(seen: Evidence) -> Words | None:
 
 
 def _long_window(seen: Evidence, window: int) -> Words | None:
-    """Conversions are far faster than the window, and decisions are old enough to tell."""
+    """Check whether conversions are far faster than the window, once decisions are old enough."""
     delay = seen.delay[seen.rewarded]
     if len(delay) < FEW:
         return None
@@ -275,12 +276,12 @@ def _long_window(seen: Evidence, window: int) -> Words | None:
 
 
 def _waiting(seen: Evidence, window: int) -> Words | None:
-    """The window is long compared with the delays, and much waits for its end.
+    """Check whether the window is long compared with the delays, and many decisions are pending.
 
-    Rewards are learned when they come, and missing ones at the window's end: until then what is
-    pending looks better than it is. Either predictions are too high by now, or rewards come so
-    quickly that most of the window is of no use; only decisions twice as old as a tenth of it can
-    tell.
+    Rewards are learned on arrival, and missing ones only at the end of the window, so predictions
+    are too high until then. The finding is either that predictions are too high by now, or that
+    rewards arrive so quickly that most of the window is useless. Only decisions older than a fifth
+    of the window are used.
     """
     if seen.pending < WAITING * seen.decisions:
         return None
@@ -310,9 +311,9 @@ def _waiting(seen: Evidence, window: int) -> Words | None:
 
 
 def _too_high(seen: Evidence, window: int) -> float:
-    """How many times more rewards there are among all that is learned than at a common age.
+    """Return the share of rewards among learned outcomes, relative to that at a common age.
 
-    That age is the one by which nine tenths of the rewards had come.
+    The common age is the one by which nine tenths of the rewards had arrived.
     """
     age = quantile(seen.delay[seen.rewarded], QUICK)
     old = seen.age >= age
@@ -324,25 +325,25 @@ def _too_high(seen: Evidence, window: int) -> float:
 
 # --- rows and the model --------------------------------------------------------------------------
 
-#: The lengths of rows, and the prior standard deviations of xᵀθ, that make sense.
+#: Sensible range of the length of rows, and of the prior standard deviation of xᵀθ.
 SENSIBLE = (1e-2, 1e2)
-#: Rows before anything is said of them; and so many, and some for each column, are enough to find
-#: an intercept.
+#: The fewest rows for a check; and the number of rows, in addition to some per column, that is
+#: sufficient to detect a missing intercept.
 ENOUGH, PLENTY = 20, 400
-#: A missing intercept differs from chance by so many standard errors, and must explain so much of
-#: what the model leaves of the rewards.
+#: Number of standard errors by which a missing intercept must differ from chance, and the share of
+#: the residual variance that it must explain.
 ERRORS, EXPLAINED = 6.0, 0.2
-#: Standard errors beyond which predictions are off, and by how much they may be off all the same.
+#: Number of standard errors beyond which predictions are biased, and the bias that is tolerated.
 BIAS_ERRORS, OFF = 3.0, 0.1
-#: The share of recent decisions of one action beyond which nothing is learned about the others.
+#: Share of recent decisions with one action beyond which little is learned about the others.
 ALONE = 0.99
 
 
 @check("coefficients", ScaleWarning)
 def scale(seen: Evidence) -> Words | None:
-    """Rows are so long or so short that the prior says nothing sensible about them.
+    """Rows are so long or so short that the prior is not sensible for them.
 
-    Columns with one value besides zero, such as an intercept, say nothing of the scale of others.
+    Columns with a single value besides zero, such as an intercept, are ignored.
     """
     rows = np.abs(seen.rows.astype(np.float64))
     if len(rows) < ENOUGH:
@@ -369,13 +370,13 @@ def scale(seen: Evidence) -> Words | None:
 
 @check("calibration", InterceptWarning)
 def intercept(seen: Evidence) -> Words | None:
-    """Rewards have a level that the rows cannot express, because they have no intercept.
+    """Rewards have an average level that rows without an intercept cannot express.
 
-    Rewards of 0 and 1 that are learned as Gaussian always have one. For all others a score test
-    says whether a constant would explain much of what the model leaves.
+    Rewards of 0 and 1 that are learned as Gaussian always need an intercept. For other rewards, a
+    score test shows whether a constant would explain much of the residual variance.
     """
     which = seen.learned[seen.at]
-    if seen.defaults and seen.window is not None:  # before its end only some are known
+    if seen.defaults and seen.window is not None:  # earlier, only some outcomes are known
         which &= seen.age[seen.at] >= seen.window
     here = np.flatnonzero(which)
     here = here[Evidence.spread(len(here), PLENTY + 4 * seen.rows.shape[1])]
@@ -394,7 +395,7 @@ def intercept(seen: Evidence) -> Words | None:
 
 
 def has_intercept(rows: Matrix) -> bool:
-    """Whether some weighted sum of the columns is 1 everywhere.
+    """Return whether a linear combination of the columns is 1 in all rows.
 
     >>> has_intercept(np.eye(3)[[0, 1, 2, 0]]), has_intercept(np.array([[1.0], [2.0]]))
     (True, False)
@@ -410,10 +411,10 @@ def has_intercept(rows: Matrix) -> bool:
 
 
 def _needs_constant(seen: Evidence, rows: Matrix, y: Vector) -> bool:
-    """The score test of a constant beside the rows, at the fit without it."""
+    """Return whether a score test, at the fit without it, shows that a constant is needed."""
     size = math.sqrt(np.square(rows).sum() / len(rows))
     rows = rows / (size or 1.0)
-    little = 1e-2 * np.eye(rows.shape[1])  # where rewards are all alike in some direction
+    little = 1e-2 * np.eye(rows.shape[1])  # in case all rewards are equal in some direction
     theta = fit_rows(rows, y, np.ones(len(y)), seen.family, ridge=little[0, 0])
     _, mean, slope = seen.family.cumulant_mean_slope(rows @ theta)
     across = slope @ rows
@@ -454,7 +455,7 @@ def exploration(seen: Evidence) -> Words | None:
 
 @check("health")
 def mode(seen: Evidence) -> Words | None:
-    """The bandit is in another mode than learn."""
+    """The bandit is not in the mode learn."""
     if seen.overview.mode == "learn":
         return None
     return f"the mode is {seen.overview.mode}", "the bandit does not learn as usual"
@@ -462,7 +463,7 @@ def mode(seen: Evidence) -> Words | None:
 
 @check("health")
 def fit(seen: Evidence) -> Words | None:
-    """The last fit has not converged."""
+    """The last fit did not converge."""
     if seen.overview.converged:
         return None
     return "the last fit has not converged", "check whether features are out of scale"
@@ -470,9 +471,10 @@ def fit(seen: Evidence) -> Words | None:
 
 # --- reward messages -----------------------------------------------------------------------------
 
-#: Events before duplicates are judged.
+#: The fewest events for a check of duplicates.
 MANY = 100
-#: Reward messages of a kind that needs a look: at least so many, and so large a share of all.
+#: For each kind of problem with reward messages: the fewest messages for a finding, and the share
+#: of all messages.
 LEAST = 10
 CARE = {
     kind: (share, *KINDS[kind][1:])

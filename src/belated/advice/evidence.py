@@ -1,4 +1,4 @@
-"""What the checks look at."""
+"""The evidence on which checks are run."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from belated.core.inputs import Matrix, Row, Vector
 from belated.model.families import Family
 from belated.model.statistics.log_rank import STRATA, excess, strata_of
 
-#: Decisions in a sample, and those of them whose rows are looked at, at most; of long rows there
-#: are fewer, so that they hold no more numbers than this.
+#: Maximum number of decisions in a sample, of their rows, and of values in these rows.
 SAMPLE, ROWS, NUMBERS = 8_192, 1_024, 1 << 19
-#: Rewards before their delays say anything.
+#: The fewest rewards for conclusions about delays.
 FEW = 10
-#: In ``came``: no reward.
+#: Marks decisions without a reward in ``came``.
 NONE = -1
 
 
 def quantile(values: NDArray[Any], share: float) -> float:
-    """The value that this share of them does not exceed.
+    """Return the value that a share of the values does not exceed.
 
-    That of numpy loads a module at its first call, and a caller would wait for it.
+    np.quantile is not used because it imports a module on its first call, which would delay the
+    caller.
 
     >>> quantile(np.array([3, 1, 2]), 0.9)
     3.0
@@ -38,22 +38,21 @@ def quantile(values: NDArray[Any], share: float) -> float:
 
 @dataclass(frozen=True)
 class Overview:
-    """What only a report knows; all is well by default.
+    """Facts that only a report has; the defaults raise no findings.
 
     Attributes:
-        quiet: how long ago the last reward came, how many were expected since, and whether that is
+        quiet: time since the last reward, the number of rewards expected since, and whether that is
             too many for chance; None if there are too few rewards to forecast.
-        slowing: since when fewer rewards come than chance explains, how many have come, and how
-            many should have; None if they come as expected.
-        outages: gaps between rewards too long for chance: when each began, and how long it was.
-        bias: of predictions, as a share of what is observed, with its standard error; None if too
-            few rewards have come.
-        favorite: the action with the most recent decisions, and its share of them; 0 if they are
-            too few, or there is only one action.
-        mode: of the bandit.
-        converged: whether the last fit has converged.
-        told: reward messages in all.
-        care: how many of them were of each kind that needs care.
+        slowing: the time since which fewer rewards arrive than chance explains, the number that
+            arrived, and the number expected; None if rewards arrive as expected.
+        outages: gaps between rewards that are too long for chance: the start and the length.
+        bias: relative bias of predictions, with its standard error; None with too few rewards.
+        favorite: the action with the most recent decisions, and its share of them; 0 if there are
+            too few decisions, or only one action.
+        mode: mode of the bandit.
+        converged: whether the last fit converged.
+        told: total number of reward messages.
+        care: number of reward messages with each kind of problem.
     """
 
     quiet: tuple[int, float, bool] | None = None
@@ -69,32 +68,32 @@ class Overview:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """A sample of decisions, evenly spread over all that are remembered, and some counts.
+    """A sample of decisions, evenly spread over those in memory, and some counts.
 
-    Times are in microseconds, or in rounds; dormant and voided decisions are left out.
+    Times are in microseconds, or in rounds. Dormant and voided decisions are left out.
 
     Attributes:
-        family: of the rewards.
-        ridge: the prior precision of a coefficient, on average.
-        window: how long a reward is waited for.
-        defaults: whether a decision without a reward is learned at the window's end.
-        now: the time of the last event.
-        latest: when the last reward came; NONE if none has.
-        decisions: how many there are in all.
-        pending: how many of them are pending.
-        rewards: reward events that counted, in all.
-        duplicates: events that said what was known.
-        unmatched: events for ids that no decision has.
-        made: when each decision of the sample was made, in order of their numbers.
-        came: when its reward came, or NONE.
+        family: family of the rewards.
+        ridge: average prior precision of a coefficient.
+        window: the window of rewards; None if there is none.
+        defaults: whether a decision without a reward is learned at the end of its window.
+        now: time of the last event.
+        latest: when the last reward arrived; NONE if there is none.
+        decisions: total number of decisions.
+        pending: number of pending decisions.
+        rewards: total number of reward events that counted.
+        duplicates: number of reward events that repeat a known reward.
+        unmatched: number of events with an unknown decision id.
+        made: when each decision of the sample was made, in the order of their numbers.
+        came: when its reward arrived, or NONE.
         value: the reward, or the default.
         learned: whether the value is learned.
-        rows: of some of them.
-        at: which these are.
-        on_arrival: whether a reward is learned when it comes, though missing ones are not yet.
+        rows: rows of a part of the sample.
+        at: indices of these rows in the sample.
+        on_arrival: whether rewards are learned on arrival, before missing ones.
         together: whether rewards are learned at a common age.
-        conversions: whether only conversions are reported, and count by age.
-        overview: what only a report knows; empty for a running bandit.
+        conversions: whether only conversions are reported, and decisions count by age.
+        overview: facts that only a report has; default for a running bandit.
     """
 
     family: Family
@@ -121,7 +120,7 @@ class Evidence:
 
     @staticmethod
     def spread(size: int, count: int) -> NDArray[np.int64]:
-        """At most so many places, evenly spread.
+        """Return at most ``count`` indices below ``size``, evenly spread.
 
         >>> Evidence.spread(3, 5), Evidence.spread(100, 3)
         (array([0, 1, 2]), array([ 0, 49, 99]))
@@ -130,37 +129,38 @@ class Evidence:
 
     @cached_property
     def rewarded(self) -> NDArray[np.bool_]:
-        """Which decisions of the sample have a reward."""
+        """Mask of the decisions with a reward."""
         return np.asarray(self.came != NONE)
 
     @cached_property
     def age(self) -> NDArray[np.int64]:
-        """How long ago each decision was made."""
+        """Age of each decision."""
         return self.now - self.made
 
     @cached_property
     def delay(self) -> NDArray[np.int64]:
-        """How long each reward took that has come: no time, if it came before its decision."""
+        """Delay of each reward, where there is one; 0 if it arrived before its decision."""
         return np.asarray(np.maximum(self.came - self.made, 0))
 
     @cached_property
     def patience(self) -> float:
-        """The age by which a reward should have come: thrice what nine tenths of them took.
+        """The age by which a reward should have arrived: three times the 90 % quantile of delays.
 
-        Delays longer than the bandit has run have not been seen. But then those that were seen are
-        spread over its life, and thrice their length is more than its age: nothing is old.
+        Delays longer than the bandit's life cannot have been observed. In that case, the observed
+        delays are spread over its life, three times their quantile exceeds it, and no decision
+        counts as old.
         """
         delay = self.delay[self.rewarded]
         return 3.0 * quantile(delay, 0.9) if len(delay) >= FEW else np.inf
 
     @cached_property
     def old(self) -> NDArray[np.bool_]:
-        """Which decisions are so old that their reward should have come."""
+        """Mask of the decisions that are so old that their reward should have arrived."""
         return self.age > self.patience
 
     @cached_property
     def dependence(self) -> DelayDependence | None:
-        """How rewards depend on their delay, given the row; None if that cannot be told."""
+        """Dependence of rewards on their delay, given the row; None if it cannot be tested."""
         arrived = self.rewarded[self.at]
         rows, which = self.rows[arrived], self.at[arrived]
         if len(which) < max(FIRST, 4 * rows.shape[1]):
@@ -173,7 +173,7 @@ class Evidence:
         table = np.column_stack([self.value[which], later])
         y, late = _given(rows.astype(np.float64), table, strata).T
         spread = math.sqrt(float(y @ y) * float(late @ late))
-        # Nothing but rounding may be left of a constant.
+        # Of a constant, only rounding errors may remain.
         if spread <= 1e-9 * np.prod(np.linalg.norm(table, axis=0)):
             return None
         each = y * late
@@ -182,20 +182,20 @@ class Evidence:
         return DelayDependence(float(each.sum()) / spread, statistic, limit)
 
 
-#: The probability that a bandit whose delays do not depend on rewards is ever warned.
+#: The probability that a bandit ever gets this warning if its delays do not depend on rewards.
 LEVEL = 0.001
-#: Rewards before the first look, and their growth until the next.
+#: Number of rewards before the first test, and the growth between tests.
 FIRST, GROWTH = 200, 1.5
 
 
 @dataclass(frozen=True)
 class DelayDependence:
-    """How far rewards depend on their delays.
+    """Dependence of rewards on their delays.
 
     Attributes:
-        correlation: of the reward with how late it came, given the row.
-        statistic: the same in standard errors.
-        limit: what chance stays below, at this look and at all others.
+        correlation: correlation of the reward with its lateness, given the row.
+        statistic: the correlation in standard errors.
+        limit: critical value of the statistic, corrected for repeated tests.
     """
 
     correlation: float
@@ -204,12 +204,12 @@ class DelayDependence:
 
     @property
     def ratio(self) -> float:
-        """The statistic over what chance may reach: above 1, delays depend on the reward."""
+        """Statistic divided by its limit; above 1, delays depend on the reward."""
         return abs(self.statistic) / self.limit
 
 
 def look_number(rewards: int) -> int:
-    """Which look this is, after so many rewards; 0 if it is too early.
+    """Return the number of the test that is due after ``rewards`` rewards; 0 if it is too early.
 
     >>> [look_number(rewards) for rewards in (199, 200, 299, 300, 10_000)]
     [0, 1, 1, 2, 10]
@@ -220,7 +220,7 @@ def look_number(rewards: int) -> int:
 
 
 def limit_of(look: int) -> float:
-    """Standard errors that chance exceeds in the k-th look with less than its probability.
+    """Return the critical value of the k-th test, in standard errors.
 
     >>> [round(limit_of(look), 2) for look in (1, 10, 100)]
     [3.9, 4.82, 5.67]
@@ -229,10 +229,10 @@ def limit_of(look: int) -> float:
 
 
 def _given(rows: Matrix, table: Matrix, strata: NDArray[np.int64]) -> Matrix:
-    """What is left of the columns of a table beside the rows, within strata."""
+    """Return the residuals of a table's columns, regressed on the rows within strata."""
     both = np.column_stack([rows, table])
-    for one in range(STRATA):
-        here = strata == one
+    for stratum in range(STRATA):
+        here = strata == stratum
         both[here] -= both[here].mean(axis=0)
     rows, left = both[:, : rows.shape[1]], both[:, rows.shape[1] :]
     gram = rows.T @ rows

@@ -1,8 +1,8 @@
-"""What was wrong with single events and values: counted from the first one on.
+"""Issues: problems with single events and values, counted from the first one.
 
-A check (:mod:`belated.advice.checks`) looks at many events, and reports what chance does not
-explain. An issue is counted even if it happens once, with its last time and an example. The names
-and words are the same in ``Bandit.issues()``, the report, the console, the log and the metrics.
+A check (:mod:`belated.advice.checks`) examines many events, and reports what chance does not
+explain. An issue is counted even if it occurs only once, with its last time and an example. Names
+and descriptions are the same in ``Bandit.issues()``, the report, the console, the log and metrics.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from belated.core.results import Result
 from belated.core.times import as_datetime
 from belated.exceptions import BelatedError
 
-#: The longest example, in characters.
+#: Maximum length of an example, in characters.
 LONGEST = 80
 
 
 class IssueKind(NamedTuple):
-    """The words for a kind of issue.
+    """Description of a kind of issue.
 
     Attributes:
-        title: a heading.
-        what: happened, as the predicate of "rewards" or "values".
-        remedy: what became of them, and what to do.
+        title: heading.
+        what: what happened, as the predicate of "rewards" or "values".
+        remedy: how these events are treated, and what to do.
     """
 
     title: str
@@ -35,7 +35,7 @@ class IssueKind(NamedTuple):
     remedy: str
 
 
-#: By name, those of rewards first.
+#: The kinds by name; those of rewards come first.
 KINDS = {
     "unmatched": IssueKind(
         "No such decision", "name an unknown decision",
@@ -76,12 +76,12 @@ KINDS = {
 
 
 class Noticed(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """How often something was noticed.
+    """The number of occurrences of an issue.
 
     Attributes:
-        count: how often.
-        last_us: when last, in microseconds since 1970; 0 if that is not known.
-        example: an id or a value.
+        count: number of occurrences.
+        last_us: time of the last one, in microseconds since 1970; 0 if unknown.
+        example: the last id or value.
     """
 
     count: int = 0
@@ -89,22 +89,22 @@ class Noticed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     example: str = ""
 
     def plus(self, other: Noticed) -> Noticed:
-        """Return the sum, with the example that came last."""
+        """Return the sum, with the more recent example."""
         last = max(self, other, key=lambda noticed: (noticed.last_us, noticed.example))
         return Noticed(self.count + other.count, last.last_us, last.example)
 
 
 class Issue(msgspec.Struct, Result, frozen=True, omit_defaults=True):
-    """Something that was wrong with events or values.
+    """A problem with events or values.
 
     Attributes:
         name: unmatched, conflict, expired, invalid, early, future, clipped or unknown.
-        count: how often it was noticed.
-        what: was noticed.
-        remedy: what became of them, and what to do.
-        last: when it was noticed last; None if that was before this process started.
+        count: number of occurrences.
+        what: description of the problem.
+        remedy: how these events are treated, and what to do.
+        last: time of the last occurrence; None if it was before this process started.
         example: the last id or value.
-        field: of the context or of the actions, if it is about one.
+        field: the field of the context or the actions, if the problem is about one.
     """
 
     name: str
@@ -116,9 +116,9 @@ class Issue(msgspec.Struct, Result, frozen=True, omit_defaults=True):
     field: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the issue as plain data, its time as ISO 8601."""
-        found: dict[str, Any] = msgspec.to_builtins(self)
-        return found
+        """Return the issue as plain data, with its time as ISO 8601."""
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        return data
 
 
 class IssueCounter(dict[str, Noticed]):
@@ -136,7 +136,7 @@ class IssueCounter(dict[str, Noticed]):
         self[name] = self.get(name, Noticed()).plus(noticed)
 
     def note_error(self, error: BaseException, clock: Callable[[], int]) -> None:
-        """Count an error if it is an issue: with the id it names, or the value that was refused."""
+        """Count an error if it is an issue, with its id or its invalid value as an example."""
         if isinstance(error, BelatedError) and error.issue:
             example = getattr(error, "id", None) or getattr(error, "value", "")
             self.note(error.issue, example, clock())
@@ -158,39 +158,39 @@ def total_of(*parts: Mapping[str, Noticed]) -> dict[str, Noticed]:
 def of_counters(
     counters: Mapping[str, int], latest: Mapping[str, tuple[int, str]] | None = None
 ) -> dict[str, Noticed]:
-    """Return the issues among events by status.
+    """Return the issues among counts of events by status.
 
     Args:
-        counters: how many events had each status.
-        latest: the time and the id of the last one.
+        counters: number of events with each status.
+        latest: time and id of the last event of each status.
 
     >>> of_counters({"rewarded": 5, "unmatched": 1, "orphaned": 2})
     {'unmatched': Noticed(count=3, last_us=0, example='')}
     """
-    found = {}
+    issues = {}
     for name in KINDS:
         count = counters.get(name, 0)
-        if name == "unmatched":  # those that are waited for no longer
+        if name == "unmatched":  # including unmatched events that were dropped
             count += counters.get("orphaned", 0)
         if count:
             last, example = (latest or {}).get(name, (0, ""))
-            found[name] = Noticed(count, last, example.lstrip("\0"))
-    return found
+            issues[name] = Noticed(count, last, example.lstrip("\0"))
+    return issues
 
 
 def of_fields(features: object) -> dict[str, Noticed]:
-    """Return what features noticed about values, by kind and field, as in "clipped age"."""
+    """Return the issues of a bandit's features, by kind and field, as in "clipped age"."""
     fields: Mapping[tuple[str, str], tuple[int, int, str]] = getattr(features, "noticed", {})
     return {f"{kind} {field}": Noticed(*seen) for (kind, field), seen in fields.items()}
 
 
 def issues_of(noticed: Mapping[str, Noticed]) -> list[Issue]:
-    """Return a list of what was noticed, the most frequent first.
+    """Return a list of issues, the most frequent first.
 
     >>> issues_of({"clipped age": Noticed(3, 7, "400")})[0].field
     'age'
     """
-    found = []
+    issues = []
     for name, seen in noticed.items():
         if seen.count <= 0:
             continue
@@ -198,5 +198,5 @@ def issues_of(noticed: Mapping[str, Noticed]) -> list[Issue]:
         what = f"values of {field!r} {KINDS[kind].what}" if field else f"rewards {KINDS[kind].what}"
         last = as_datetime(seen.last_us) if seen.last_us else None
         issue = Issue(kind, seen.count, what, KINDS[kind].remedy, last, seen.example, field)
-        found.append(issue)
-    return sorted(found, key=lambda issue: (-issue.count, issue.name, issue.field))
+        issues.append(issue)
+    return sorted(issues, key=lambda issue: (-issue.count, issue.name, issue.field))

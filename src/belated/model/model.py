@@ -386,7 +386,7 @@ class Model:
         """Return the numbers of a row, and the parts of ``arrays`` for its block."""
         row = np.asarray(x, np.float64, order="C")
         if row.shape != (self._width,):
-            message = f"the row has the shape {row.shape}: {self._width} numbers were expected"
+            message = f"the row has shape {row.shape}: {self._width} numbers were expected"
             raise InvalidInput(message, x)
         if self.theta.ndim == 1:
             return row, *arrays
@@ -432,7 +432,7 @@ class Model:
         single = type(rows) is np.ndarray and rows.dtype == np.float32
         table = rows if single else np.asarray(rows, np.float64, order="C")
         if table.ndim != 2 or table.shape[1] != self._width or len(table) == 0:
-            message = f"rows has the shape {table.shape}: at least one row of {self._width} numbers"
+            message = f"rows has shape {table.shape}: at least one row of {self._width} numbers"
             raise InvalidInput(f"{message} was expected", rows)
         return table
 

@@ -51,8 +51,9 @@ class Prior(Shortened):
         shape = as_shape(shape)
         if isinstance(ridge, str):
             if ridge != "auto":
-                message = f"ridge is {ridge!r}: a number above 0 or 'auto' was expected"
-                raise InvalidInput(message, ridge)
+                raise InvalidInput(
+                    f"ridge is {ridge!r}: a number above 0 or 'auto' was expected", ridge
+                )
             return cls(np.zeros(shape), identity(shape, AUTO_START), adaptive=True)
         return cls(np.zeros(shape), identity(shape, as_positive(ridge, "ridge")))
 

@@ -125,7 +125,7 @@ def bounds_for(delay: DelayProcess, *, horizon: int, delta: float = 0.05) -> Bou
     horizon, delta = as_rounds(horizon, "horizon", least=1), as_probability(delta, "delta")
     p, law = delay.params(), (delay.tail, horizon)
     # Reasons why a bound does not hold.
-    one_law = _not_one_law(delay)
+    one_law = _not_one_law(delay)  # None if all rounds share one distribution
     apart = one_law or (None if delay.independent else "Delays depend on one another.")
     mean = _unknown(p.mu, "The mean delay is infinite.")
     unscaled = "No scale is known by which its tail is"

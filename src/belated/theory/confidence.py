@@ -1,8 +1,8 @@
 r"""Confidence widths, and the rounds of uniform exploration that the theorems need.
 
 A width is the number of standard deviations that an upper confidence bound adds. n is the number of
-rewards that have arrived, G the number outstanding, d the number of features, δ the probability
-with which the bound may fail, σ̂ the noise of a reward, κ the least slope.
+arrived rewards, G the number of pending ones, d the number of features, δ the probability with
+which the bound may fail, σ̂ the noise of a reward, κ the smallest slope of the mean.
 
 For logistic rewards the theorems need millions of rounds of exploration, far beyond any practical
 horizon. This is a property of the proofs, not advice: the policies of this library start from a
@@ -30,8 +30,8 @@ def width_paper(
     of W.
 
     Args:
-        n: rewards that have arrived.
-        missing: rewards outstanding, G.
+        n: number of rewards that have arrived.
+        missing: number of pending rewards, G.
         dim: d, the number of features.
         delta: δ.
         sigma: σ̂.
@@ -52,8 +52,8 @@ def width_tight(
     is low; its second line, :func:`width_paper`, is nevertheless correct.
 
     Args:
-        n: rewards that have arrived.
-        missing: rewards outstanding, G.
+        n: number of rewards that have arrived.
+        missing: number of pending rewards, G.
         dim: d, the number of features.
         delta: δ.
         sigma: σ̂.
@@ -72,7 +72,7 @@ def width_spectral(
     r"""Return β ψ with ψ² = λ_max(W⁻¹V): the delay adds a factor that tends to 1 instead of √G.
 
     Args:
-        n: rewards that have arrived.
+        n: number of rewards that have arrived.
         inflation: ψ, at least 1.
         dim: d, the number of features.
         delta: δ.
@@ -89,7 +89,7 @@ def width_log(n: float, alpha: float = 0.95) -> float:
     r"""Return α √log(2 + n), the width that works in practice: it depends on neither √d nor κ.
 
     Args:
-        n: rewards that have arrived.
+        n: number of rewards that have arrived.
         alpha: α; by default that of :class:`~belated.policies.DelayedUCB`.
 
     >>> round(width_log(10_000), 2)
@@ -139,7 +139,7 @@ def greatest_slope(family: Family, norm_bound: float) -> float:
 
 
 def _slopes(family: Family, norm_bound: float) -> Vector:
-    """Return the slopes at the ends and in the middle, which include minimum and maximum."""
+    """Return the slopes at both ends and at zero, which include the minimum and the maximum."""
     end = as_positive(norm_bound, "norm_bound") + 1.0
     return family.slope(np.array([-end, 0.0, end]))
 
@@ -187,7 +187,7 @@ def warmup_chernoff(
         dim: d, the number of features.
         delta: δ.
         target: Eigenvalue to reach; see :func:`threshold`.
-        missing: Bound on the outstanding rewards; by default τ counts arrivals.
+        missing: Bound on the pending rewards; by default τ counts arrivals.
         least: λ_min(Σ) of the rows of uniform exploration; by default 1/d, as on the sphere.
 
     >>> round(warmup_chernoff(10, delta=0.05, target=100.0))
@@ -220,7 +220,7 @@ def warmup_paper(
         dim: d, the number of features.
         delta: δ.
         target: Eigenvalue to reach; see :func:`threshold`.
-        missing: a bound on the rewards outstanding in one round.
+        missing: Bound on the pending rewards in one round.
         least: λ_min(Σ) of the rows of uniform exploration.
         c1: C₁.
         c2: C₂.

@@ -144,10 +144,10 @@ def missing_hoeffding(
     where the definition has 2σ², which is what the proof needs.
 
     Args:
-        mu: As in :func:`missing_prop1`.
-        M: As in :func:`missing_prop1`.
-        sigma: As in :func:`missing_prop1`.
-        q: Greater than 0.
+        mu: Mean μ; see :func:`missing_prop1`.
+        M: Age M; see :func:`missing_prop1`.
+        sigma: Scale σ of the tail; see :func:`missing_prop1`.
+        q: The q of the tail, greater than 0.
         delta: δ.
         horizon: T, the number of rounds to bound together.
 

@@ -56,7 +56,7 @@ class Setting:
     r"""The constants of a problem in the theorems on regret; rows have length at most 1.
 
     Args:
-        horizon: T, more rounds than features.
+        horizon: T, the number of rounds, which must exceed the number of features.
         dim: d, the number of features.
         sigma: σ̂, with which a reward is sub-Gaussian around its mean.
         kappa: κ, the minimum slope of the mean; see :func:`~belated.theory.least_slope`.
@@ -91,7 +91,7 @@ class Setting:
         For Poisson rewards, which are not sub-Gaussian, the results are only approximate.
 
         Args:
-            family: of the rewards.
+            family: Family of the rewards.
             horizon: T, the number of rounds.
             dim: d, the number of features.
             norm_bound: S, at least \|θ*\|.

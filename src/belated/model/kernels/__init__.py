@@ -1,8 +1,8 @@
-"""The inner loops, written once: they run as NumPy and BLAS, or compiled where numba is installed.
+"""Kernels: the inner loops, which run with NumPy and BLAS, or compiled if Numba is installed.
 
-numba costs half a second to import, so the first call of :func:`best` has a thread load it, never
-``import belated``. Plain and compiled kernels are the same functions: only the *primitives* they
-call differ, because BLAS and a compiler are fast at different things.
+Importing Numba takes half a second, so the first call of :func:`best` loads it in a thread, and
+``import belated`` never does. Plain and compiled kernels are the same functions. Only the
+*primitives* that they call differ, because BLAS and a compiler are fast at different things.
 """
 
 from belated.model.kernels.arrival import (

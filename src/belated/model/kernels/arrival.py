@@ -1,8 +1,8 @@
-"""Compiled kernels arrive while plain ones answer.
+"""Replace plain kernels by compiled ones in the background.
 
-To compile takes half a minute and would hold up other threads: a child process does it, and fills
-numba's cache. A thread here loads one kernel after the other from there, and puts it in the place
-of the plain one. Only a fork and the end of the process wait for it, while a kernel is loaded.
+Compilation takes half a minute and would block other threads, so a child process does it and fills
+Numba's cache. A thread in this process loads the kernels from the cache one by one, and replaces
+the plain ones. Only a fork and the end of the process wait for the thread, while it loads a kernel.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from belated.model.kernels.sets import Kernels, PageKernels, plain
 log = logging.getLogger("belated.model.kernels")
 
 _PAGES = tuple(field.name for field in fields(PageKernels))
-#: Seconds before numba is loaded: a process that ends sooner has no use for it.
+#: Delay before Numba is loaded, in seconds, so that short-lived processes do not load it.
 SETTLED = 1.0
 
 
 def best() -> Kernels:
-    """The compiled kernels as far as they have arrived, else the plain ones.
+    """Return the best available kernels: compiled ones as far as they are loaded, or plain ones.
 
-    The set changes while they arrive. If numba is installed, the first call has them made.
+    The set changes while kernels are loaded. If Numba is installed, the first call starts loading.
     """
     _arrival.start()
     return _arrival.kernels
 
 
 def complete() -> Kernels:
-    """The compiled kernels if all have arrived, else the plain ones: a set that does not change."""
+    """Return the compiled kernels if all are loaded, otherwise the plain ones; the set is fixed."""
     _arrival.start()
     return _arrival.complete
 
 
 def page_kernels(*, wait: bool = False) -> PageKernels | None:
-    """The kernels of pages if they have arrived, else None.
+    """Return the kernels for pages of records if they are loaded, otherwise None.
 
     Args:
         wait: load them now if they are in the cache, which takes half a second.
@@ -54,7 +54,7 @@ def page_kernels(*, wait: bool = False) -> PageKernels | None:
 
 
 class _Arrival:
-    """The kernels of this process, and the thread that replaces them."""
+    """The kernels of this process, and the thread that replaces plain ones by compiled ones."""
 
     def __init__(self) -> None:
         self.kernels = replace(plain())
@@ -85,10 +85,14 @@ class _Arrival:
             if missing:
                 raise RuntimeError(f"{', '.join(missing)} could not be compiled")
             self.complete = replace(self.kernels)
-        except Exception as error:  # plain kernels do the same
-            if self._stopped.is_set():  # the process ends: modules are being taken apart
+        except Exception as error:  # plain kernels return the same results
+            if self._stopped.is_set():  # modules are being unloaded at the end of the process
                 return
-            log.warning("belated goes on with plain kernels, try `belated warm`: %s", error)
+            log.warning(
+                "compiled kernels are unavailable, continuing with plain ones (try `belated warm`):"
+                " %s",
+                error,
+            )
 
     def _load(self, name: str) -> bool:
         if self._stopped.is_set():
@@ -111,10 +115,11 @@ class _Arrival:
         return None
 
     def _compiled_elsewhere(self) -> Iterator[str]:
-        """Have a child fill the cache; yields the name of each kernel that is there."""
+        """Fill the cache in a child process; yield the name of each compiled kernel."""
         if cache_folder() is None:
-            raise RuntimeError("numba may write to no folder, set NUMBA_CACHE_DIR")
-        if self._stopped.is_set() or getattr(sys, "frozen", False):  # the executable is no Python
+            raise RuntimeError("Numba has no writable cache folder: set NUMBA_CACHE_DIR")
+        # The executable of a frozen application is not Python.
+        if self._stopped.is_set() or getattr(sys, "frozen", False):
             return
         from multiprocessing import spawn
 
@@ -138,15 +143,15 @@ class _Arrival:
                     yield name
 
     def stop(self) -> None:
-        """The process ends: machine code must not be loaded while it is taken down."""
+        """Stop loading machine code, because the process ends."""
         self._stopped.set()
         if self._child is not None:
-            self._child.kill()  # what it has compiled is in the cache
+            self._child.kill()  # kernels compiled so far are in the cache
         if self._thread is not None:
             self._thread.join()
 
     def after_fork(self) -> None:
-        """In a child there is no such thread: whoever asks next starts it."""
+        """Reset the thread in a forked child, which has none; the next call starts it again."""
         LOCK.release()
         if self.complete is plain():
             self._begin()
@@ -156,7 +161,7 @@ class _Arrival:
 
 _arrival = _Arrival()
 atexit.register(_arrival.stop)
-if hasattr(os, "register_at_fork"):  # once: a lock that is acquired twice is never let go
+if hasattr(os, "register_at_fork"):  # registered only once, because the lock is not reentrant
     os.register_at_fork(
         before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=_arrival.after_fork
     )

@@ -1,7 +1,7 @@
-"""Kernels compiled by numba, each for one signature, with the machine code in numba's cache.
+"""Compile kernels with Numba, each for one signature, with the machine code in Numba's cache.
 
-A compiled kernel never compiles again: what it is called with is converted, or refused. So callers
-pass float64 arrays in C order; arrays that a kernel only reads may be read-only.
+A compiled kernel is never compiled again: arguments of other types are converted or rejected.
+Callers therefore pass float64 arrays in C order. Arrays that a kernel only reads can be read-only.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from belated.model.kernels.source import (
     upper,
 )
 
-#: The kernels, in the order in which they are made: those of a decision first.
+#: The kernels in the order of compilation; those for decisions come first.
 NAMES = (*asdict(plain()), "crc_all", "fold_page")
 
-#: The types of each kernel's arguments: f is a float, i an int, u an unsigned int and b a bool. M
-#: and V are a matrix and a vector, T and N the same of whole numbers; m, v, t and e are read-only.
-#: p is a pool of draws, R are rows, C their bytes, B and U bytes, U read-only, and P places of an
-#: index.
+#: The types of each kernel's arguments. f is a float, i an int, u an unsigned int and b a bool. M
+#: and V are a matrix and a vector, T and N an integer matrix and vector; m, v, t and e are the
+#: same, but read-only. p is a pool of draws, R are rows, C their bytes, B bytes, U read-only bytes,
+#: and P the places of an index.
 _ARGUMENTS = {
     "argmax_ucb_all": "m e e M S f v v b f i M",
     "count": "M v f",
@@ -55,7 +55,7 @@ _ARGUMENTS = {
 }
 
 
-#: Held while numba is at work for us: it is not safe to fork then.
+#: Held while Numba is used, because forking is not safe then.
 LOCK = threading.Lock()
 
 
@@ -64,24 +64,24 @@ class NotCached(Exception):
 
 
 def compiled() -> Kernels:
-    """The kernels compiled by numba; waits until they are, half a minute the first time.
+    """Return the compiled kernels; compiling them takes half a minute the first time.
 
     Raises:
-        MissingExtra: numba is not installed.
+        MissingExtra: Numba is not installed.
     """
     return Kernels(**{name: compile_kernel(name) for name in asdict(plain())})
 
 
 def compiled_pages() -> PageKernels:
-    """The same for the kernels of pages."""
+    """Return the compiled kernels for pages of records."""
     return PageKernels(compile_kernel("crc_all"), compile_kernel("fold_page"))
 
 
 def compile_kernel(name: str) -> Callable[..., Any]:
-    """Return a kernel from the cache, or compile it and keep it there.
+    """Return a kernel from the cache, or compile and cache it.
 
     Raises:
-        MissingExtra: numba is not installed.
+        MissingExtra: Numba is not installed.
     """
     with LOCK:
         return _compiled(name)
@@ -91,8 +91,8 @@ def load_kernel(name: str) -> Callable[..., Any]:
     """Return a kernel from the cache.
 
     Raises:
-        NotCached: it is not there.
-        MissingExtra: numba is not installed.
+        NotCached: the kernel is not in the cache.
+        MissingExtra: Numba is not installed.
     """
     with LOCK:
         dispatcher, _ = _dispatchers()[name]
@@ -113,7 +113,7 @@ def load_kernel(name: str) -> Callable[..., Any]:
 @cache
 def _compiled(name: str) -> Callable[..., Any]:
     dispatcher, signature = _dispatchers()[name]
-    with contextlib.suppress(OSError):  # it cannot be kept; it is compiled all the same
+    with contextlib.suppress(OSError):  # raised if it was compiled but cannot be cached
         dispatcher.compile(signature)
     dispatcher.disable_compile()
     return dispatcher  # type: ignore[no-any-return]  # numba has no types
@@ -126,32 +126,32 @@ def was_cached(name: str) -> bool:
 
 
 def cache_folder() -> Path | None:
-    """Return where numba keeps the machine code; None if it finds no folder it may write to."""
+    """Return the folder of Numba's cache; None if there is no writable folder."""
     dispatcher, _ = _dispatchers()[NAMES[0]]
-    found = dispatcher.stats.cache_path
-    return None if found is None or not os.access(found, os.W_OK) else Path(found)
+    path = dispatcher.stats.cache_path
+    return None if path is None or not os.access(path, os.W_OK) else Path(path)
 
 
 @contextlib.contextmanager
 def compiling_alone() -> Iterator[None]:
-    """Wait until no other process fills the same cache: what it compiles need not be made twice."""
+    """Wait until no other process fills the same cache, to avoid compiling twice."""
     folder = cache_folder()
     try:
         import fcntl
-    except ImportError:  # Windows: then two may do the same work
+    except ImportError:  # on Windows two processes may do the same work
         folder = None
     if folder is None:
         yield
         return
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "belated.lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # let go when the file is closed
+        fcntl.flock(file, fcntl.LOCK_EX)  # released when the file is closed
         yield
 
 
 @cache
 def _dispatchers() -> dict[str, tuple[Any, Any]]:
-    """The kernels before they are compiled, each with its signature."""
+    """Return the uncompiled kernels by name, each with its signature."""
     try:
         import numba
         from numba import types
@@ -160,9 +160,10 @@ def _dispatchers() -> dict[str, tuple[Any, Any]]:
         from belated.model.kernels.shipped import reading_shipped
     except ImportError:
         raise MissingExtra("compiling the kernels", "fast") from None
-    import_module("scipy.linalg.cython_blas")  # or the first product of compiled code imports it
-    # Sums may be reordered, as BLAS does. NaN and inf keep their meaning, but in comparisons only:
-    # math.isfinite is x - x == 0 in machine code, which reordering makes true.
+    # Import it now; otherwise the first product in compiled code does.
+    import_module("scipy.linalg.cython_blas")
+    # Allow reordering of sums, as in BLAS. NaN and inf then keep their meaning only in comparisons:
+    # math.isfinite compiles to x - x == 0, which reordering makes true.
     options: Any = {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
     for primitive, loop in SWAPPED.items():
         overload(primitive, jit_options=options, strict=False)(_always(loop))
@@ -193,8 +194,7 @@ def _dispatchers() -> dict[str, tuple[Any, Any]]:
         )
     }
     known = numbers | arrays
-    # Whole numbers wrap, whatever a page holds is compared as it is, and a number that is read is
-    # the nearest: nothing is reordered.
+    # Without fast math: page kernels must compute exactly.
     exact: Any = {"error_model": "numpy"}
     for primitive, loop in pages.SWAPPED_PAGES.items():
         overload(primitive, jit_options=exact, strict=False)(_always(loop))
@@ -208,13 +208,13 @@ def _dispatchers() -> dict[str, tuple[Any, Any]]:
         pages.sip_round,
         pages.sip_hash,
     )
-    for one in reading:
-        register_jitable(one)
+    for helper in reading:
+        register_jitable(helper)
     with reading_shipped():
         try:
             jit, jit_exact = numba.njit(cache=True, **options), numba.njit(cache=True, **exact)
             jit(count)
-        except RuntimeError:  # no folder to keep machine code in
+        except RuntimeError:  # there is no cache folder
             jit, jit_exact = numba.njit(**options), numba.njit(**exact)
         made = {name: jit(kernel) for name, kernel in asdict(plain()).items()}
         for kernel in (pages.crc_all, pages.fold_page):

@@ -1,7 +1,7 @@
-"""BLAS and LAPACK by scipy's wrappers, without the rest of ``scipy.linalg``.
+"""SciPy's wrappers of BLAS and LAPACK, without the rest of ``scipy.linalg``.
 
-The package takes longer to import than all of belated, for what it offers besides. Its two
-extension modules are found in its folder; where they are not, the package is imported after all.
+Importing that package takes longer than importing all of belated. Its two extension modules are
+loaded directly from its folder; if they are not found, the package is imported.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from importlib.util import find_spec, module_from_spec
 from typing import Any
 
 if sys.platform == "win32":
-    import scipy  # noqa: F401  # it says where its libraries are
+    import scipy  # noqa: F401  # registers the folder of its libraries
 
 
 def _wrapper(name: str, public: str) -> Any:
     package = find_spec("scipy")
     folders = package.submodule_search_locations if package else None
-    spec = PathFinder.find_spec(f"scipy.linalg.{name}", [f"{one}/linalg" for one in folders or ()])
+    places = [f"{folder}/linalg" for folder in folders or ()]
+    spec = PathFinder.find_spec(f"scipy.linalg.{name}", places)
     if spec is None or spec.loader is None:
         return import_module(public)
     module = module_from_spec(spec)

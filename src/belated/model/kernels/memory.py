@@ -1,9 +1,9 @@
-"""Memory for what grows and stays.
+"""Memory for large, growing arrays.
 
-A list that grows moves, and the C library keeps the place it leaves: a third of what a million
-decisions take would be such holes. Here what is large has pages of its own. They go back to the
-system when nobody uses them, and those that were never written take no memory: there may be room
-for twice as much.
+When a list grows it moves, and the C library keeps the memory it leaves: such holes would make up a
+third of the memory of a million decisions. Large arrays therefore have their own pages, which
+return to the system when they are no longer used. Pages that were never written take no memory, so
+arrays can be allocated with spare room.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-#: So many bytes have pages of their own.
+#: Arrays of at least this many bytes have their own pages.
 PAGES = 1 << 16
 
 
 def zeros(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """An array of zeros.
+    """Return an array of zeros.
 
     >>> zeros((2, 1), np.float32)
     array([[0.],
@@ -32,7 +32,7 @@ def zeros(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
 
 
 def column(count: int, format: str) -> memoryview:
-    """So many zeros, of a format of :mod:`struct`; one by one they are sooner read than an array's.
+    """Return zeros in a :mod:`struct` format, as a memoryview with faster item access than NumPy.
 
     >>> column(2, "q").tolist()
     [0, 0]
@@ -42,5 +42,5 @@ def column(count: int, format: str) -> memoryview:
 
 
 def _zeros(size: int) -> bytearray | mmap:
-    # A private copy of nothing: after a fork each process has its own.
+    # Private anonymous memory, so that processes do not share it after a fork.
     return mmap(-1, size, access=ACCESS_COPY) if size >= PAGES else bytearray(size)

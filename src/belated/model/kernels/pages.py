@@ -1,12 +1,12 @@
-"""A page of records, folded where their bytes are: no event is made of them.
+"""The fast path of the fold: process a page of records directly from their bytes.
 
-The kernel takes the two plain cases, which nearly all records are: a new decision that is active
-and has an id made here, and the one reward of a decision that is pending. Records of subjects it
-only notes, where it does not matter that they are folded after those behind them. It stops at any
-other record, which the rules of the ledger take, and goes on behind it. Whatever it takes, it takes
-as they would.
+The kernel processes the two simple cases to which nearly all records belong: a new, active decision
+with a generated id, and the single reward of a pending decision. It only notes records of subjects,
+if it does not matter that they are folded after the records behind them. It stops at any other
+record, which the rules of the ledger process, and continues after it. Its results are those of the
+rules.
 
-Written as plain Python over arrays; only compiled it is of use.
+The kernel is plain Python over arrays, but only useful compiled.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Zeros behind the bytes of the last event: the kernel may look so far beyond an end.
+#: Number of zeros after the last event, because the kernel may read beyond the end of an event.
 PADDING = 64
 
-#: Cells of a line of the table of entries.
+#: The cells of a line in the table of entries.
 HIGH, LOW, RECORDED, POSITION, AT, MARK, VALUE, TOLD_RECORDED, TOLD_AT, WEIGHT, WHERE = range(11)
-#: What the kernel is told and tells: of the table and its index, of the rows, of the rules.
+#: The kernel's input and output parameters: of the table and its index, the rows, and the rules.
 (
     USED, BASE, SHIFT, MASK, BITS, NUMBER, TAG, SIP_0, SIP_1, SIP_2, SIP_3, PLACES_TAKEN,
     STORED, FREE, BLOCKS, HANDLE, FAMILY, WINDOW, WATERMARK, PATIENCE, DECIDED, REWARDED,
     NOTED, CREDITS,
 ) = range(24)  # fmt: skip
 
-#: Lines of a block, as a power of two: what a snapshot writes again if one of them has changed.
+#: Number of lines in a block, as a power of two. Snapshots write changed blocks again.
 BLOCK = 13
 
-#: Who may have chosen, as encoded: the length, then the name.
+#: Encoded sources of a decision: the length, then the name.
 SOURCES = np.array(
     [
         list((bytes([0xA0 + len(name)]) + name).ljust(9, b"\0"))
@@ -43,18 +43,18 @@ SOURCES = np.array(
 
 _FREE_PLACE = -1
 _PENDING, _REWARDED = 1, 2
-#: In the second byte of a mark; MORE: the line does not hold all that is known of the decision;
-#: OWNED: it was made for a subject.
+#: Flags in the second byte of a mark. MORE: the line does not hold everything about the decision.
+#: OWNED: the decision was made for a subject.
 ACTIVATED, LATE, CONFLICT, FORGOTTEN, EXPECTED, MORE, WITHHELD, OWNED = (1 << n for n in range(8))
 _NEW_FLAGS, _MORE, _OWNED = (ACTIVATED | EXPECTED) << 8, MORE << 8, OWNED << 8
 _GREATEST = 3.4028234663852886e38  # a float32
 
 
-# --- primitives: what Python and a compiler do differently ----------------------------------------
+# --- primitives: implemented differently in Python and in compiled code ---------------------------
 
 
 def wrapped(number: int) -> int:
-    """The last 64 bits of a number, with a sign."""
+    """Return the last 64 bits of a number as a signed integer."""
     return ((number + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
 
@@ -63,7 +63,7 @@ def wrapped_compiled(number):  # type: ignore[no-untyped-def]  # noqa: D103
 
 
 def hash_of(high: int, low: int, state: NDArray[np.int64]) -> int:
-    """:func:`sip_hash` of numbers with a sign."""
+    """Return :func:`sip_hash` of signed numbers."""
     return wrapped(sip_hash(*(int(number) & ALL for number in (high, low, *state))))
 
 
@@ -81,7 +81,7 @@ def hash_of_compiled(high, low, state):  # type: ignore[no-untyped-def]  # noqa:
 
 
 def place_of(hashed: int, shift: int) -> int:
-    """The first bits of a hash, as many as ``shift`` leaves."""
+    """Return the first bits of a hash, by shifting it right."""
     return (int(hashed) & ((1 << 64) - 1)) >> int(shift)
 
 
@@ -89,7 +89,7 @@ def place_of_compiled(hashed, shift):  # type: ignore[no-untyped-def]  # noqa: D
     return np.int64(np.uint64(hashed) >> np.uint64(shift))
 
 
-#: Primitives, and what they are when compiled.
+#: Primitives and their compiled versions.
 SWAPPED_PAGES: dict[Any, Any] = {
     wrapped: wrapped_compiled,
     hash_of: hash_of_compiled,
@@ -103,7 +103,7 @@ ALL = (1 << 64) - 1
 
 
 def sip_state(first: int, second: int) -> tuple[int, int, int, int]:
-    """What SipHash starts from, by the two halves of its key."""
+    """Return the initial state of SipHash for the two halves of a key."""
     return (
         first ^ 0x736F6D6570736575,
         second ^ 0x646F72616E646F6D,
@@ -113,7 +113,7 @@ def sip_state(first: int, second: int) -> tuple[int, int, int, int]:
 
 
 def sip_hash(high: Any, low: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-    """SipHash-1-3 of 16 bytes, as Python hashes bytes: nobody can choose keys that collide.
+    """Return SipHash-1-3 of 16 bytes, which prevents attackers from choosing colliding keys.
 
     Args:
         high: The first 8 bytes as an unsigned number, or an array of them.
@@ -123,7 +123,7 @@ def sip_hash(high: Any, low: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
         c: Third number.
         d: Fourth number.
     """
-    # Constants are shifted from ALL: a smaller number would have a sign for the compiler.
+    # Constants are derived from ALL, because the compiler would treat smaller numbers as signed.
     length, end = ALL >> 63 << 60, ALL >> 56
     a, b, c, d = sip_round(a, b, c, d ^ high)
     a, b, c, d = sip_round(a ^ high, b, c, d ^ low)
@@ -150,7 +150,7 @@ def sip_round(a: Any, b: Any, c: Any, d: Any) -> Any:
 
 
 def unsigned(data: NDArray[np.uint8], at: int) -> tuple[int, int]:
-    """A whole number of at least 0, and where the next value is; -1 for anything else."""
+    """Return a non-negative integer, or -1 for anything else, and the offset of the next value."""
     first = int(data[at])
     if first < 0x80:
         return first, at + 1
@@ -166,7 +166,7 @@ def unsigned(data: NDArray[np.uint8], at: int) -> tuple[int, int]:
 
 
 def after_text(data: NDArray[np.uint8], at: int, end: int) -> int:
-    """Where the next value is behind a short ASCII text; -1 for anything else."""
+    """Return the offset after a short ASCII text; -1 for anything else."""
     first = int(data[at])
     if 0xA0 <= first < 0xC0:
         start, size = at + 1, first - 0xA0
@@ -183,7 +183,7 @@ def after_text(data: NDArray[np.uint8], at: int, end: int) -> int:
 
 
 def after_source(data: NDArray[np.uint8], at: int, end: int) -> int:
-    """Where the next value is behind one of :data:`SOURCES`; -1 for anything else."""
+    """Return the offset after one of :data:`SOURCES`; -1 for anything else."""
     for n in range(SOURCES.shape[0]):
         size = int(SOURCES[n, 0]) - 0xA0 + 1
         same = at + size <= end
@@ -195,7 +195,7 @@ def after_source(data: NDArray[np.uint8], at: int, end: int) -> int:
 
 
 def after_context(data: NDArray[np.uint8], at: int, names: NDArray[np.uint8]) -> int:
-    """Where the next value is behind a context of features whose rows are valid; otherwise -1."""
+    """Return the offset after a context of features whose rows are valid; otherwise -1."""
     first = int(data[at])
     if not 0xC4 <= first <= 0xC6:
         return -1
@@ -212,7 +212,7 @@ def after_context(data: NDArray[np.uint8], at: int, names: NDArray[np.uint8]) ->
 
 
 def half_of(data: NDArray[np.uint8], at: int) -> tuple[int, bool]:
-    """Sixteen hexadecimal digits as a number, and whether they were all that."""
+    """Return 16 hexadecimal digits as a number, and whether all of them are such digits."""
     value = 0
     for i in range(at, at + 16):
         digit = int(data[i])
@@ -227,7 +227,7 @@ def half_of(data: NDArray[np.uint8], at: int) -> tuple[int, bool]:
 
 
 def float_at(data: NDArray[np.uint8], at: int, turned: NDArray[np.uint8]) -> None:
-    """Turn the bytes of a number around, into those of a float64."""
+    """Reverse the bytes of a number into those of a float64."""
     for i in range(8):
         turned[7 - i] = data[at + i]
 
@@ -242,7 +242,7 @@ def crc_all(
     tables: NDArray[np.int64],
     found: NDArray[np.int64],
 ) -> int:
-    """The checksum of each event, from a start of its own, as :func:`zlib.crc32` makes it."""
+    """Compute the checksum of each event from its own start value, like :func:`zlib.crc32`."""
     at = 0
     for n in range(ends.shape[0]):
         crc = int(starts[n]) ^ 0xFFFFFFFF
@@ -274,7 +274,7 @@ def crc_all(
 
 @cache
 def crc_tables() -> NDArray[np.int64]:
-    """What :func:`crc_all` looks up: eight tables, for eight bytes at a time."""
+    """Return the lookup tables of :func:`crc_all`, for eight bytes at a time."""
     tables = np.zeros((8, 256), dtype=np.int64)
     for byte in range(256):
         crc = byte
@@ -309,36 +309,36 @@ def fold_page(
     names: NDArray[np.uint8],
     noted: NDArray[np.int64],
 ) -> int:
-    """Take the records of a page from ``first`` on; returns the place of the first not taken.
+    """Process the records of a page from ``first`` on; return the first that is not processed.
 
     Args:
         data: the bytes of all events.
-        ends: where each event ends in it.
-        positions: of the records.
-        stamps: when the journal took them.
-        crcs: what tells two decisions under one id apart.
-        first: the record to begin with.
+        ends: end of each event in ``data``.
+        positions: positions of the records.
+        stamps: times at which the records were recorded.
+        crcs: checksums that distinguish decisions with the same id.
+        first: index of the first record to process.
         cells: the table of entries, with room for all records.
         floats: the same memory as floats.
         places: the index of the table, with room for all records.
-        rows: of decisions that may be learned, with room for all records.
+        rows: rows of decisions that may be learned, with room for all records.
         row_bytes: the same memory as bytes.
-        free: places in ``rows`` that are free, with room for all records.
-        told: see above; it changes.
-        numbers: the dispersion, the greatest weight, the least and the greatest reward.
-        unmatched: not 0 at the last bits of keys of which something has come before.
-        learned_rows: to be filled with the rows of rewards.
-        learned: with their rewards, their weights, and whether their decision was known before.
-        times: with when their decisions and they themselves were recorded.
-        changed: to be set to 1 for each block of lines with a line that was known and has changed.
-        names: of features whose rows are valid here, 16 bytes each; none: all are.
-        noted: to be filled with the records of subjects: the place of each, the line of the
-            decision that was made for the subject (-1 for a reward), and where its name begins and
-            ends.
+        free: free places in ``rows``, with room for all records.
+        told: the parameters listed above, which are updated.
+        numbers: the dispersion, the largest weight, and the smallest and the largest reward.
+        unmatched: filter of keys with unmatched events, indexed by the last bits of a key; 0: none.
+        learned_rows: output: the rows of rewards.
+        learned: output: their values, their weights, and whether their decision is from an earlier
+            page.
+        times: output: when their decisions, and the rewards themselves, were recorded.
+        changed: output: 1 for each block of lines in which an existing line changed.
+        names: names of the features whose rows are valid, 16 bytes each; empty: all are.
+        noted: output: for each record of a subject, its index, the line of the subject's decision
+            (-1 for a reward), and the start and the end of the subject's name.
     """
     dim = rows.shape[1]
     size = 4 * dim
-    known = told[USED]  # lines that were there before
+    known = told[USED]  # number of existing lines
     shift, mask, bits = told[SHIFT], told[MASK], told[BITS]
     base, last_bits, tag_bits = told[BASE], told[NUMBER], told[TAG]
     window, patience = told[WINDOW], told[PATIENCE]
@@ -348,7 +348,7 @@ def fold_page(
     for k in range(first, ends.shape[0]):
         at = int(ends[k - 1]) if k else 0
         end = int(ends[k])
-        # Version, the number of fields, the kind; then a subject, or an id of 32 characters.
+        # The version, the number of fields and the kind, then a subject or an id of 32 characters.
         if end - at < 4 or data[at] != 2:
             return k
         fields, kind = data[at + 1], data[at + 2]
@@ -366,7 +366,7 @@ def fold_page(
             if kind == 15:
                 if fields != 0x96 or id >= end or data[id] != 0xCB:
                     return k
-                at = after_text(data, id + 9, end)  # the id of the event; then who reported it
+                at = after_text(data, id + 9, end)  # the id of the event, then the reporter
                 if at < 0 or after_text(data, at, end) != end:
                     return k
                 told[NOTED], told[CREDITS] = n + 1, 1
@@ -392,7 +392,7 @@ def fold_page(
             when, at = unsigned(data, id + 34)
             if when < 0:
                 return k
-        # Where the key is in the index, or may be put.
+        # Find the key in the index, or a free place for it.
         hashed = hash_of(high, low, told[SIP_0 : SIP_3 + 1])
         slot, tag = place_of(hashed, shift), hashed & tag_bits
         while places[slot] != _FREE_PLACE:
@@ -415,7 +415,7 @@ def fold_page(
                 return k
             if window >= 0 and told[WATERMARK] >= now + window:
                 return k
-            if data[at] >= 0xA0:  # the action: a text or a number
+            if data[at] >= 0xA0:  # the action, a text or a number
                 if data[at] < 0xC0 or data[at] == 0xD9:
                     at = after_text(data, at, end)
                     if at < 0:
@@ -450,7 +450,7 @@ def fold_page(
             if not abs(mean) <= 1e300:
                 return k
             value, at = unsigned(data, at + 18)  # the model
-            # It is active; then who has chosen it, its group, and its propensity in all.
+            # The decision is active, then its source, its group, and its overall propensity.
             if value < 0 or at + 5 > end or data[at] != 0xC3:
                 return k
             at = after_source(data, at + 1, end)
@@ -513,7 +513,7 @@ def fold_page(
                 return k
             float_at(data, at + 1, turned)
             y = number[0]
-            # The whole reward, its first revision; then who reported it.
+            # A reward without parts, its first revision, then the reporter.
             if data[at + 9] != 0xA0 or data[at + 10] != 0 or after_text(data, at + 11, end) != end:
                 return k
             where = cells[line, WHERE]
@@ -524,7 +524,7 @@ def fold_page(
                 or cells[line, TOLD_RECORDED] != -1
                 or now - cells[line, RECORDED] > patience
                 or where < 0
-                # Rewards of its subject may be credited to it, too.
+                # Rewards of its subject may also be credited to it.
                 or (cells[line, MARK] & _OWNED and told[CREDITS])
             ):
                 return k

@@ -1,4 +1,4 @@
-"""Machine code that may only be read, as in a container: numba alone would pass it over."""
+"""Read machine code from a read-only cache, as in a container, which Numba alone would ignore."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ config: Any = numba_config
 
 
 class ReadOnlyLocator(caching.UserProvidedCacheLocator):
-    """Finds kernels under ``NUMBA_CACHE_DIR`` without trying to write there."""
+    """Finds kernels in ``NUMBA_CACHE_DIR`` without writing to it."""
 
     def ensure_cache_path(self) -> None:
-        """Raise an error if there is nothing to read: numba then looks elsewhere."""
+        """Raise an error if the folder cannot be read, so that Numba tries other folders."""
         os.listdir(self.get_cache_path())  # type: ignore[no-untyped-call]
 
 
 @contextlib.contextmanager
 def reading_shipped() -> Iterator[None]:
-    """Let what is decorated meanwhile use such a folder, if ``NUMBA_CACHE_DIR`` is one."""
+    """Allow functions that are decorated in this context to use a read-only ``NUMBA_CACHE_DIR``."""
     folder = config.CACHE_DIR
     writable = not os.path.isdir(folder) or os.access(folder, os.W_OK)
-    if writable or getattr(config, "CACHE_LOCATOR_CLASSES", None) != "":  # from numba 0.62 on
+    if writable or getattr(config, "CACHE_LOCATOR_CLASSES", None) != "":  # since Numba 0.62
         yield
         return
     ours = f"{__name__}.{ReadOnlyLocator.__name__}"

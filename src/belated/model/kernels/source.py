@@ -1,9 +1,9 @@
-"""The inner loops and what they are made of, in one file: numba keeps machine code by file.
+"""The kernels and their primitives, in one file because Numba caches machine code by file.
 
-A posterior covariance is kept as a root S with S Sᵀ = H⁻¹, upper triangular. A row's standard
-deviation is ‖Sᵀx‖, and H + w x xᵀ is reached by one rank-one step of S, without a factorisation:
-S ← S T, where T is upper triangular, v = Sᵀx and T Tᵀ = I - w/(1 + w ‖v‖²) v vᵀ. Row by row that is
-one pass over half the matrix.
+A posterior covariance is stored as an upper triangular root S with S Sᵀ = H⁻¹. The standard
+deviation of a row is ‖Sᵀx‖. A rank-one step of S changes H to H + w x xᵀ without a factorisation:
+S ← S T, where T is upper triangular, v = Sᵀx and T Tᵀ = I - w/(1 + w ‖v‖²) v vᵀ. Row by row, this
+is one pass over half the matrix.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from numpy.typing import NDArray
 from belated.core.inputs import Matrix, Row, Vector
 from belated.model.kernels.lapack import daxpy, ddot, dgemm, dgemv
 
-#: The block of each row: 0 where there is one.
+#: The block of each row; 0 if there are no blocks.
 Blocks = NDArray[np.int64]
-#: Scores closer than this, relative to their size, are ties.
+#: Relative difference below which scores are tied.
 TIE = 1e-12
-#: A row may be taken out by a rank-one step as long as this share of its direction remains.
+#: The smallest share of a row's direction that must remain to remove the row by a rank-one step.
 LEFT = 1e-6
-#: A linear predictor that moves by less than this moves in one Newton step.
+#: Changes of a linear predictor below this are made in one Newton step.
 SMALL = 0.05
-#: Next to nothing, but not nothing.
+#: A very small positive number.
 TINY = 1e-300
-#: Beyond this a linear predictor is held: exp(±700) is still a float64.
+#: Limit of linear predictors: exp(±700) is still a float64.
 MAX_ETA = 700.0
-#: No row counts for more: rewards are at most 1e9, so no information of this size is real.
+#: Maximum weight of a row. Rewards are at most 1e9, so larger information is not meaningful.
 MAX_WEIGHT = 1e12
-#: No linear predictor moves further in one step.
+#: Maximum change of a linear predictor in one step.
 FAR = 1e30
 
 _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
-# --- primitives: what BLAS and a compiler do differently -------------------------------------
+# --- primitives: implemented differently for BLAS and for the compiler -----------------------
 #
-# BLAS is column-major: the transpose of a C-ordered matrix is the same memory in its order. On any
-# other layout its overwriting calls would silently fill a copy. Unlike NumPy it does not warn of
-# what is not finite: kernels look for that in the result.
+# BLAS is column-major: the transpose of a C-ordered matrix is the same memory in its order. With
+# any other layout, calls that overwrite an argument would silently fill a copy. Unlike NumPy, BLAS
+# does not warn about values that are not finite, so kernels check the result.
 
 
 def shift(root: Matrix, weight: float, v: Vector) -> Vector:
-    """S ← S T, in place, so that H gains w x xᵀ for v = Sᵀx; returns S v as it was."""
+    """Update S ← S T in place, which adds w x xᵀ to H for v = Sᵀx; return the previous S v."""
     parts = root * v
     sums = parts.cumsum(axis=1)
     u: Vector = sums[:, -1].copy()
@@ -60,13 +60,13 @@ def shift(root: Matrix, weight: float, v: Vector) -> Vector:
 
 
 def left(x: Vector, root: Matrix) -> Vector:
-    """Sᵀ x."""
+    """Return Sᵀ x."""
     v: Vector = dgemv(1.0, root.T, x)
     return v
 
 
 def lengths(rows: Matrix, blocks: Blocks, roots: Matrix) -> Vector:
-    """The length of each row of X S, S being the root of its block."""
+    """Return the length of each row of X S, where S is the root of the row's block."""
     if len(roots) == 1:
         spread = dgemm(1.0, roots[0].T, rows.T).T
     else:
@@ -76,7 +76,7 @@ def lengths(rows: Matrix, blocks: Blocks, roots: Matrix) -> Vector:
 
 
 def bounds(rows: Matrix, blocks: Blocks, theta: Matrix, roots: Matrix, width: float) -> Vector:
-    """X θ + width · lengths of X S."""
+    """Return X θ + width · lengths of X S."""
     widths = lengths(rows, blocks, roots)
     if len(theta) > 1:
         return (
@@ -88,7 +88,7 @@ def bounds(rows: Matrix, blocks: Blocks, theta: Matrix, roots: Matrix, width: fl
 
 
 def predictors(rows: Matrix, blocks: Blocks, theta: Matrix) -> Vector:
-    """X θ."""
+    """Return X θ."""
     means: Vector
     if len(theta) > 1:
         means = np.vecdot(rows, theta[blocks])
@@ -98,11 +98,11 @@ def predictors(rows: Matrix, blocks: Blocks, theta: Matrix) -> Vector:
 
 
 def winners(rows: Matrix, blocks: Blocks, means: Vector, pools: Row) -> NDArray[np.int64]:
-    """For each column of the pools, the row with the greatest mean plus deviation.
+    """Return the row with the largest mean plus deviation for each column of the pools.
 
-    The last row of a pool is ones: the means go through the same product as the deviations.
+    The last row of a pool is ones, so that means and deviations are computed by one product.
     """
-    # float32: a draw is random anyway, and scoring all of them is what a choice costs.
+    # float32 is precise enough for random draws, and scoring them dominates the cost of a choice.
     table = np.empty((rows.shape[0], pools.shape[1]), dtype=np.float32)
     table[:, :-1] = rows
     table[:, -1] = means
@@ -110,13 +110,13 @@ def winners(rows: Matrix, blocks: Blocks, means: Vector, pools: Row) -> NDArray[
         scores = pools[0].T.dot(table.T)
     else:
         scores = np.array([x.dot(pools[k]) for k, x in zip(blocks, table, strict=True)]).T
-    best: NDArray[np.int64] = scores.argmax(axis=1)  # along memory, which is ten times as fast
+    best: NDArray[np.int64] = scores.argmax(axis=1)  # along contiguous memory: ten times faster
     return best
 
 
 def twins(rows: Matrix, blocks: Blocks, index: int) -> NDArray[np.bool_]:
-    """Which rows equal the one at an index, which is one of them."""
-    # One product tells nearly all others apart, so that few are compared number by number.
+    """Return a mask of the rows that equal the row at an index, including that row."""
+    # One product rules out nearly all other rows, so that few are compared in full.
     weights = np.arange(1.0, 1.0 + rows.shape[1])
     sums, size = rows @ weights, np.abs(rows[index]) @ weights
     equal: NDArray[np.bool_] = np.abs(sums - sums[index]) <= 1e-9 * size
@@ -126,7 +126,7 @@ def twins(rows: Matrix, blocks: Blocks, index: int) -> NDArray[np.bool_]:
 
 
 def link(family: Any, eta: float) -> tuple[float, float]:
-    """Mean and slope of a family; the built-in ones go by their number, as in compiled code."""
+    """Return mean and slope of a family; built-in families are given by number."""
     both: tuple[float, float]
     both = LINKS[family](eta) if type(family) is int else family.mean_and_slope(eta)
     return both
@@ -143,7 +143,7 @@ def _loop_shift(root: Matrix, weight: float, v: Vector) -> Vector:
         last = each
     for i in range(size):
         total = 0.0
-        # As slices: an index that starts at i may be negative for all a compiler knows.
+        # Slices avoid checks for negative indices in compiled code.
         row, keep, take, each_v = root[i, i:], kept[i:], taken[i:], v[i:]
         for j in range(row.shape[0]):
             before = row[j]
@@ -258,37 +258,37 @@ SWAPPED: dict[Any, Callable[..., Any]] = {
 
 
 def gaussian_link(eta: float) -> tuple[float, float]:
-    """η and 1."""
+    """Return η and 1."""
     return eta, 1.0
 
 
 def bernoulli_link(eta: float) -> tuple[float, float]:
-    """p = 1/(1 + e^-η) and p (1 - p), without overflow or cancellation."""
+    """Return p = 1/(1 + e^-η) and p (1 - p), without overflow or cancellation."""
     decay = math.exp(-abs(eta))
     total = 1.0 + decay
     return (1.0 if eta >= 0.0 else decay) / total, decay / (total * total)
 
 
 def poisson_link(eta: float) -> tuple[float, float]:
-    """e^η twice, held at ±700."""
+    """Return e^η twice, with η limited to ±700."""
     mean = math.exp(max(-MAX_ETA, min(eta, MAX_ETA)))
     return mean, mean
 
 
-#: By the number of their family.
+#: Links by the number of their family.
 LINKS = (gaussian_link, bernoulli_link, poisson_link)
 
 
-# --- kernels: one source ---------------------------------------------------------------------
+# --- kernels: the same source for both -------------------------------------------------------
 
 
 def finite(x: Vector) -> bool:
-    """Whether every number is, and none so large that its square is not."""
+    """Return whether all numbers and their squares are finite."""
     return bool(abs(ddot(x, x)) < math.inf)
 
 
 def score(rows: Matrix, blocks: Blocks, theta: Matrix, roots: Matrix) -> tuple[Vector, Vector]:
-    """The linear predictor of each row and its standard deviation ‖Sᵀx‖."""
+    """Return the linear predictor of each row and its standard deviation ‖Sᵀx‖."""
     return predictors(rows, blocks, theta), lengths(rows, blocks, roots)
 
 
@@ -301,11 +301,11 @@ def upper(
     u: float,
     family: Any,
 ) -> tuple[int, int, float, float]:
-    """The row with the greatest xᵀθ + width ‖Sᵀx‖; ties are drawn by ``u`` in [0, 1).
+    """Find the row with the largest xᵀθ + width ‖Sᵀx‖; ``u`` in [0, 1) breaks ties.
 
-    Returns its index, how many rows tied, its mean and its slope: NaN if a row was not finite.
+    Returns its index, the number of tied rows, its mean and its slope; NaN if a row is not finite.
     """
-    # Deviations with a factor of 0 would not show that they are not finite.
+    # With a factor of 0, deviations that are not finite would go unnoticed.
     scores = bounds(rows, blocks, theta, roots, width if width > 0.0 else TINY)
     index, ties = greatest(scores, u)
     if ties == 0:
@@ -315,12 +315,12 @@ def upper(
 
 
 def greatest(scores: Vector, u: float) -> tuple[int, int]:
-    """The greatest score, ties drawn by ``u``, and how many tied: none if one was not finite.
+    """Return the index of the largest score and the number of tied scores; ``u`` breaks ties.
 
-    ``scores`` is changed.
+    The number is 0 if a score is not finite. ``scores`` is modified.
     """
     index = int(scores.argmax())
-    best = float(scores[index])  # argmax finds a NaN first: a finite best proves them all finite
+    best = float(scores[index])  # argmax prefers NaN: if the largest is finite, none is NaN
     if not abs(best) < math.inf:
         return index, 0
     near = best - TIE * (1.0 + abs(best))
@@ -337,9 +337,10 @@ def greatest(scores: Vector, u: float) -> tuple[int, int]:
 def sampled(
     rows: Matrix, blocks: Blocks, theta: Matrix, pools: Row, u: float, family: Any
 ) -> tuple[int, float, float, float]:
-    """The best row of the draw at u, its share of all draws, mean and slope: NaN if not finite.
+    """Find the best row for the draw at ``u``: its index, share of draws, mean and slope.
 
-    Equal rows have equal shares: what is left of u chooses among them.
+    Mean and slope are NaN if a row is not finite. Identical rows have equal shares; the remainder
+    of ``u`` chooses among them.
     """
     means = predictors(rows, blocks, theta)
     if not finite(means):
@@ -361,9 +362,9 @@ def sampled(
 
 
 def count(root: Matrix, x: Vector, weight: float) -> float:
-    """H ← H + w x xᵀ, where 1 + w q > 0 for q = xᵀH⁻¹x.
+    """Update H ← H + w x xᵀ, where 1 + w q > 0 for q = xᵀH⁻¹x.
 
-    Returns q; NaN, and nothing is changed, if the row or its weight is not finite.
+    Returns q. If the row or its weight is not finite, it returns NaN and changes nothing.
     """
     v = left(x, root)
     q: float = ddot(v, v)
@@ -376,7 +377,7 @@ def count(root: Matrix, x: Vector, weight: float) -> float:
 
 
 def count_all(roots: Matrix, rows: Matrix, blocks: Blocks, weights: Vector) -> int:
-    """Count rows one after the other; returns how many, fewer if one is not finite."""
+    """Count rows in turn; return the number counted, which is smaller if one is not finite."""
     for k in range(rows.shape[0]):
         q = count(roots[blocks[k]], rows[k], weights[k])
         if q != q:
@@ -398,22 +399,23 @@ def argmax_ucb_all(
     family: Any,
     found: Matrix,
 ) -> int:
-    """``upper`` for one table of rows after the other, each chosen row counted before the next.
+    """Run ``upper`` for several tables of rows in turn, counting each chosen row.
 
-    A table is the rows up to its end. ``shares`` are how much of its weight a choice counts for;
-    with ``gram`` that weight is 1. Index, ties, mean and weight of each go into ``found``. Returns
-    how many tables it came through, fewer if one is not finite.
+    A table consists of the rows up to its end. ``shares`` are the fractions of their weight that
+    choices count for; with ``gram`` that weight is 1. Index, ties, mean and weight of each choice
+    are written to ``found``. Returns the number of tables processed, which is smaller if one is not
+    finite.
     """
     start = 0
     for k in range(ends.shape[0]):
-        table, its = rows[start : ends[k]], blocks[start : ends[k]]
-        index, ties, mean, slope = upper(table, its, theta, roots, width, us[k], family)
+        table, numbers = rows[start : ends[k]], blocks[start : ends[k]]
+        index, ties, mean, slope = upper(table, numbers, theta, roots, width, us[k], family)
         if mean != mean:
             return k
         weight = min(slope / dispersion, MAX_WEIGHT)
         found[k, 0], found[k, 1], found[k, 2], found[k, 3] = index, ties, mean, weight
         if shares[k] > 0.0:
-            q = count(roots[its[index]], table[index], shares[k] * (1.0 if gram else weight))
+            q = count(roots[numbers[index]], table[index], shares[k] * (1.0 if gram else weight))
             if q != q:
                 return k
         start = ends[k]
@@ -423,16 +425,16 @@ def argmax_ucb_all(
 def learn(
     root: Matrix, theta: Vector, x: Vector, y: float, family: Any, dispersion: float
 ) -> float:
-    """One reward: θ moves along H⁻¹x by its proximal step, then H ← H + w x xᵀ.
+    """Learn a reward: move θ along H⁻¹x by its proximal step, then update H ← H + w x xᵀ.
 
-    Returns w; NaN, and nothing is changed, if the row is not finite.
+    Returns w. If the row is not finite, it returns NaN and changes nothing.
     """
     v = left(x, root)
     q = ddot(v, v)
     if not q < math.inf:
         return math.nan
     step, weight = proximal(family, y, ddot(x, theta), q, dispersion)
-    # This gives S Sᵀx = H⁻¹x for H before the shift, as the proximal step wants it.
+    # shift returns S Sᵀx = H⁻¹x for the previous H, as the proximal step requires.
     daxpy(shift(root, weight, v), theta, len(theta), step)
     return weight
 
@@ -447,10 +449,11 @@ def unlearn(
     dispersion: float,
     cap: float,
 ) -> float:
-    """Take one reward back: exact for Gaussian rewards, else one Newton step of at most ``cap``.
+    """Retract a reward: exact for Gaussian rewards, otherwise a Newton step of at most ``cap``.
 
-    ``weight`` is what the row has in H. Returns the share 1 - w q of its direction that remains;
-    nothing is changed unless it is above LEFT. NaN if the row or its weight is not finite.
+    ``weight`` is the weight of the row in H. Returns the share 1 - w q of its direction that
+    remains, or NaN if the row or its weight is not finite. Nothing changes unless the share is
+    above LEFT.
     """
     v = left(x, root)
     q: float = ddot(v, v)
@@ -465,7 +468,7 @@ def unlearn(
 
 
 def amend(root: Matrix, theta: Vector, x: Vector, step: float, cap: float) -> bool:
-    """θ ← θ + step H⁻¹x, by which xᵀθ moves at most ``cap``; False if the row is not finite."""
+    """Update θ ← θ + step H⁻¹x, moving xᵀθ by at most ``cap``; False if the row is not finite."""
     v = left(x, root)
     q = ddot(v, v)
     if not q < math.inf:
@@ -475,17 +478,17 @@ def amend(root: Matrix, theta: Vector, x: Vector, step: float, cap: float) -> bo
 
 
 def capped(step: float, q: float, cap: float) -> float:
-    """The step along H⁻¹x, so short that xᵀθ moves at most ``cap``."""
+    """Return the step along H⁻¹x, shortened so that xᵀθ moves by at most ``cap``."""
     if abs(step) * q > cap:
         return math.copysign(cap / q, step)
     return step
 
 
 def proximal(family: Any, y: float, eta: float, q: float, dispersion: float) -> tuple[float, float]:
-    """The step of one reward: argmax over z of log p(y | z) - (z - η)²/(2 q).
+    """Return the proximal step of a reward: argmax over z of log p(y | z) - (z - η)²/(2 q).
 
-    Returns (z - η)/q, by which θ moves along H⁻¹x, and the weight g'(z)/φ. The solution is
-    bounded by the data, where an explicit step of a surprising count would overflow.
+    Returns (z - η)/q, by which θ moves along H⁻¹x, and the weight g'(z)/φ. The solution is bounded
+    by the data, whereas an explicit step for a surprisingly large count could overflow.
     """
     scale = q / dispersion
     mean, slope = link(family, eta)
@@ -494,21 +497,21 @@ def proximal(family: Any, y: float, eta: float, q: float, dispersion: float) -> 
     if q == 0.0 or abs(newton) <= SMALL:  # one Newton step is as good as all of them
         weight = slope / dispersion
         return newton / q if q > 0.0 else 0.0, weight if weight < MAX_WEIGHT else MAX_WEIGHT
-    # f(move) = move - scale (y - g(η + move)) increases, and has its zero between 0 and gap.
+    # f(move) = move - scale (y - g(η + move)) is increasing, with its zero between 0 and gap.
     low = max(min(0.0, gap), -FAR)
     high = min(max(0.0, gap), FAR)
     move = 0.0
     last = 2.0 * (high - low)
     for _ in range(200):
         target = move + newton
-        # Newton where it stays inside and at least halves its step, else the middle.
+        # Use Newton's step if it stays inside and at least halves, otherwise bisection.
         if not (low <= target <= high and 0.0 < 2.0 * abs(newton) <= last):
             target = 0.5 * (low + high)
         last = abs(target - move)
         move = target
         mean, slope = link(family, eta + move)
         gap = scale * (y - mean) - move
-        newton = gap / (1.0 + scale * slope)  # NaN where both overflow: then the middle is next
+        newton = gap / (1.0 + scale * slope)  # NaN if both overflow; bisection is then next
         if abs(newton) <= 1e-9 * (1.0 + abs(eta + move)):
             break
         if gap > 0.0:

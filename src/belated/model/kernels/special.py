@@ -1,4 +1,4 @@
-"""``scipy.special``, imported when the first of its functions is called: it takes long.
+"""``scipy.special``, imported on first use because the import is slow.
 
 >>> from belated.model.kernels import special
 >>> special.ndtr(0.0)
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("_"):  # what tools look for in a module
+    if name.startswith("_"):  # looked up by tools
         raise AttributeError(name)
     import scipy.special
 

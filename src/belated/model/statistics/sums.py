@@ -42,7 +42,7 @@ class Moments:
         """Return the moments of rows and their rewards; without a shape, there are no blocks."""
         given = as_numbers(rows, "rows")
         if given.ndim != 2 or given.shape[1] == 0:
-            raise InvalidInput(f"rows has the shape {given.shape}: a table was expected", rows)
+            raise InvalidInput(f"rows has shape {given.shape}: a table was expected", rows)
         shape = (given.shape[1],) if shape is None else shape
         table = as_rows(given, width_of(shape))
         y = as_rewards(y, len(table))
