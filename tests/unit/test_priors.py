@@ -96,7 +96,7 @@ def test_what_is_no_normal_distribution_is_refused(mean: Any, precision: Any) ->
 
 def test_the_least_eigenvalue_is_named() -> None:
     """Whoever reads the error sees how far from positive definite the matrix is."""
-    with pytest.raises(InvalidInput, match="an eigenvalue is -1"):
+    with pytest.raises(InvalidInput, match="its smallest eigenvalue is -1"):
         Prior.normal([0.0, 0.0], [[1.0, 2.0], [2.0, 1.0]])
 
 

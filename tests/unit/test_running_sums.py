@@ -203,7 +203,9 @@ def test_quadratics_subtract() -> None:
 
 def test_what_does_not_merge_says_why() -> None:
     """Of other families, widths and shapes."""
-    with pytest.raises(InvalidInput, match=r"rewards of Bernoulli\(\) and of Poisson\(\) do not"):
+    with pytest.raises(
+        InvalidInput, match=r"cannot merge rewards of Bernoulli\(\) and of Poisson\(\)"
+    ):
         Observations(2, FAMILY) + Observations(2, Poisson())
     with pytest.raises(InvalidInput, match="cannot merge rows of 2 and of 3 numbers"):
         Observations(2) + Observations(3)

@@ -60,13 +60,13 @@ def is_rejected(terms: Vector, nu: float, alpha: float) -> bool:
 
 
 def sequence_width(variance: float, count: float, usual: float, alpha: float) -> float:
-    """Return half the width of a confidence sequence of a mean, as a normal one would be.
+    """Return half the width of a confidence sequence for a mean, by the normal approximation.
 
     Args:
-        variance: of the mean.
-        count: how many it is of.
-        usual: the count at which the sequence is as narrow as it can be.
-        alpha: one minus the level.
+        variance: variance of the mean.
+        count: number of values that it averages.
+        usual: the count for which the sequence is optimised.
+        alpha: one minus the confidence level.
     """
     best = -2.0 * math.log(alpha)
     rho2 = (best + math.log(best) + 1.0) / usual

@@ -64,7 +64,7 @@ class CellsContract:
             assert set(cells.get([first, second], {first: 5, second: 2})) == {first}
 
     def test_cells_are_found_by_prefix(self) -> None:
-        """They are ordered by name; wildcards in a prefix have no meaning."""
+        """They are ordered by name; wildcards in a prefix are literal characters."""
         with closing(self.open_cells(ManualClock())) as cells:
             prefix = _unique("a_%")
             names = [f"{prefix}/{end}" for end in ("", "B", "_", "a", "~")]
@@ -136,7 +136,7 @@ class CellsContract:
                 assert won.count(True) == 1
 
     def test_closed_cells_say_so(self) -> None:
-        """Every call raises JournalClosed; closing again is no error."""
+        """Every call raises JournalClosed; closing twice is allowed."""
         cells = self.open_cells(ManualClock())
         cells.close()
         cells.close()

@@ -374,7 +374,7 @@ class LogContract:
     # --- closing ----------------------------------------------------------------------------
 
     def test_a_closed_log_says_so(self) -> None:
-        """Every call raises JournalClosed; closing twice is no error."""
+        """Every call raises JournalClosed; closing twice is allowed."""
         journal = self.open_journal(1, ManualClock())
         journal.append([Void("a", 1)])
         journal.close()
@@ -498,7 +498,7 @@ class JournalContract(LogContract):
             assert log.append_unique([Void("a", 5)], {"a"}).standing == {}
 
     def test_ids_that_share_half_their_key_have_a_decision_each(self) -> None:
-        """An index may know a part of the key only."""
+        """An index may store only part of the key; each id still has its own decision."""
         ids = [f"018bcfe568007005ab1c2d3e4f50617{n}" for n in range(4)]
         with self.open_journal(1, ManualClock()) as log:
             for id in ids:
@@ -568,7 +568,7 @@ class JournalContract(LogContract):
                 log.settlements(2)
 
     def test_the_mode_is_that_of_the_last_switch(self) -> None:
-        """The mode is None at first; only mode changes affect it."""
+        """The mode is initially None; only mode changes affect it."""
         with self.open_journal(2, ManualClock()) as log:
             assert log.mode() is None
             log.append([ModeChanged(9, "freeze", "a sale begins")])
@@ -616,7 +616,7 @@ class JournalContract(LogContract):
             assert log.read(home, 0, len(before)) == after
 
     def test_what_undoes_is_found(self) -> None:
-        """All erasures and retractions of a partition are returned in order, and nothing else."""
+        """Only erasures and retractions of a partition are returned, in order."""
         with self.open_journal(4, ManualClock()) as log:
             assert log.undone(1) == []
             key = erased_key_of("order-17")
@@ -637,7 +637,7 @@ class JournalContract(LogContract):
                 log.undone(4)
 
     def test_the_settings_are_the_last_ones(self) -> None:
-        """Settings are None at first; only configuration events affect them."""
+        """Settings are initially None; only configuration events affect them."""
         with self.open_journal(2, ManualClock()) as log:
             assert log.configured() is None
             log.append([ModeChanged(5, "freeze"), Configured(9, {"window": "7d"})])
