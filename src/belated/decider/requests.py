@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def takes_context(decide: Callable[P, T]) -> Callable[P, T]:
-    """Explain to callers who pass fields as keywords that they belong into the context."""
+    """Raise InvalidInput for unknown keyword arguments, which are probably fields of a context."""
     known = set(inspect.signature(decide).parameters)
 
     @wraps(decide)

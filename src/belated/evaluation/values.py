@@ -429,7 +429,7 @@ def _notes(design: float, table: DecisionTable, reach: float, offers: Offers) ->
 
 # --- a model of rewards ---------------------------------------------------------------------------
 
-#: Folds: what a decision is predicted with was not fitted to it.
+#: Number of cross-fitting folds.
 FOLDS = 5
 
 

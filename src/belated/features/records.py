@@ -112,7 +112,7 @@ def shown(value: Any) -> str:
         text = repr(start)
     except ValueError:  # Python refuses to format integers of more than 4300 digits
         text = "a number with thousands of digits"
-    if "\n" in text:  # such as a Series of pandas
+    if "\n" in text:  # such as a pandas Series
         text = f"a {type(value).__name__}"
     return text if len(text) <= 80 else text[:77] + "..."
 
