@@ -302,7 +302,8 @@ MISTAKES: dict[str, Python | Http | Cli] = {
     ),
     "journal that is not there": Cli("report sqlite:///none.db", ("no such file",)),
     "unknown bandit of a journal": Cli(
-        "report sqlite:///offers.db?bandit=ofers", ("no bandit 'ofers'; it holds 'offers', 'prices'",)
+        "report sqlite:///offers.db?bandit=ofers",
+        ("no bandit 'ofers'; it holds 'offers', 'prices'",),
     ),
     "several bandits": Cli("report offers.db", ("'offers', 'prices'", "add ?bandit=NAME")),
     "unknown bandit of a configuration": Cli(
