@@ -1,6 +1,6 @@
-"""The two ways of the function ``belated.append``: all new and of one partition, or anything else.
+"""The two paths of the function ``belated.append``: new events of one partition, or any others.
 
-The contract of journals gives times, and so goes the general way; most other tests the short one.
+The contract of journals passes times, and so uses the general path; most other tests the fast one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROW = np.ones(2, dtype=np.float32)
 
 @pytest.fixture
 def fresh(dsn: str) -> Iterator[str]:
-    """A database of its own, with tables: what the server counts is counted from zero."""
+    """A separate database with tables: the server's statistics start from zero."""
     execute(dsn, "CREATE DATABASE ways")
     place = dsn.replace("/postgres", "/ways")
     PostgresJournal.create_tables(place)
@@ -38,7 +38,7 @@ def execute(dsn: str, statement: str) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("partitions", [1, 2])
 def test_both_ways_hold_the_last_stamp(dsn: str, bandit: str, partitions: int) -> None:
-    """A stamp ahead of the server's clock is kept until the clock has passed it."""
+    """A stamp ahead of the server's clock is used until the clock has passed it."""
     ahead = 2**60
     with PostgresJournal(dsn, bandit=bandit, partitions=partitions) as journal:
         journal.import_records([Record(p, 1, ahead + p, Settled(p, 0)) for p in range(partitions)])
@@ -48,7 +48,7 @@ def test_both_ways_hold_the_last_stamp(dsn: str, bandit: str, partitions: int) -
 
 
 def test_events_that_are_known_leave_no_gaps(dsn: str, bandit: str) -> None:
-    """In a batch of thousands the last is known: what was written before it is undone."""
+    """If the last of thousands of events is stored already, earlier writes are rolled back."""
     with PostgresJournal(dsn, bandit=bandit) as journal:
         known = Void(new_id(1), 1)
         events: list[Event] = [Void(new_id(n), n) for n in range(3000)]
@@ -59,7 +59,7 @@ def test_events_that_are_known_leave_no_gaps(dsn: str, bandit: str) -> None:
 
 
 def test_duplicates_are_counted_however_they_come(dsn: str, bandit: str) -> None:
-    """Alone, among others, in several partitions, twice in one call, and beside a contested id."""
+    """Alone, among others, in several partitions, twice in one call, and next to a contested id."""
     one, two, three = (Void(new_id(n, slot=n), n) for n in range(3))
     with PostgresJournal(dsn, bandit=bandit, partitions=2) as journal:
         journal.append([one, two])
@@ -79,7 +79,7 @@ def test_duplicates_are_counted_however_they_come(dsn: str, bandit: str) -> None
 
 
 def test_the_general_way_uses_the_indexes_however_the_table_grew(fresh: str) -> None:
-    """The plan is made when the table is small, where the planner would rather read it whole."""
+    """The plan is made while the table is small, where the planner prefers a full scan."""
     scans = "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'record'"
     reads = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = "
     before = execute(fresh, scans)  # to make an index counts as one
@@ -97,7 +97,7 @@ def test_the_general_way_uses_the_indexes_however_the_table_grew(fresh: str) -> 
 
 @pytest.mark.parametrize("when", [2**63, -(2**63) - 1, 1.5, None])
 def test_a_time_that_is_none_is_refused(dsn: str, bandit: str, when: object) -> None:
-    """It is no whole number of 64 bits; nothing is kept."""
+    """It is no 64-bit integer; nothing is stored."""
     with PostgresJournal(dsn, bandit=bandit) as journal:
         with pytest.raises(InvalidInput, match="out of range"):
             journal.append([Void("a", 1), Void("b", 1)], recorded=[5, when])  # type: ignore[list-item]

@@ -1,4 +1,4 @@
-"""What was changed or lost in the tables is noticed; of two owners the last one saves."""
+"""Changed or lost rows are detected; of two owners, the last one saves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def meddle_at_two(journal: PostgresJournal, dsn: str, change: str, *values: obje
 
 
 def test_a_changed_bit_in_an_event_is_noticed(dsn: str, bandit: str) -> None:
-    """Each bit of it, also where the bytes would still be an event: the error names the place."""
+    """Any bit of it, even if the bytes are still a valid event: the error names the position."""
     original = encode(Reward("order-1", 1, 0.5))
     with filled(dsn, bandit) as journal:
         for bit in range(8 * len(original)):
@@ -40,7 +40,7 @@ def test_a_changed_bit_in_an_event_is_noticed(dsn: str, bandit: str) -> None:
     "change", ["recorded = recorded + 1", "recorded = recorded - 4294967296", '"check" = 0']
 )
 def test_a_changed_stamp_is_noticed(dsn: str, bandit: str, change: str) -> None:
-    """The stamp is under the same check as the event."""
+    """The stamp is covered by the event's checksum."""
     with filled(dsn, bandit) as journal:
         meddle_at_two(journal, dsn, change)
         for read in (journal.read, journal.read_columns):
@@ -50,7 +50,7 @@ def test_a_changed_stamp_is_noticed(dsn: str, bandit: str, change: str) -> None:
 
 
 def test_an_event_that_is_none_is_noticed(dsn: str, bandit: str) -> None:
-    """Bytes with a right check that are no event: written by something else."""
+    """Bytes with a valid checksum that are no event, written by another program."""
     with PostgresJournal(dsn, bandit=bandit) as journal:
         journal.import_records([Record(0, 1, 5, Opaque(b"\x02\x93"))])
         with pytest.raises(CorruptEvent, match="partition 0, position 1"):
@@ -60,7 +60,7 @@ def test_an_event_that_is_none_is_noticed(dsn: str, bandit: str) -> None:
 
 
 def test_a_missing_record_is_noticed(dsn: str, bandit: str) -> None:
-    """Positions have no gaps, so a gap is a loss; the error names the first that is missing."""
+    """Positions have no gaps, so a gap is a loss; the error names the first missing one."""
     with filled(dsn, bandit, 5) as journal:
         meddle(
             dsn,
@@ -74,7 +74,7 @@ def test_a_missing_record_is_noticed(dsn: str, bandit: str) -> None:
 
 
 def test_a_snapshot_of_records_that_are_gone_is_discarded(dsn: str, bandit: str) -> None:
-    """It is not damaged: the journal has lost something, and that is what is said."""
+    """The error says that the journal has lost records, not that the snapshot is damaged."""
     with filled(dsn, bandit) as journal:
         journal.save(Snapshot(0, 3, "v1", {"ledger": b"3"}))
         gone = "DELETE FROM belated.record WHERE position = 3 AND bandit = %s"
@@ -90,7 +90,7 @@ def test_a_snapshot_of_records_that_are_gone_is_discarded(dsn: str, bandit: str)
 
 
 def test_of_two_owners_only_the_last_can_save(dsn: str, bandit: str) -> None:
-    """The other's snapshot is refused, also a later one; in other partitions nothing changes."""
+    """The other's snapshot is rejected, also a later one; other partitions are unaffected."""
     with (
         PostgresJournal(dsn, bandit=bandit, partitions=2) as slow,
         PostgresJournal(dsn, bandit=bandit) as quick,
@@ -112,7 +112,7 @@ def test_of_two_owners_only_the_last_can_save(dsn: str, bandit: str) -> None:
 
 
 def test_an_error_of_owners_can_be_pickled() -> None:
-    """As every error of the library."""
+    """Like every error of the library."""
     error = pickle.loads(pickle.dumps(OwnerFenced(3)))
     assert isinstance(error, OwnerFenced)
     assert error.partition == 3

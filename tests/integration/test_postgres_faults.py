@@ -1,7 +1,7 @@
-"""A bandit on a PostgreSQL that runs out of room, or whose records and snapshots are damaged.
+"""A bandit on a PostgreSQL that runs out of space, or whose records or snapshots are damaged.
 
-Each time the error says what is wrong and what to do, no part of a batch is kept, and the same
-bandit goes on afterwards. The disk is really full: it is a small one, with the whole server on it.
+Each time the error says what is wrong and what to do, no part of a batch is stored, and the same
+bandit continues afterwards. The disk is really full: a small one, with the whole server on it.
 Only root can mount it; for others the tests of the disk are skipped. Broken connections, and
 servers that hang or die, are in test_postgres_trouble.py; damage as the journal alone sees it is in
 test_postgres_journal.py.
@@ -32,7 +32,7 @@ OFFER = np.eye(2, DIM)
 
 
 def opened(dsn: str, name: str, wait: float = 5.0) -> Bandit:
-    """A bandit on a server."""
+    """Open a bandit on a server."""
     journal = PostgresJournal(dsn, bandit=name, wait=wait)
     try:
         policy = DelayedUCB(DIM, Bernoulli())
@@ -43,13 +43,13 @@ def opened(dsn: str, name: str, wait: float = 5.0) -> Bandit:
 
 
 def journal_of(bandit: Bandit) -> PostgresJournal:
-    """As what it is."""
+    """Return its journal with its actual type."""
     assert isinstance(bandit.journal, PostgresJournal)
     return bandit.journal
 
 
 def assert_whole(bandit: Bandit, decisions: int) -> None:
-    """It knows so many decisions, and the journal read from its start says the same."""
+    """Check that it knows this many decisions, and equals a replay of the journal."""
     bandit.sync()
     assert sum(bandit.decision_counts.values()) == decisions
     assert bandit.as_of("9999-12-31T00:00Z").digest == bandit.digest
@@ -60,7 +60,7 @@ def assert_whole(bandit: Bandit, decisions: int) -> None:
 
 @pytest.fixture(scope="module")
 def any_disk() -> Iterator[SmallDisk]:
-    """A small one where it can be mounted, else the usual one."""
+    """A small disk if it can be mounted, or else the normal one."""
     made = SmallDisk()
     yield made
     made.close()
@@ -68,7 +68,7 @@ def any_disk() -> Iterator[SmallDisk]:
 
 @pytest.fixture
 def disk(any_disk: SmallDisk) -> Iterator[SmallDisk]:
-    """A small one, with room at the beginning and at the end."""
+    """A small disk, with free space at the beginning and at the end."""
     if not any_disk.mounted:
         pytest.skip("only root can mount a small disk")
     yield any_disk
@@ -94,7 +94,7 @@ def narrow(any_disk: SmallDisk, start_postgres: StartPostgres) -> Iterator[Postg
 def test_a_full_disk_takes_nothing_of_a_batch(
     narrow: PostgresServer, disk: SmallDisk, bandit: str
 ) -> None:
-    """The error says so; it can be read meanwhile, and with room the same call succeeds."""
+    """The error says so; reads work meanwhile, and with free space the same call succeeds."""
     with opened(narrow.dsn, bandit) as live:
         live.observe(live.decide(rows=OFFER).id, 1.0)
         digest, end = live.digest, live.journal.end(0)
@@ -112,7 +112,7 @@ def test_a_full_disk_takes_nothing_of_a_batch(
 def test_a_server_that_a_full_disk_has_stopped(
     narrow: PostgresServer, disk: SmallDisk, bandit: str
 ) -> None:
-    """Without room for its own log it gives up; with room and started again, all goes on."""
+    """It stops when its own log has no space; after a restart with free space, everything works."""
     with opened(narrow.dsn, bandit) as live:
         live.decide(rows=OFFER)
         disk.fill()
@@ -131,7 +131,7 @@ def test_a_server_that_a_full_disk_has_stopped(
 
 
 def test_connections_that_are_all_taken(narrow: PostgresServer, bandit: str) -> None:
-    """A bandit that has lost its own waits for a free one, and then goes on."""
+    """A bandit that has lost its own waits for a free one, and then continues."""
     others: list[psycopg.Connection] = []
 
     def all_taken() -> bool:
@@ -160,7 +160,7 @@ def test_connections_that_are_all_taken(narrow: PostgresServer, bandit: str) -> 
 
 
 def decided(bandit: Bandit, offers: int) -> bool:
-    """Whether it could decide."""
+    """Return whether it could decide."""
     try:
         return len(bandit.decide_many(rows=[OFFER] * offers)) == offers
     except JournalUnavailable:
@@ -168,7 +168,7 @@ def decided(bandit: Bandit, offers: int) -> bool:
 
 
 def test_a_partition_that_another_holds(dsn: str, bandit: str) -> None:
-    """The call ends in time and says why; what was known is known, and then it goes on."""
+    """The call times out with the reason; the state is unchanged, and calls succeed later."""
     with opened(dsn, bandit, wait=0.2) as live:
         live.decide(rows=OFFER)
         digest = live.digest
@@ -200,7 +200,7 @@ def play(bandit: Bandit, rounds: int) -> list[str]:
 
 
 def test_a_fold_stops_at_a_flipped_bit(dsn: str, bandit: str) -> None:
-    """It names the place each time, folds nothing beyond it, and goes on once it is restored."""
+    """It names the position each time, folds nothing after it, and continues after the repair."""
     with opened(dsn, bandit) as writer, opened(dsn, bandit) as reader:
         before = play(writer, 3)
         reader.sync()
@@ -227,7 +227,7 @@ def test_a_fold_stops_at_a_flipped_bit(dsn: str, bandit: str) -> None:
 
 
 def test_a_snapshot_with_a_flipped_bit_is_made_anew(dsn: str, bandit: str) -> None:
-    """Whichever piece it is in: the state is the same, and the next opening finds a good one."""
+    """Whichever piece it is in, the state is the same, and the next opening finds a good one."""
     with opened(dsn, bandit) as live:
         play(live, 20)
         live.decide(rows=OFFER)

@@ -1,4 +1,4 @@
-"""PostgreSQL as it is run: behind a pooler, in pairs, and with time-outs of its own."""
+"""PostgreSQL in production: behind a pooler, in pairs, and with its own timeouts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.waiting import eventually
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    """One with tables."""
+    """A server with tables."""
     require_programs()
     found = PostgresServer()
     PostgresJournal.create_tables(found.dsn)
@@ -47,7 +47,7 @@ second = pytest.fixture(_alone)
 def test_a_pooler_that_shares_connections_is_refused_at_the_start(
     server: PostgresServer, mode: str
 ) -> None:
-    """In words: what it is, why not, and what to do; also before anything was written."""
+    """The error says what it is, why not, and what to do; nothing was written."""
     with pooled(server, mode) as dsn:
         with pytest.raises(JournalError, match=r"pool_mode = transaction.*pool_mode = session"):
             PostgresJournal(dsn, bandit="pooled")
@@ -72,7 +72,7 @@ def test_a_pooler_that_keeps_sessions_apart_works(server: PostgresServer) -> Non
 
 
 def pair_of(*servers: PostgresServer) -> str:
-    """An address with several hosts, in this order."""
+    """Return an address with several hosts, in this order."""
     hosts = ",".join(f"127.0.0.1:{one.port}" for one in servers)
     return f"postgresql://belated@{hosts}/postgres"
 
@@ -90,7 +90,7 @@ def read_only(server: PostgresServer, state: str) -> None:
 
 
 def test_of_two_hosts_the_one_that_is_there(first: PostgresServer, second: PostgresServer) -> None:
-    """Whichever stands first; and when it stops, the calls go to the other one.
+    """Whichever is first in the address; if it stops, calls go to the other one.
 
     Each server has its own number for the bandit, which is looked up again after the first failure.
     """
@@ -112,7 +112,7 @@ def test_of_two_hosts_the_one_that_is_there(first: PostgresServer, second: Postg
 def test_of_two_hosts_the_one_that_takes_events(
     first: PostgresServer, second: PostgresServer
 ) -> None:
-    """A standby, or one that was made read-only, is passed over, also while a journal is open."""
+    """A standby, or one that was made read-only, is skipped, also while a journal is open."""
     address = pair_of(first, second)
     with open_store(address).journal("demoted") as journal:
         assert journal.append([Void("a", 1)]) == [1]
@@ -128,7 +128,7 @@ def test_of_two_hosts_the_one_that_takes_events(
 
 
 def test_where_no_host_takes_events_it_says_so(first: PostgresServer) -> None:
-    """And goes on as soon as one does."""
+    """It continues as soon as one of them accepts events."""
     read_only(first, "on")
     address = pair_of(first, first)
     with pytest.raises(JournalUnavailable, match="read-only"):
@@ -142,7 +142,7 @@ def test_where_no_host_takes_events_it_says_so(first: PostgresServer) -> None:
 
 
 def test_time_outs_of_a_role_do_not_matter(server: PostgresServer) -> None:
-    """Statements have the time that the journal gives them; an idle session is opened anew."""
+    """Statements have the journal's timeout; an idle session is reconnected."""
     server.execute("CREATE ROLE hurried SUPERUSER LOGIN")
     server.execute("ALTER ROLE hurried SET statement_timeout = '200ms'")
     server.execute("ALTER ROLE hurried SET idle_session_timeout = '100ms'")

@@ -1,4 +1,4 @@
-"""The journal in PostgreSQL: its contract, opening, events that come again, damage, owners."""
+"""The PostgreSQL journal: its contract, opening, duplicate events, damage, owners."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class TestPostgresJournal(JournalContract, ShelfContract):
         self.names = (f"{bandit}.{n}" for n in count())
 
     def open_journal(self, partitions: int, clock: ManualClock) -> Journal:
-        """Under a name of its own."""
+        """Open a journal with a new name."""
         journal = PostgresJournal(self.dsn, bandit=next(self.names), partitions=partitions)
         journal._clock = clock
         return journal
 
     def reopen(self, journal: Journal, clock: ManualClock) -> Journal:
-        """A second connection."""
+        """Open it again over a second connection."""
         again = PostgresJournal(self.dsn, bandit=journal.bandit)
         again._clock = clock
         return again
@@ -51,7 +51,7 @@ class TestPostgresJournal(JournalContract, ShelfContract):
 
 
 def test_everything_survives_closing(dsn: str, bandit: str) -> None:
-    """Records, stamps, identity and snapshot are there when the journal is opened again."""
+    """Records, stamps, identity and snapshot still exist when the journal is opened again."""
     with PostgresJournal(dsn, bandit=bandit, partitions=4) as journal:
         journal._clock = lambda: 1000
         journal.append([Settled(3, 1), Settled(3, 2)])
@@ -69,7 +69,7 @@ def test_everything_survives_closing(dsn: str, bandit: str) -> None:
 
 
 def test_the_clock_is_the_servers(dsn: str, bandit: str) -> None:
-    """Stamps lie between two readings of its clock, and a batch has one."""
+    """Stamps are between two readings of its clock, and a batch has one."""
     now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
     with PostgresJournal(dsn, bandit=bandit) as journal:
         ((before,),) = meddle(dsn, now)
@@ -82,7 +82,7 @@ def test_the_clock_is_the_servers(dsn: str, bandit: str) -> None:
 
 
 def test_the_number_of_partitions_is_fixed(dsn: str, bandit: str) -> None:
-    """Another number is refused with the right one; None takes it, and 1 in a new journal."""
+    """The error has the right number; None accepts it, and means 1 in a new journal."""
     PostgresJournal(dsn, bandit=bandit, partitions=8).close()
     with pytest.raises(JournalMismatch, match="partitions=8"):
         PostgresJournal(dsn, bandit=bandit, partitions=4)
@@ -93,7 +93,7 @@ def test_the_number_of_partitions_is_fixed(dsn: str, bandit: str) -> None:
 
 
 def test_bandits_of_one_database_are_apart(dsn: str, bandit: str) -> None:
-    """Records, positions, stamps, identities and snapshots; names may hold anything."""
+    """Records, positions, stamps, identities and snapshots; names may contain anything."""
     strange = f"{bandit}'; DROP SCHEMA belated; -- %s 🎲"
     with (
         PostgresJournal(dsn, bandit=bandit, partitions=2) as one,
@@ -109,7 +109,7 @@ def test_bandits_of_one_database_are_apart(dsn: str, bandit: str) -> None:
 
 
 def test_a_name_or_address_that_is_none_is_refused(dsn: str) -> None:
-    """Before anything is connected; the address is not repeated, for it may hold a password."""
+    """Before connecting; the error does not show the address, which may have a password."""
     with pytest.raises(InvalidInput, match="the bandit's name"):
         PostgresJournal(dsn, bandit="")
     with pytest.raises(InvalidInput, match="postgresql://") as caught:
@@ -129,7 +129,7 @@ def test_a_name_or_address_that_is_none_is_refused(dsn: str) -> None:
 def test_an_unsafe_server_is_refused(
     start_postgres: StartPostgres, settings: dict[str, str], complaint: str
 ) -> None:
-    """The error names the setting, and what it should be."""
+    """The error names the setting, and the required value."""
     server = start_postgres(settings)
     try:
         with pytest.raises(JournalError, match=f"{complaint}.*= on"):
@@ -147,7 +147,7 @@ def test_an_unsafe_server_is_refused(
     ],
 )
 def test_what_a_server_must_be(row: tuple[object, ...], complaint: str | None) -> None:
-    """New enough, a primary, and one that syncs."""
+    """Recent enough, a primary, and one that syncs commits."""
     from belated.journals.postgres.session import check_settings
 
     if complaint is None:
@@ -158,7 +158,7 @@ def test_what_a_server_must_be(row: tuple[object, ...], complaint: str | None) -
 
 
 def test_what_was_checked_is_held(dsn: str, bandit: str) -> None:
-    """A setting that is changed under way does not reach an open journal; waits are bounded."""
+    """A later change of a setting does not affect an open journal; waits are bounded."""
     try:
         with PostgresJournal(dsn, bandit=bandit, wait=7.0) as journal:
             meddle(dsn, "ALTER SYSTEM SET synchronous_commit = off")
@@ -187,7 +187,7 @@ def test_what_was_checked_is_held(dsn: str, bandit: str) -> None:
 
 
 def test_without_psycopg_only_using_it_fails() -> None:
-    """The package is imported all the same; the error names the pip command."""
+    """The package can be imported; the error has the pip command."""
     code = """
 import sys
 sys.modules["psycopg"] = None
@@ -226,7 +226,7 @@ def test_people_can_read_the_tables(dsn: str, bandit: str) -> None:
 
 
 def test_an_event_that_comes_again_keeps_its_place(dsn: str, bandit: str) -> None:
-    """Alone, among new ones, twice in a call, by another object: it is there once."""
+    """Alone, among new ones, twice in a call, by another object: it is stored once."""
     a, b, c, d = (Reward(id, 1, 0.5) for id in "abcd")
     with PostgresJournal(dsn, bandit=bandit) as one, PostgresJournal(dsn, bandit=bandit) as other:
         assert one.append([a, b]) == [1, 2]
@@ -247,7 +247,7 @@ def test_an_event_that_differs_in_anything_is_another(dsn: str, bandit: str) -> 
 
 
 def test_the_same_event_in_other_partitions_is_another(dsn: str, bandit: str) -> None:
-    """As an unreadable one of two partitions is when it is imported."""
+    """As an unreadable event of two partitions is when it is imported."""
     opaque = Opaque(b"\xc8from a release to come")
     with PostgresJournal(dsn, bandit=bandit, partitions=2) as journal:
         journal.import_records(
@@ -257,7 +257,7 @@ def test_the_same_event_in_other_partitions_is_another(dsn: str, bandit: str) ->
 
 
 def test_two_events_with_one_mark_are_not_mixed_up(dsn: str, bandit: str) -> None:
-    """If hashes ever agree, the second is refused: nothing is dropped in silence."""
+    """If hashes ever collide, the second event is rejected: nothing is dropped silently."""
     with PostgresJournal(dsn, bandit=bandit) as journal:
         journal.append([Void("a", 1)])
         meddle(dsn, "UPDATE belated.record SET digest = '\\x00' WHERE bandit = %s", journal.number)
@@ -270,7 +270,7 @@ def test_two_events_with_one_mark_are_not_mixed_up(dsn: str, bandit: str) -> Non
 
 
 def test_threads_may_share_a_journal(dsn: str, bandit: str) -> None:
-    """Four threads append and read at once: every event is there once, positions are dense."""
+    """Four threads append and read at once: no event is lost or duplicated, positions are dense."""
     with PostgresJournal(dsn, bandit=bandit) as journal:
         assert_threads_may_share(journal)
 
@@ -301,7 +301,7 @@ journal.close()
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_journal_may_be_used_on_both_sides_of_a_fork(dsn: str, bandit: str) -> None:
-    """Each side has a connection of its own, and the child owns nothing."""
+    """Each side has its own connection, and the child owns nothing."""
     subprocess.run([sys.executable, "-W", "error", "-c", FORK, dsn, bandit], check=True)
     with PostgresJournal(dsn, bandit=bandit) as journal:
         events = {record.event for record in journal.read(0, 0, 100)}
@@ -335,7 +335,7 @@ def test_large_rows_survive(dsn: str, bandit: str) -> None:
 
 
 def test_statements_that_were_deallocated_are_prepared_anew(dsn: str, bandit: str) -> None:
-    """As psycopg does to all of them after a rollback: an append goes on."""
+    """As psycopg does with all of them after a rollback: appends still work."""
     with filled(dsn, bandit) as journal:
         journal._session._run(lambda connection: connection.execute("DEALLOCATE ALL"))
         assert journal.append([Reward("later", 9, 0.5)]) == [4]

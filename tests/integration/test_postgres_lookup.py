@@ -1,4 +1,4 @@
-"""Records of the journal in PostgreSQL that are found by their id, and those that settle."""
+"""Look-ups of records by id, and of settlements, in the PostgreSQL journal."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ ROW = np.array([1.0, 0.5], dtype=np.float32)
 
 
 def decision(id: str, at: int = 5, index: int = 0) -> Decision:
-    """One."""
+    """Return a decision."""
     return Decision(id, at, index, index, ROW, 0.5, 1.0, 0)
 
 
 @pytest.fixture
 def journal(dsn: str, bandit: str) -> Iterator[PostgresJournal]:
-    """With four partitions, and a clock that stands."""
+    """A journal with four partitions and a fixed clock."""
     with PostgresJournal(dsn, bandit=bandit, partitions=4) as found:
         found._clock = ManualClock(1_000)
         yield found
 
 
 def test_a_record_that_was_changed_is_noticed(journal: PostgresJournal, dsn: str) -> None:
-    """However it was found."""
+    """By every kind of look-up."""
     journal.append([decision("a")])
     with psycopg.connect(dsn) as connection:
         connection.execute(
@@ -46,7 +46,7 @@ def test_a_record_that_was_changed_is_noticed(journal: PostgresJournal, dsn: str
 def test_the_last_that_settled_are_found_wherever_they_are(
     journal: PostgresJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the end of the partition, or far before it; the last ones where there are many."""
+    """At the end of the partition, or far before it; the most recent ones if there are many."""
     assert journal.settlements(1) == []
     monkeypatch.setattr(postgres, "_RECENT", 10)
     monkeypatch.setattr(postgres, "LAST_SETTLEMENTS", 3)
@@ -65,9 +65,9 @@ def test_the_last_that_settled_are_found_wherever_they_are(
 
 
 def test_marks_are_found_by_their_index_before_anything_was_analysed(dsn: str) -> None:
-    """A process that starts while nothing is known of the table must not read all of it.
+    """A process that starts before the tables were analysed must not scan them.
 
-    To the planner both indexes look alike then, and it takes the smaller one, which knows no marks.
+    The planner then considers both indexes equal, and chooses the smaller one without marks.
     """
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("CREATE DATABASE never_analysed")
@@ -94,7 +94,7 @@ def _look_up_in(dsn: str) -> None:
 
 
 def _read_of_all(connection: psycopg.Connection) -> int:
-    """How many entries were read in the index that knows no marks."""
+    """Return how many entries were read in the index without marks."""
     connection.execute("SELECT pg_stat_clear_snapshot()")
     time.sleep(1.5)  # sessions tell it when they end, or now and then
     ((count,),) = connection.execute(

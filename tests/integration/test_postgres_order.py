@@ -1,7 +1,7 @@
-"""A reader never passes over a record: the order of positions is the order of commits.
+"""A reader never skips a record: the order of positions is the order of commits.
 
-Numbers that are handed out before the commit, as those of an identity column, do not have this
-property. The same reader on such a table does pass over records: the control shows that these tests
+Numbers assigned before the commit, such as those of an identity column, do not have this
+property. The same reader on such a table does skip records: the control shows that these tests
 would notice.
 """
 
@@ -39,7 +39,7 @@ SELECT (SELECT coalesce(max(position), 0) + 1 FROM stale), %s FROM locked
 
 @contextmanager
 def connected(dsn: str) -> Iterator[psycopg.Connection]:
-    """A connection whose transactions begin by themselves and wait for a commit."""
+    """Return a connection whose transactions begin implicitly and wait for a commit."""
     with psycopg.connect(dsn) as connection:
         yield connection
 
@@ -48,7 +48,7 @@ def connected(dsn: str) -> Iterator[psycopg.Connection]:
 
 
 def test_with_an_identity_column_a_reader_passes_over_a_record(dsn: str) -> None:
-    """The control: of two transactions the later commits first, and the reader skips the other."""
+    """The control: of two transactions, the later commits first, and the reader skips the other."""
     with connected(dsn) as slow, connected(dsn) as quick, connected(dsn) as reader:
         slow.execute("DROP TABLE IF EXISTS naive")
         slow.execute(NAIVE)
@@ -76,7 +76,7 @@ def test_with_an_identity_column_a_reader_passes_over_a_record(dsn: str) -> None
 
 
 def test_a_reader_of_the_journal_passes_over_nothing(dsn: str, bandit: str) -> None:
-    """The same case: the later transaction waits for the earlier, and the reader sees both."""
+    """The later transaction waits for the earlier, and the reader sees both."""
     with (
         PostgresJournal(dsn, bandit=bandit) as quick,
         PostgresJournal(dsn, bandit=bandit) as reader,
@@ -91,7 +91,7 @@ def test_a_reader_of_the_journal_passes_over_nothing(dsn: str, bandit: str) -> N
 
 
 def test_a_transaction_that_is_undone_leaves_no_gap(dsn: str, bandit: str) -> None:
-    """The one that waited for it takes the position that was not used."""
+    """The transaction that waited for it gets the unused position."""
     with PostgresJournal(dsn, bandit=bandit) as journal, connected(dsn) as other:
         append_in(other, journal, 1)
         later = Waiting(dsn, journal, lambda: journal.append([Settled(0, 2)]))
@@ -101,7 +101,7 @@ def test_a_transaction_that_is_undone_leaves_no_gap(dsn: str, bandit: str) -> No
 
 
 def test_a_retry_that_overtakes_the_first_try_is_kept_once(dsn: str, bandit: str) -> None:
-    """The same event in two transactions at once: the second waits, and finds the first's."""
+    """The second transaction waits, and finds the event of the first."""
     with PostgresJournal(dsn, bandit=bandit) as journal, connected(dsn) as other:
         append_in(other, journal, 1)
         again = Waiting(dsn, journal, lambda: journal.append([Settled(0, 1)]))
@@ -111,7 +111,7 @@ def test_a_retry_that_overtakes_the_first_try_is_kept_once(dsn: str, bandit: str
 
 
 def test_a_stamp_is_taken_after_the_wait(dsn: str, bandit: str) -> None:
-    """A writer that waited has a later stamp than the one it waited for, and no one is held."""
+    """A writer that waited gets a later stamp than the one it waited for."""
     with PostgresJournal(dsn, bandit=bandit) as journal, connected(dsn) as other:
         append_in(other, journal, 1)
         later = Waiting(dsn, journal, lambda: journal.append([Settled(0, 2)]))
@@ -125,7 +125,7 @@ def test_a_stamp_is_taken_after_the_wait(dsn: str, bandit: str) -> None:
 
 
 def test_a_lock_within_the_statement_that_reads_is_of_no_use(dsn: str) -> None:
-    """The trap: having waited, it numbers by what was there before. Here a key notices it."""
+    """After the wait, it would number from an outdated snapshot. A unique key detects this."""
     with connected(dsn) as slow, connected(dsn) as quick:
         slow.execute("DROP TABLE IF EXISTS stale")
         slow.execute("CREATE TABLE stale (position bigint PRIMARY KEY, event text NOT NULL)")
@@ -153,7 +153,7 @@ def test_a_lock_within_the_statement_that_reads_is_of_no_use(dsn: str) -> None:
 
 
 class Worker(threading.Thread):
-    """Tells how it ended, and which events it has handled in each partition."""
+    """A thread that reports its result, and the events it has processed by partition."""
 
     def __init__(self, *what: object) -> None:
         super().__init__()
@@ -162,22 +162,22 @@ class Worker(threading.Thread):
         self._what = what
 
     def run(self) -> None:
-        """In a thread."""
+        """Run in a thread."""
         try:
             self.work(*self._what)
         except BaseException as error:
             self.failure = error
 
     def work(self, *what: Any) -> None:
-        """What it does."""
+        """Do the work of the thread."""
         raise NotImplementedError
 
 
 class Writer(Worker):
-    """Appends until its share is done, with pauses before and within its transactions."""
+    """Appends its share, with pauses before and within its transactions."""
 
     def work(self, dsn: str, bandit: str, name: int, share: int) -> None:
-        """What it does."""
+        """Do the work of the thread."""
         rng = random.Random(name)
         n = 0
         with PostgresJournal(dsn, bandit=bandit, wait=120) as journal:
@@ -210,12 +210,12 @@ def _append_slowly(journal: PostgresJournal, events: list[Settled], pause: float
 
 
 class Reader(Worker):
-    """Reads on from the last position it has seen, as fast as it can."""
+    """Reads from the last position it has seen, as fast as it can."""
 
     pages = 0
 
     def work(self, dsn: str, bandit: str, done: threading.Event) -> None:
-        """What it does."""
+        """Do the work of the thread."""
         after = [0] * PARTITIONS
         with PostgresJournal(dsn, bandit=bandit, wait=120) as journal:
             while True:
@@ -239,7 +239,7 @@ PARTITIONS = 4
 
 @pytest.mark.parametrize("size", ["default", "full"])
 def test_no_reader_skips_what_many_write(dsn: str, bandit: str, full: bool, size: str) -> None:
-    """Writers with pauses, readers that follow: each sees every event once, in one order."""
+    """Writers with pauses, concurrent readers: each sees every event once, in one order."""
     if size == "full" and not full:
         pytest.skip("10^6 appends by 32 writers: with --full")
     writers, events = (32, 10**6) if size == "full" else (8, 20_000)

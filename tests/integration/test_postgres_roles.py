@@ -1,4 +1,4 @@
-"""A role for each process, with the rights that the how-to grants: they suffice, and not more."""
+"""A role for each process, with the privileges of the how-to: sufficient, and not more."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "postgres.md"
 
 @pytest.fixture(scope="module")
 def server(start_postgres: StartPostgres) -> Iterator[PostgresServer]:
-    """One with the tables and the roles."""
+    """A server with the tables and the roles."""
     found = start_postgres()
     try:
         open_store(found.dsn).create_tables()
@@ -41,7 +41,7 @@ def server(start_postgres: StartPostgres) -> Iterator[PostgresServer]:
 
 
 def address_for(server: PostgresServer, role: Role) -> str:
-    """The address with which a process of this kind connects."""
+    """Return the address with which a process of this kind connects."""
     return server.dsn.replace("belated@", f"belated_{role}@")
 
 
@@ -51,7 +51,7 @@ Configure = Callable[..., Path]
 
 @pytest.fixture
 def configure(server: PostgresServer, tmp_path: Path) -> Configure:
-    """For a process of some kind."""
+    """Write the configuration of a process of some kind."""
 
     def write(role: Role, *lines: str) -> Path:
         file = tmp_path / f"{role}.toml"
@@ -103,7 +103,7 @@ def test_each_role_suffices_for_its_process(
 
 
 def test_a_maintainer_can_trim_and_overwrite(server: PostgresServer) -> None:
-    """And no more than that."""
+    """And nothing else."""
     with open_store(server.dsn).journal("old") as journal:
         journal.append([Void("a", 1), Void("b", 1), Erased(erased_key_of("b"), 1)])
         journal.save(Snapshot(0, 3, "v1", {}))
@@ -121,7 +121,7 @@ def test_a_maintainer_can_trim_and_overwrite(server: PostgresServer) -> None:
 
 
 def test_only_operators_change_keys(server: PostgresServer) -> None:
-    """Whoever takes over a decider or a learner makes no key for itself."""
+    """An attacker in a decider or learner cannot create keys."""
     for role in ROLES:
         with closing(open_store(address_for(server, role)).keys()) as keys:
             given = (f"id of {role}", f"for {role}", ["*"], ["read"], None, role.encode())
@@ -134,7 +134,7 @@ def test_only_operators_change_keys(server: PostgresServer) -> None:
 
 
 def test_no_process_can_change_what_was_appended(server: PostgresServer) -> None:
-    """Neither records nor requests, however somebody asks."""
+    """Neither records nor requests, by any statement."""
     with open_store(server.dsn).journal("others") as journal:
         journal.append([])
     for role in set(ROLES) - {"maintainer"}:
@@ -157,7 +157,7 @@ def test_no_process_can_change_what_was_appended(server: PostgresServer) -> None
 def test_the_doctor_asks_for_what_a_process_needs_and_no_more(
     server: PostgresServer, configure: Configure, role: Role
 ) -> None:
-    """With the rights of the how-to all is well; without any one of them it is not."""
+    """With the privileges of the how-to, all is well; without any one of them, it is not."""
     file = configure(role)
     found = {one.check: one for one in examine(file, role)}
     assert found["rights"].state == "ok", found["rights"]
@@ -175,7 +175,7 @@ def test_the_doctor_asks_for_what_a_process_needs_and_no_more(
 
 
 def test_a_decider_is_not_enough_to_learn(configure: Configure) -> None:
-    """A file that says `learn = true` needs both."""
+    """A configuration with `learn = true` needs both."""
     file = configure("decider")
     file.write_text(file.read_text().replace("learn = false", "learn = true"), encoding="utf-8")
     found = {one.check: one for one in examine(file)}

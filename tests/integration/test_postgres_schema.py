@@ -1,4 +1,4 @@
-"""The tables of the journal in PostgreSQL: how they are made, and what is refused."""
+"""The tables of the PostgreSQL journal: how they are created, and what is rejected."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _numbers = count()
 
 @pytest.fixture
 def empty(dsn: str) -> Iterator[str]:
-    """A database with nothing in it."""
+    """An empty database."""
     yield from _database(dsn)
 
 
 @pytest.fixture
 def other(dsn: str) -> Iterator[str]:
-    """Another one."""
+    """Another empty database."""
     yield from _database(dsn)
 
 
@@ -62,14 +62,14 @@ def execute(dsn: str, statements: str) -> list[tuple[object, ...]]:
 
 
 def catalog(dsn: str) -> dict[str, list[str]]:
-    """What the server says about the tables."""
+    """Return the server's description of the tables."""
     return {what: sorted(map(repr, execute(dsn, text))) for what, text in CATALOG.items()}
 
 
 def test_the_printed_tables_are_those_of_all_migrations(
     empty: str, other: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`belated schema`, `belated schema --from 0` and create_tables make the same."""
+    """`belated schema`, `belated schema --from 0` and create_tables have the same result."""
     assert main(["schema"]) == 0
     execute(empty, capsys.readouterr().out)
     PostgresJournal.create_tables(other)
@@ -83,7 +83,7 @@ def test_the_printed_tables_are_those_of_all_migrations(
 
 
 def test_every_migration_says_its_version() -> None:
-    """No older tables were ever released: one step leads to the present version."""
+    """Older tables were never released: one step leads to the current version."""
     (step,) = migrations()
     assert f"INSERT INTO belated.migration (version, oldest) VALUES ({VERSION}, " in step
     assert step == schema()
@@ -93,7 +93,7 @@ def test_every_migration_says_its_version() -> None:
 def test_tables_of_no_release_are_not_passed_over(
     empty: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing leads from them to the present ones: that is said at once."""
+    """There is no migration from them, and the error says so at once."""
     assert main(["schema", "--from", str(VERSION - 1)]) == 2
     told = capsys.readouterr()
     assert f"no migration of the tables from version {VERSION - 1} to" in told.err
@@ -105,7 +105,7 @@ def test_tables_of_no_release_are_not_passed_over(
 
 
 def test_present_tables_need_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    """And whoever asks is told so."""
+    """The output says so."""
     assert main(["schema", "--from", str(VERSION)]) == 0
     assert "nothing to do" in capsys.readouterr().out
 
@@ -117,7 +117,7 @@ def test_what_is_not_a_version_is_refused(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_database_without_tables_is_refused_with_what_to_do(empty: str) -> None:
-    """The command is in the error; afterwards it works."""
+    """The error has the command; after it, the journal can be opened."""
     with pytest.raises(JournalError, match=r"belated schema \| psql .*create_tables"):
         PostgresJournal(empty, bandit="offers")
     PostgresJournal.create_tables(empty)
@@ -127,7 +127,7 @@ def test_a_database_without_tables_is_refused_with_what_to_do(empty: str) -> Non
 
 
 def test_tables_that_disappear_are_said(empty: str) -> None:
-    """A restored backup may lack them."""
+    """As after restoring a backup without them."""
     PostgresJournal.create_tables(empty)
     with PostgresJournal(empty, bandit="offers") as journal:
         execute(empty, "DROP SCHEMA belated CASCADE")
@@ -136,7 +136,7 @@ def test_tables_that_disappear_are_said(empty: str) -> None:
 
 
 def test_older_and_newer_tables(empty: str) -> None:
-    """Older: the command to run. Newer: works if they say so, else an upgrade is needed."""
+    """Older: the command to run. Newer: they work if compatible, otherwise an upgrade is needed."""
     PostgresJournal.create_tables(empty)
     execute(empty, f"INSERT INTO belated.migration VALUES ({VERSION + 1}, {VERSION})")
     PostgresJournal(empty, bandit="offers").close()
@@ -149,7 +149,7 @@ def test_older_and_newer_tables(empty: str) -> None:
 
 
 def test_a_role_without_rights_is_told_which(empty: str) -> None:
-    """And with them it can do everything."""
+    """With them it can do everything."""
     PostgresJournal.create_tables(empty)
     execute(empty, "CREATE ROLE clerk LOGIN")
     clerk = empty.replace("belated@", "clerk@")
@@ -168,7 +168,7 @@ def test_a_role_without_rights_is_told_which(empty: str) -> None:
 
 
 def test_every_query_is_described() -> None:
-    """A name, a line of what it is for, and parameters that are bound."""
+    """A name, a description, and bound parameters."""
     for name in ("append", "read", "tail", "transact", "settings"):
         assert query(name)
     with pytest.raises(KeyError):
@@ -176,7 +176,7 @@ def test_every_query_is_described() -> None:
 
 
 def test_appends_use_the_indexes_however_the_table_grew(empty: str) -> None:
-    """The plan is made when the table is small, where the planner would rather read it whole."""
+    """The plan is made while the table is small, where the planner prefers a full scan."""
     scans = "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'record'"
     reads = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = "
     PostgresJournal.create_tables(empty)

@@ -1,4 +1,4 @@
-"""A database of PostgreSQL as a store: journals, leases and keys in it."""
+"""A PostgreSQL database as a store of journals, leases and keys."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TestPostgresStore(StoreContract):
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
     def make_store(self) -> PostgresStore:
-        """In a database of its own."""
+        """Create a store in a separate database."""
         return PostgresStore(self.dsn)
 
 
@@ -44,16 +44,16 @@ class TestPostgresCells(CellsContract):
         self.dsn = dsn
 
     def open_cells(self, clock: ManualClock) -> PostgresCells:
-        """Where other tests have cells too."""
+        """Open cells next to those of other tests."""
         return PostgresCells(self.dsn)
 
     def reopen(self, cells: PostgresCells, clock: ManualClock) -> PostgresCells:
-        """A second connection."""
+        """Open them again over a second connection."""
         return PostgresCells(self.dsn)
 
 
 def test_parameters_of_the_address_reach_the_server(dsn: str, bandit: str) -> None:
-    """All but the bandit."""
+    """All parameters but the bandit."""
     name = bandit.replace(" ", "%20")
     address = f"{dsn}?application_name=the%20shop&bandit={name}"
     with open_journal(address, partitions=2) as journal:

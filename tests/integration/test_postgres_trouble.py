@@ -1,4 +1,4 @@
-"""The journal in PostgreSQL when connections break, answers are lost, and servers hang or die."""
+"""The PostgreSQL journal when connections break, responses are lost, and servers hang or die."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.waiting import eventually
 
 
 def all_records(dsn: str, bandit: str) -> list[Record]:
-    """What the first partition holds, as soon as the server answers again."""
+    """Return the records of the first partition, as soon as the server responds again."""
     deadline = time.monotonic() + 30
     while True:
         try:
@@ -38,7 +38,7 @@ def all_records(dsn: str, bandit: str) -> list[Record]:
 
 @contextmanager
 def locked(dsn: str, journal: PostgresJournal) -> Iterator[psycopg.Connection]:
-    """While another transaction holds the first partition."""
+    """Hold a lock on the first partition in another transaction."""
     with psycopg.connect(dsn) as other:
         other.execute(
             "SELECT FROM belated.partition WHERE bandit = %s AND partition = 0 FOR UPDATE",
@@ -65,7 +65,7 @@ class LossyProxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """No new connections."""
+        """Accept no new connections."""
         self._listener.close()
 
     def _accept(self) -> None:
@@ -96,7 +96,7 @@ class LossyProxy:
 
 @pytest.fixture
 def proxy(postgres: PostgresServer) -> Iterator[LossyProxy]:
-    """In front of the shared server."""
+    """A proxy in front of the shared server."""
     made = LossyProxy(postgres.port)
     yield made
     made.close()
@@ -106,7 +106,7 @@ def proxy(postgres: PostgresServer) -> Iterator[LossyProxy]:
 
 
 def test_a_connection_that_was_lost_is_opened_anew(dsn: str, bandit: str) -> None:
-    """Every call succeeds although the server has hung up in the meantime."""
+    """Every call succeeds although the server has closed the connection meanwhile."""
     with PostgresJournal(dsn, bandit=bandit) as journal:
         calls: list[Callable[[], object]] = [
             lambda: journal.append([Void("a", 1)]),
@@ -127,7 +127,7 @@ def test_a_connection_that_was_lost_is_opened_anew(dsn: str, bandit: str) -> Non
 
 
 def test_an_append_whose_backend_is_killed_is_there_once(dsn: str, bandit: str) -> None:
-    """It is killed while it waits for its turn: the call goes on, on another connection."""
+    """It is killed while it waits for the lock: the call continues on another connection."""
     with PostgresJournal(dsn, bandit=bandit) as journal:
         with locked(dsn, journal) as other:
             call = Waiting(dsn, journal, lambda: journal.append([Void("a", 1), Void("b", 1)]))
@@ -142,7 +142,7 @@ def test_an_append_whose_backend_is_killed_is_there_once(dsn: str, bandit: str) 
 def test_an_append_whose_answer_is_lost_is_there_once(
     dsn: str, bandit: str, postgres: PostgresServer, proxy: LossyProxy
 ) -> None:
-    """It was committed, the connection broke before the client knew: the positions are the same."""
+    """It was committed before the connection broke: the positions are the same."""
     through = dsn.replace(str(postgres.port), str(proxy.port))
     with PostgresJournal(through, bandit=bandit) as journal:
         journal.append([Void("first", 1)])
@@ -157,7 +157,7 @@ def test_an_append_whose_answer_is_lost_is_there_once(
 def test_an_import_whose_answer_is_lost_says_so(
     dsn: str, bandit: str, postgres: PostgresServer, proxy: LossyProxy
 ) -> None:
-    """It is not repeated: whether it was taken is for the caller to see."""
+    """It is not repeated: the caller must check whether it was committed."""
     through = dsn.replace(str(postgres.port), str(proxy.port))
     with PostgresJournal(through, bandit=bandit) as journal:
         ask, asked = journal._session._run, 0
@@ -185,7 +185,7 @@ def test_an_import_whose_answer_is_lost_says_so(
 
 
 def test_a_partition_held_too_long_is_said_and_leaves_nothing(dsn: str, bandit: str) -> None:
-    """Others read meanwhile; when it is let go, the same call succeeds."""
+    """Others can read meanwhile; once the lock is released, the same call succeeds."""
     with PostgresJournal(dsn, bandit=bandit, partitions=2, wait=0.1) as journal:
         with locked(dsn, journal):
             with pytest.raises(JournalUnavailable, match=r"lock timeout.*safe"):
@@ -198,7 +198,7 @@ def test_a_partition_held_too_long_is_said_and_leaves_nothing(dsn: str, bandit: 
 def test_calls_that_need_several_partitions_do_not_block_each_other_for_ever(
     dsn: str, bandit: str
 ) -> None:
-    """They lock them in one order, whatever the order of the events."""
+    """They lock partitions in the same order, whatever the order of the events."""
     failures: list[JournalError] = []
 
     def work(seed: int) -> None:
@@ -219,7 +219,7 @@ def test_calls_that_need_several_partitions_do_not_block_each_other_for_ever(
 
 
 def test_a_server_that_hangs_is_given_up(dsn: str, bandit: str) -> None:
-    """Its process is stopped in mid-append: an error in time, and the event is there once later."""
+    """It is paused during an append: the call times out, and the event is stored once later."""
     with PostgresJournal(dsn, bandit=bandit, wait=0.2) as journal:
         journal.append([Void("a", 1)])
         process = backend(journal)
@@ -244,7 +244,7 @@ def _is_gone(dsn: str, process: int) -> bool:
 
 
 def test_no_server_at_all_is_said(bandit: str) -> None:
-    """The error names host and database, and not the password."""
+    """The error has host and database, but not the password."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(JournalUnavailable, match=rf"'offers' on 127.0.0.1:{port}") as caught:
@@ -259,7 +259,7 @@ def test_no_server_at_all_is_said(bandit: str) -> None:
 def test_a_killed_server_loses_nothing_acknowledged(
     postgres: PostgresServer, dsn: str, bandit: str, full: bool
 ) -> None:
-    """As a whole under load, and a part of it: what was told is there, once, in order."""
+    """Acknowledged events are stored once, in order: with the whole server killed, or a process."""
     told: dict[int, list[tuple[Event, int]]] = {}
     stop = threading.Event()
 

@@ -1,4 +1,4 @@
-"""A learner folds its journal a second time beside its work, and finds where the two disagree."""
+"""A learner folds its journal a second time in the background, and reports differences."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ PARTITIONS, HOUR, START = 2, 3_600_000_000, 1_700_000_000_000_000
 
 
 def empty() -> Fold:
-    """One that has folded nothing."""
+    """Return an empty fold."""
     return Fold(POLICY, REWARDS, partitions=PARTITIONS, retention=RETENTION)
 
 
 def fill(journal: Journal, seed: int, count: int = 600) -> None:
-    """Decisions in every state, some of them forgotten, rewards in every way."""
+    """Append decisions in every state, some of them forgotten, with every kind of reward."""
     rng = np.random.default_rng(seed)
     ids: list[str] = []
     events: list[Event] = []
@@ -54,25 +54,25 @@ def fill(journal: Journal, seed: int, count: int = 600) -> None:
 
 
 class Clock:
-    """A time that moves when it is told to."""
+    """A manual clock."""
 
     now = 0.0
 
     def __call__(self) -> float:
-        """Read it."""
+        """Return the time."""
         return self.now
 
 
 @pytest.fixture
 def journal(store: Store, bandit: str) -> Iterator[Journal]:
-    """To append to."""
+    """A journal to append to."""
     with store.journal(bandit, partitions=PARTITIONS) as made:
         fill(journal=made, seed=1)
         yield made
 
 
 def again(refold: Refold, live: Fold, clock: Clock) -> list[str]:
-    """Fold all of it once more; returns what disagrees."""
+    """Fold everything once more; return the differences."""
     found, goal = [], refold.compared + PARTITIONS
     clock.now += REST
     for _ in range(100):
@@ -85,7 +85,7 @@ def again(refold: Refold, live: Fold, clock: Clock) -> list[str]:
 
 
 def test_they_agree(journal: Journal) -> None:
-    """Also where one began with a snapshot, goes on meanwhile, and has forgotten some."""
+    """Also if one began with a snapshot, continues meanwhile, and has forgotten some decisions."""
     live = empty()
     live.catch_up(journal)
     live.save(journal)
@@ -117,7 +117,7 @@ def _count(live: Fold) -> None:
 
 @pytest.mark.parametrize("wrong", [_value, _state, _count])
 def test_a_live_ledger_that_went_wrong(journal: Journal, wrong: Callable[[Fold], None]) -> None:
-    """One value of one decision is enough."""
+    """A single value of one decision is enough."""
     live, clock = empty(), Clock()
     live.catch_up(journal)
     wrong(live)
@@ -129,7 +129,7 @@ def test_a_live_ledger_that_went_wrong(journal: Journal, wrong: Callable[[Fold],
 
 
 def test_what_agrees_has_the_same_digest(journal: Journal) -> None:
-    """The comparison in columns says what digests say, and whether as much was forgotten."""
+    """The comparison by columns agrees with digests and the number of forgotten decisions."""
     one, other = empty(), empty()
     one.catch_up(journal)
     for partition in range(PARTITIONS):
@@ -151,7 +151,7 @@ def test_an_old_record_that_was_changed_under_a_learner(
     journal: Journal,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The learner has read it already; the change is logged and counted, and learning goes on."""
+    """The learner has already read it; the change is logged and counted, and learning continues."""
     learner = LearningService(store.journal(bandit), store.coordination(bandit), empty)
     while learner.step():
         pass
@@ -173,7 +173,7 @@ def test_an_old_record_that_was_changed_under_a_learner(
 
 
 def test_a_slice_is_small_and_seldom(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that learning is not held up."""
+    """So that learning is not delayed."""
     live, clock = empty(), Clock()
     live.catch_up(journal)
     refold, limits = Refold(journal, clock), []
@@ -192,7 +192,7 @@ def test_a_slice_is_small_and_seldom(journal: Journal, monkeypatch: pytest.Monke
 
 
 def test_what_was_undone_is_passed_over_by_both(journal: Journal) -> None:
-    """The second fold knows it from the start too."""
+    """The second fold knows it from the start, too."""
     first = next(
         record.event.id
         for record in journal.read(0, 0, 1_000)

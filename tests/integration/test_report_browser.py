@@ -1,4 +1,4 @@
-"""A report in a real browser: every chart is drawn, nothing is asked for, no name runs."""
+"""A report in a real browser: charts are drawn, nothing is loaded, no name is executed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ look(); })"""
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Where the report of a bandit with hostile names is."""
+    """The page of a bandit with hostile names."""
     file = tmp_path_factory.mktemp("report") / "report.html"
     hostile_report().save(file)
     return file.as_uri()
 
 
 def test_a_browser_draws_it(page: str, tmp_path: Path) -> None:
-    """Under its content security policy, without a request and without an error."""
+    """Under its content security policy, without requests or errors."""
     with Chromium(tmp_path / "profile") as browser:
         browser.open(page)
         drawn = browser.run(DRAWN)

@@ -25,7 +25,7 @@ OFFERS = Definition(
 
 
 def test_a_scrape_of_the_leader_has_the_report_made(tmp_path: Path) -> None:
-    """With reward, lift, shares and what needs attention."""
+    """With reward, lift, shares and findings."""
     store = open_store(f"sqlite:///{tmp_path / 'offers.db'}")
 
     def scraped(url: str) -> dict[str, float]:
@@ -52,19 +52,19 @@ def test_a_scrape_of_the_leader_has_the_report_made(tmp_path: Path) -> None:
 
 
 class Watched(BanditReport):
-    """One that is made at once, and counted."""
+    """A report that is computed at once, and counted."""
 
     asked = 0
 
     def look(self) -> bytes | None:
-        """Make it."""
+        """Compute the report."""
         self.asked += 1
         self.tried_at, self.took = 1e-6 + self.asked, 1.0
         return None
 
 
 def test_many_bandits_share_a_fiftieth_of_a_processor() -> None:
-    """One report after the other, the oldest first, and a rest after each."""
+    """One report after the other, the oldest first, with a pause after each."""
     store = open_store("memory:")
     reports = Reports(store, {"a": (), "b": ()})
     for name in reports:

@@ -56,7 +56,7 @@ class Measured:
         self._proc = Path("/proc", str(process.pid))
 
     def memory(self, which: str) -> int:
-        """``VmRSS``: resident bytes now; ``VmHWM``: at most since the last :meth:`ask`."""
+        """Return ``VmRSS``, resident bytes now, or ``VmHWM``, the maximum since :meth:`ask`."""
         found = re.search(rf"{which}:\s+(\d+)", (self._proc / "status").read_text())
         assert found is not None
         return int(found[1]) << 10

@@ -1,4 +1,4 @@
-"""A database that was restored to an older moment, under deciders that were further."""
+"""A database that is restored to an older state while deciders are running."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ OFFERS = Definition("offers", DelayedUCB(2, Bernoulli()), Explicit(), partitions
 
 
 def program(name: str, *arguments: object) -> None:
-    """One of PostgreSQL."""
+    """Return the path of a PostgreSQL program."""
     folder = find_programs()
     assert folder is not None
     subprocess.run([str(folder / name), *map(str, arguments)], check=True, capture_output=True)
 
 
 def wipe(admin: str, base: str) -> None:
-    """A database with nothing in it."""
+    """Empty a database."""
     with psycopg.connect(admin, autocommit=True) as connection:
         connection.execute(f"DROP DATABASE IF EXISTS {base} WITH (FORCE)".encode())
         connection.execute(f"CREATE DATABASE {base}".encode())
@@ -46,7 +46,7 @@ def wipe(admin: str, base: str) -> None:
 def test_a_decider_that_is_ahead_of_the_journal_recovers(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
-    """It answers all the while, and then has the model of the learner that was started anew."""
+    """It responds all the time, and then has the model of the restarted learner."""
     dsn = f"{postgres.dsn.rpartition('/')[0]}/restored"
     wipe(postgres.dsn, "restored")
     PostgresJournal.create_tables(dsn)
@@ -85,12 +85,12 @@ def test_a_decider_that_is_ahead_of_the_journal_recovers(
 
 
 def ids_in(journal: PostgresJournal) -> list[str]:
-    """The ids of all events in a journal of one partition."""
+    """Return the ids of all events in a journal of one partition."""
     return [record.event.id for record in journal.read(0, 0, 100) if isinstance(record.event, Void)]
 
 
 def lose_registration(dsn: str, bandit: str) -> None:
-    """Remove a bandit, as a standby that lacks the last commits does; connections stay open."""
+    """Remove a bandit, as a standby without the last commits does; connections stay open."""
     with PostgresJournal(dsn, bandit=bandit) as journal:
         number = journal.number
     with psycopg.connect(dsn) as connection:
@@ -149,7 +149,7 @@ def test_a_registration_lost_under_an_open_connection_is_noticed(dsn: str, bandi
 
 
 def test_a_bandit_registered_again_with_other_partitions_is_refused(dsn: str, bandit: str) -> None:
-    """Its events would be routed to partitions in which nobody looks for them."""
+    """Its events would be routed to partitions in which they are never looked up."""
     with PostgresJournal(dsn, bandit=bandit) as journal:
         lose_registration(dsn, bandit)
         with PostgresJournal(dsn, bandit=bandit, partitions=4) as other:
@@ -162,7 +162,7 @@ def test_a_bandit_registered_again_with_other_partitions_is_refused(dsn: str, ba
 
 @pytest.mark.parametrize("more", [(), ("--trim",)])
 def test_the_drill_gives_the_same_back(postgres: PostgresServer, more: tuple[str, ...]) -> None:
-    """As benchmarks/restore.py does it; also of a journal that was trimmed."""
+    """As in benchmarks/restore.py; also for a trimmed journal."""
     script = Path(__file__).parents[2] / "benchmarks" / "restore.py"
     done = subprocess.run(
         [sys.executable, str(script), "--events", "5000", *more],

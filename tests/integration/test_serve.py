@@ -1,4 +1,4 @@
-"""The service as operators run it: real processes, real stores, signals."""
+"""The service as operators run it: real processes, stores and signals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _databases = count()
 
 @pytest.fixture
 def empty_database(postgres: PostgresServer) -> str:
-    """A database of its own, in which there is nothing yet."""
+    """A separate, empty database."""
     import psycopg
 
     name = f"serve{next(_databases)}"
@@ -43,7 +43,7 @@ def empty_database(postgres: PostgresServer) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A store of its own, in which there is nothing yet."""
+    """The address of a separate, empty store."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/belated.db"
     found: str = request.getfixturevalue("empty_database")
@@ -52,13 +52,13 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def store(address: str) -> Store:
-    """The same."""
+    """The same store."""
     return open_store(address)
 
 
 @pytest.fixture
 def start(address: str, tmp_path: Path) -> Iterator[Start]:
-    """Starts commands, and ends those that still run."""
+    """Start commands, and end those that are still running."""
     processes: list[Process] = []
 
     def begin(command: str, *options: str, learn: bool = True, server: str = "") -> Process:
@@ -89,7 +89,7 @@ def start(address: str, tmp_path: Path) -> Iterator[Start]:
 
 
 def test_from_nothing_to_a_model_that_has_learned(start: Start, store: Store) -> None:
-    """One process decides and learns; told to stop it ends with 0, and another goes on."""
+    """One process decides and learns; when stopped it exits with 0, and another continues."""
     service = start("serve", "--create-tables", "--log-level", "debug")
     first = service.decide(id="order-1", actions=["blue", "red"])
     assert first == "order-1"
@@ -114,7 +114,7 @@ def test_from_nothing_to_a_model_that_has_learned(start: Start, store: Store) ->
 
 
 def test_told_to_stop_it_answers_what_is_under_way(start: Start, store: Store) -> None:
-    """Whatever was acknowledged is in the journal, and no request is left without an answer."""
+    """Everything acknowledged is in the journal, and every request gets a response."""
     service = start("serve", "--create-tables")
     service.heard("this learner leads")
     taken: list[str] = []
@@ -157,7 +157,7 @@ def test_told_to_stop_it_answers_what_is_under_way(start: Start, store: Store) -
 
 
 def test_a_balancer_has_time_to_send_requests_elsewhere(start: Start, store: Store) -> None:
-    """While it drains it is not ready, but answers; so no request is lost, on any connection."""
+    """While draining it is not ready, but responds; no request is lost on any connection."""
     service = start("serve", "--create-tables", server='drain = "2s"')
     service.heard("this learner leads")
     port = service.heard("serving")["port"]
@@ -231,7 +231,7 @@ def test_learning_can_be_elsewhere(start: Start) -> None:
 
 
 def test_another_learner_takes_over_when_the_first_is_killed(start: Start, store: Store) -> None:
-    """Within the lease; meanwhile decisions go on, and none of them is lost."""
+    """Within the lease; meanwhile decisions continue, and none of them is lost."""
     service = start("serve", "--create-tables", learn=False)
     first = start("learn", "--create-tables", learn=False)  # both at once: one makes them
     leader = first.heard("this learner leads")
@@ -262,7 +262,7 @@ def test_another_learner_takes_over_when_the_first_is_killed(start: Start, store
 
 
 def test_what_cannot_start_says_why_in_one_line(start: Start, store: Store) -> None:
-    """No tables; an address that others can reach, and no word on who may; one that is taken."""
+    """Missing tables; a reachable address without a setting for keys; a port in use."""
     if store.name == "postgresql":
         tables = start("serve")
         assert tables.ended() == 2

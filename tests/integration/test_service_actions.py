@@ -1,4 +1,4 @@
-"""Actions that an operator pauses: obeyed by all deciders, over HTTP and by the command."""
+"""Paused actions take effect in all deciders, over HTTP and with the command."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Load:
     """A thread that decides at one decider without pause; the gift earns the most.
 
     Attributes:
-        made: when each batch was sent, by the monotonic clock, and its actions.
+        made: when each batch was sent, by the monotonic clock, with its actions.
     """
 
     def __init__(self, port: int, bandit: str) -> None:
@@ -63,19 +63,19 @@ class Load:
             self.error = error
 
     def since(self, moment: float) -> list[str]:
-        """The actions of batches that were sent from then on."""
+        """Return the actions of batches that were sent after a time."""
         return [action for sent, actions in self.made[:] if sent >= moment for action in actions]
 
     def has_chosen(self, action: str, moment: float) -> bool:
-        """Whether an action was chosen in such batches."""
+        """Return whether an action was chosen in such batches."""
         return action in self.since(moment)
 
     def has_learned(self) -> bool:
-        """Whether the gift is chosen most of the time."""
+        """Return whether the gift is chosen most of the time."""
         return self.since(0.0)[-30:].count("gift") >= 20
 
     def stop(self) -> None:
-        """End it."""
+        """End the thread."""
         self._stopped.set()
         self._thread.join(60)
 
@@ -83,7 +83,7 @@ class Load:
 def test_three_deciders_under_load_obey_within_two_seconds(
     dsn: str, bandit: str, tmp_path: Path, full: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of 10,000 decisions none chooses it, and the probabilities of each add up to 1."""
+    """None of 10,000 decisions chooses it, and the probabilities of each add up to 1."""
     count, name = 10_000 if full else 1_000, bandit.replace(" ", "-")
     files = []
     for number in range(3):
@@ -136,7 +136,7 @@ def test_three_deciders_under_load_obey_within_two_seconds(
 
 
 def check_journal(journal: Journal, count: int) -> None:
-    """Without the paused action, the others have all of the probability."""
+    """Without the paused action, the others share all of the probability."""
     paused = resumed = 0
     for record in journal.read(0, 0, 1_000_000):
         if isinstance(record.event, ActionChanged):
@@ -182,7 +182,7 @@ def made(bandit: str) -> Definition:
 
 @pytest.fixture
 def client(made: Definition, store: Store) -> Iterator[Client]:
-    """To a decider."""
+    """A client of a decider."""
     app = Service([made], store, seed=1)
     with served(app) as serving, Client(serving.url, bandit=made.name, timeout=30.0) as found:
         found.__dict__.update(app=app, url=serving.url)
@@ -190,17 +190,17 @@ def client(made: Definition, store: Store) -> Iterator[Client]:
 
 
 def chosen(client: Client) -> set[int | str]:
-    """What it chooses now."""
+    """Return the actions that it chooses now."""
     return {one.action for one in client.decide_many([{}] * 100, NAMES)}
 
 
 def states(client: Client) -> dict[str, str]:
-    """What it tells of its actions."""
+    """Return the states of its actions."""
     return {one.action: one.state for one in client.state().actions}
 
 
 def test_the_verbs_of_a_client(client: Any, made: Definition, store: Store) -> None:
-    """Pause, retire, resume; the answer and the state say what holds, and why."""
+    """Pause, retire, resume; the response and the state show the change and the reason."""
     assert states(client) == dict.fromkeys(NAMES, "open")
     assert chosen(client) == set(NAMES)
     answer = client.pause("gift", reason="sold out")
@@ -247,7 +247,7 @@ def test_times_are_obeyed(client: Any) -> None:
 
 
 def test_bodies_that_cannot_be(client: Any, made: Definition) -> None:
-    """They are refused in the words of HTTP."""
+    """The errors use JSON field names."""
     for body, said in (
         ({"action": "gift"}, "change"),
         ({"action": "gift", "change": "stop"}, "stop"),
@@ -267,7 +267,7 @@ def test_the_command(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """It lists and changes actions; it needs the store only."""
+    """It lists and changes actions; it needs only the store."""
     file = tmp_path / "belated.toml"
     file.write_text(
         f"""

@@ -30,7 +30,7 @@ ALLOWED = {
 
 @pytest.fixture(scope="module")
 def serving(store: Store) -> Iterator[Serving]:
-    """A service that anyone may ask, and pages of the shop."""
+    """A service without keys, and pages of the shop."""
     with served(Service([OFFERS], store, cors=[SHOP])) as found:
         yield found
 
@@ -43,13 +43,13 @@ def asking(serving: Serving, store: Store) -> Iterator[Asking]:
 
 
 def about_pages(response: httpx.Response) -> dict[str, str]:
-    """The headers of an answer that are for browsers."""
+    """Return the CORS headers of a response."""
     names = [name for name in response.headers if name.startswith("access-control-")]
     return {name: response.headers[name] for name in (*names, "vary") if name in response.headers}
 
 
 def preflight(asking: Asking, route: Route, origin: str) -> httpx.Response:
-    """What a browser asks before it sends a request."""
+    """Return the preflight of a request."""
     path = route.path.format(bandit=NAME, id="a1", subject="user")
     asked = {
         "origin": origin,
@@ -61,7 +61,7 @@ def preflight(asking: Asking, route: Route, origin: str) -> httpx.Response:
 
 @pytest.mark.parametrize("route", BANDIT_ROUTES, ids=lambda route: f"{route.method} {route.path}")
 def test_a_browser_asks_first(asking: Asking, route: Route) -> None:
-    """It may send what decides and reports, for a listed page, and need not ask again soon."""
+    """A listed page may send decisions and rewards, and the preflight is cached."""
     response = preflight(asking, route, SHOP)
     if route.scope in ("decide", "reward"):
         assert (response.status_code, response.content) == (204, b"")
@@ -82,7 +82,7 @@ def test_a_browser_asks_first(asking: Asking, route: Route) -> None:
 
 
 def test_a_listed_page_may_read_every_answer(asking: Asking) -> None:
-    """Of what was done, and of what is wrong with a request."""
+    """Of successes and of errors."""
     decided = asking.send("POST", "/decisions", OFFER, origin=SHOP)
     reward = f"/decisions/{decided.json()['id']}/reward"
     answers = [
@@ -103,9 +103,9 @@ def test_a_listed_page_may_read_every_answer(asking: Asking) -> None:
     ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/json"],
 )
 def test_another_page_does_nothing(asking: Asking, route: Route, origin: str, kind: str) -> None:
-    """Not even without asking first, as browsers let every page with the first three types.
+    """Not even without a preflight, which browsers skip for the first three content types.
 
-    The Host is that of the page where its name was made to lead here.
+    The Host is that of the page whose name resolves to this service.
     """
     path = route.path.format(bandit="", id="a1", subject="user").removeprefix("/v1/")
     body = OFFER if route.scope == "decide" else {"value": 1}
@@ -119,7 +119,7 @@ def test_another_page_does_nothing(asking: Asking, route: Route, origin: str, ki
 
 
 def test_programs_send_no_origin(asking: Asking) -> None:
-    """And are told nothing about pages; what is no JSON is refused to them too."""
+    """They get no CORS headers; anything but JSON is refused to them, too."""
     answer = asking.send("POST", "/decisions", OFFER)
     assert answer.status_code == 201
     assert about_pages(answer) == {}
@@ -129,7 +129,7 @@ def test_programs_send_no_origin(asking: Asking) -> None:
 
 
 def test_what_browsers_ask_is_counted(serving: Serving, asking: Asking) -> None:
-    """Under one name, whatever is asked about."""
+    """Under one name, whatever path is requested."""
     before = asking.http.get("/metrics").text
     preflight(asking, BANDIT_ROUTES[0], SHOP)
     assert 'method="other",route="other",status="204"' in asking.http.get("/metrics").text
@@ -139,7 +139,7 @@ def test_what_browsers_ask_is_counted(serving: Serving, asking: Asking) -> None:
 
 
 def test_a_page_without_a_key_is_told_so(store: Store) -> None:
-    """It may read that, too; and with a token it reports, with a key it decides."""
+    """It may read the error; with a token it can report, with a key it can decide."""
     secrets = TokenSecrets({"k1": bytes(range(32))})
     guarded = Definition("guarded-pages", DelayedUCB(2, Bernoulli()), Explicit(), tokens="enforce")
     app = Service([guarded], store, auth="keys", token_keys=secrets, cors=[SHOP])

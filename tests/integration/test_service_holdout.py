@@ -1,4 +1,4 @@
-"""A holdout of a service: drawn by customer, marked in the journal, and read back as a lift."""
+"""A holdout of a service: drawn by customer, marked in the journal, and evaluated as a lift."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OFFERS = Definition(
 
 
 def test_customers_are_held_out_as_a_whole(store: Store) -> None:
-    """One by one and in batches; a retry gets what it got before."""
+    """One by one and in batches; a retry gets the same decision."""
     with served(Service([OFFERS], store)) as serving, httpx.Client(base_url=serving.url) as http:
         for n in range(8):
             requests = [

@@ -1,4 +1,4 @@
-"""What is wrong with rewards and values is counted in the service: state, console, metrics, log."""
+"""Issues with rewards and values are counted by the service: state, console, metrics, log."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_each_is_seen_everywhere(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_the_setting_for_clocks() -> None:
-    """``clock_skew`` of a bandit."""
+    """The setting ``clock_skew`` of a bandit."""
     definition = Definition(
         "offers", DelayedUCB(2, Bernoulli()), ConversionsOnly("7d"), clock_skew=7_200_000_000
     )

@@ -24,13 +24,13 @@ ROWS = [[1.0, 0.0], [0.0, 1.0]]
 
 @pytest.fixture
 def store(kafka: KafkaCluster, dsn: str) -> Store:
-    """One broker and one database."""
+    """A store of one broker and one database."""
     return open_store(f"kafka://{kafka.address}?copies=1&shelf={dsn}")
 
 
 @pytest.fixture
 def served_app(store: Store, bandit: str) -> Iterator[tuple[Service, str]]:
-    """A service with a learner, and where it is."""
+    """Start a service with a learner; yield its address."""
     definition = Definition(bandit, DelayedUCB(2, Bernoulli()), Explicit(), partitions=16)
     app = Service([definition], store, learn=True)
     with served(app) as serving:
@@ -38,7 +38,7 @@ def served_app(store: Store, bandit: str) -> Iterator[tuple[Service, str]]:
 
 
 def test_it_decides_and_learns(served_app: tuple[Service, str], store: Store, bandit: str) -> None:
-    """Rewards are learned, and have commits of their own; all that was answered is there."""
+    """Rewards are learned, and have separate commits; all responses are in the journal."""
     app, url = served_app
     callers, each = 8, 20
 
@@ -68,7 +68,7 @@ def test_it_decides_and_learns(served_app: tuple[Service, str], store: Store, ba
 def test_what_it_cannot_know_is_refused_in_words(
     served_app: tuple[Service, str], bandit: str
 ) -> None:
-    """An id of the caller's, and a retry that another process may have answered: no decision."""
+    """An id of the caller, and a retry that another process may have answered, are refused."""
     app, url = served_app
     with Client(url, bandit=bandit) as client:
         for call in (
@@ -86,7 +86,7 @@ def test_what_it_cannot_know_is_refused_in_words(
 def test_a_retry_is_answered_where_it_was_decided(
     served_app: tuple[Service, str], bandit: str
 ) -> None:
-    """The same decision, as long as no model has read it."""
+    """The same decision, as long as no model includes it."""
     app, url = served_app
     app.bandits[bandit].decider.change_mode("freeze")  # then no model takes its place
     body = {"rows": ROWS, "id": new_id(10**15), "first_attempt": True}

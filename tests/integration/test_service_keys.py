@@ -1,4 +1,4 @@
-"""The service behind keys: a key can do what it says, for the bandits it names, and no more."""
+"""The service with keys: a key allows its scopes, for its bandits, and nothing else."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def two() -> list[Definition]:
 
 @pytest.fixture(scope="module")
 def serving(store: Store) -> Iterator[Serving]:
-    """A service that asks for keys."""
+    """A service that requires keys."""
     with served(Service(two(), store, auth="keys")) as found:
         yield found
 
 
 @pytest.fixture
 def http(serving: Serving) -> Iterator[httpx.Client]:
-    """Plain requests."""
+    """A plain HTTP client."""
     with httpx.Client(base_url=serving.url) as found:
         yield found
 
@@ -65,14 +65,14 @@ def http(serving: Serving) -> Iterator[httpx.Client]:
 def ask(
     http: httpx.Client, route: Route, bandit: str, headers: dict[str, str] | None = None
 ) -> httpx.Response:
-    """A request that is right in all but, maybe, its key."""
+    """Send a request that is valid except, possibly, for its key."""
     body = None if route.body is None else BODIES[route.body.__name__]
     path = route.path.format(bandit=bandit, id="documented", subject="someone")
     return http.request(route.method, path, json=body, headers=headers)
 
 
 def problem_in(response: httpx.Response) -> Problem:
-    """What was answered, which must be a problem."""
+    """Return the body of a response, which must be a problem."""
     assert response.headers["content-type"] == "application/problem+json", response.text
     return msgspec.json.decode(response.content, type=Problem)
 
@@ -81,7 +81,7 @@ def problem_in(response: httpx.Response) -> Problem:
 def test_every_route_for_every_scope(
     http: httpx.Client, serving: Serving, store: Store, scope: str
 ) -> None:
-    """Of all routes and bandits a key can ask those of its scope, of its bandits."""
+    """On all routes and bandits, a key is limited to its scopes and bandits."""
     narrow = make(store, scope, bandits=("guarded",))
     wide = make(store, scope)
     eventually(lambda: 401 not in {answers(serving.url, key, "/metrics") for key in (narrow, wide)})
@@ -114,7 +114,7 @@ def test_every_route_for_every_scope(
 
 
 def test_a_key_lists_the_bandits_that_it_may_read(serving: Serving, store: Store) -> None:
-    """With the address of their routes; one for another scope lists none."""
+    """With the address of their routes; a key with another scope lists none."""
     narrow, wide = make(store, "read", bandits=("guarded",)), make(store, "read")
     decide = make(store, "decide")
     eventually(lambda: answers(serving.url, decide, "/v1") == 403)
@@ -126,7 +126,7 @@ def test_a_key_lists_the_bandits_that_it_may_read(serving: Serving, store: Store
 
 
 def test_readiness_counts_bandits_that_it_does_not_name(serving: Serving) -> None:
-    """Names need a key. Before the first model there is none, rather than an old one."""
+    """Names need a key. Before the first model, the status says that there is none."""
     found = httpx.get(f"{serving.url}/readyz")
     assert found.status_code == 503
     assert found.json() == {
@@ -140,7 +140,7 @@ def test_readiness_counts_bandits_that_it_does_not_name(serving: Serving) -> Non
 def test_whether_a_bandit_exists_is_not_told(
     http: httpx.Client, serving: Serving, store: Store
 ) -> None:
-    """To a key for another one, or to none, the answers are the same to the byte."""
+    """For a key of another bandit, or without one, the responses are identical."""
     key = make(store, *SCOPES, bandits=("guarded",))
     eventually(lambda: answers(serving.url, key, "/v1/guarded") == 200)
     for route in BANDIT_ROUTES:
@@ -151,7 +151,7 @@ def test_whether_a_bandit_exists_is_not_told(
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda one: one.path)
 def test_without_a_key_only_the_probes_answer(http: httpx.Client, route: Route) -> None:
-    """And the console's page, which asks for a key. Others say 401, and how to send a key."""
+    """As does the console's page, which asks for a key. Others return 401 with the remedy."""
     answer = ask(http, route, "guarded")
     if route.path in ("/livez", "/readyz", "/console", "/"):
         assert route.scope is None
@@ -165,7 +165,7 @@ def test_without_a_key_only_the_probes_answer(http: httpx.Client, route: Route) 
 
 
 def wrong_keys() -> list[bytes]:
-    """What may stand in the header and is no key that works."""
+    """Return invalid values of the header."""
     key = new_key()[0]
     return [
         b"",
@@ -184,14 +184,14 @@ def wrong_keys() -> list[bytes]:
 
 @pytest.mark.parametrize("value", wrong_keys())
 def test_what_is_no_key_is_refused_and_not_repeated(http: httpx.Client, value: bytes) -> None:
-    """401, with nothing in it of what was sent."""
+    """401, without any part of the value."""
     answer = http.get("/v1/guarded", headers=[(b"authorization", value)])
     assert answer.status_code in (401, 431) or (answer.status_code == 400 and len(value) > 50_000)
     assert not value[20:] or value[20:] not in answer.content
 
 
 def test_the_problem_says_whether_a_key_is_mistyped(http: httpx.Client) -> None:
-    """So that nobody looks for a revoked key where a letter is missing."""
+    """So that a mistyped key is not mistaken for a revoked one."""
     key = new_key()[0]
     said = [
         problem_in(http.get("/v1/guarded", headers={"authorization": f"Bearer {one}"})).detail
@@ -202,7 +202,7 @@ def test_the_problem_says_whether_a_key_is_mistyped(http: httpx.Client) -> None:
 
 
 def test_a_scheme_is_read_in_any_case(http: httpx.Client, serving: Serving, store: Store) -> None:
-    """As RFC 9110 has it."""
+    """As in RFC 9110."""
     key = make(store, "read")
     eventually(lambda: answers(serving.url, key, "/metrics") == 200)
     for scheme in ("bearer", "BEARER"):
@@ -213,7 +213,7 @@ def test_a_scheme_is_read_in_any_case(http: httpx.Client, serving: Serving, stor
 def test_a_revoked_key_works_no_more_within_two_seconds(
     serving: Serving, store: Store, full: bool
 ) -> None:
-    """And a new one works as soon."""
+    """A new one becomes valid as quickly."""
     key = make(store, "read")
     seconds = 2.0 if full else 10.0  # beside other tests
     eventually(lambda: answers(serving.url, key, "/v1/guarded") == 200, seconds=seconds)
@@ -224,7 +224,7 @@ def test_a_revoked_key_works_no_more_within_two_seconds(
 def test_a_key_that_asks_too_often_waits(
     http: httpx.Client, serving: Serving, store: Store
 ) -> None:
-    """429 says when to come back; the client does, and others are not held up."""
+    """429 says when to retry; the client does, and other callers are unaffected."""
     slow, other = make(store, "read", rate=0.5), make(store, "read")
     eventually(lambda: answers(serving.url, other, "/metrics") == 200)
     assert http.get("/v1/guarded", headers=slow.header).status_code == 200
@@ -237,7 +237,7 @@ def test_a_key_that_asks_too_often_waits(
 
 
 def test_the_verbs_with_a_key(serving: Serving, store: Store) -> None:
-    """A client with one can do all; without one it is told, and the key is in no error."""
+    """A client with a key can do everything; without one it gets an error without the key."""
     key = make(store, "decide", "reward", bandits=("guarded",))
     eventually(lambda: answers(serving.url, key, "/metrics") == 403)
     with Client(serving.url, bandit="guarded", key=key.key) as client:
@@ -250,7 +250,7 @@ def test_the_verbs_with_a_key(serving: Serving, store: Store) -> None:
 
 
 def test_known_keys_go_on_while_the_database_is_away(own_server: PostgresServer) -> None:
-    """Who may ask does not depend on it: 503 for what needs the journal, never 401."""
+    """Authorization does not depend on it: 503 if the journal is needed, never 401."""
     key = make(open_store(own_server.dsn), "read", "decide")
     with served(Service(two(), own_server.dsn, auth="keys")) as serving:
         assert answers(serving.url, key, "/v1/guarded") == 200
@@ -264,7 +264,7 @@ def test_known_keys_go_on_while_the_database_is_away(own_server: PostgresServer)
 def test_neither_logs_nor_metrics_know_a_key(
     http: httpx.Client, serving: Serving, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whether it works or not."""
+    """Whether it is valid or not."""
     good, bad = make(store, "read"), new_key()[0]
     with caplog.at_level(logging.DEBUG):
         eventually(lambda: answers(serving.url, good, "/metrics") == 200)
@@ -290,13 +290,13 @@ def keys(store: Store) -> Iterator[KeyStore]:
 
 
 def add(keys: KeyStore, name: str) -> str | None:
-    """The id of a new key under a name, if there may be one."""
+    """Add a key with a name; return its id, or None if it was rejected."""
     key, id = new_key()
     return id if keys.create(id, name, ["*"], ["read"], None, hash_of(key)) else None
 
 
 def test_there_are_two_keys_at_most_under_a_name(keys: KeyStore) -> None:
-    """So that one can be replaced, and old ones do not gather; a revoked one makes room."""
+    """So that one can be replaced, and old ones do not accumulate; revoked ones do not count."""
     first, second = add(keys, "shop"), add(keys, "shop")
     assert first is not None
     assert second is not None
@@ -314,7 +314,7 @@ def test_there_are_two_keys_at_most_under_a_name(keys: KeyStore) -> None:
 
 
 def test_a_service_need_not_be_able_to_make_keys(dsn: str) -> None:
-    """A role of PostgreSQL that may only read them knows all, and can add none."""
+    """A PostgreSQL role that can only read them knows all, and can add none."""
     made = make(open_store(dsn), "read")
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(
@@ -334,7 +334,7 @@ def test_a_service_need_not_be_able_to_make_keys(dsn: str) -> None:
 
 
 def test_the_store_holds_no_key(keys: KeyStore, store: Store, address: str) -> None:
-    """Only hashes: whoever reads a backup has none."""
+    """Only hashes: a leaked backup contains none."""
     made = make(store, "read")
     kept = everything(address)
     assert made.id.encode() in kept
@@ -343,7 +343,7 @@ def test_the_store_holds_no_key(keys: KeyStore, store: Store, address: str) -> N
 
 
 def everything(address: str) -> bytes:
-    """All that is stored about keys."""
+    """Return everything that is stored about keys."""
     if address.startswith("sqlite:"):
         path = Path(address.removeprefix("sqlite:///"))
         return b"".join(one.read_bytes() for one in path.parent.glob(f"{path.name}*"))

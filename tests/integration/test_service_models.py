@@ -1,4 +1,4 @@
-"""Going back to an earlier model: obeyed by all deciders, over HTTP and by the command."""
+"""Earlier models take effect in all deciders, over HTTP and with the command."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ POLICY = DelayedUCB(FEATURES.dim, Bernoulli(), floor=0.2)
 
 @pytest.fixture
 def name(bandit: str) -> str:
-    """A bandit of its own."""
+    """A separate bandit."""
     return bandit.replace(" ", "-")
 
 
 @pytest.fixture
 def clients(name: str, store: Store) -> Iterator[list[Client]]:
-    """Two deciders, of which the first learns."""
+    """Two deciders, the first of which learns."""
     with ExitStack() as stack:
         definition = Definition(name, POLICY, Explicit(), FEATURES)
         apps = [Service([definition], store, learn=learn, seed=1) for learn in (True, False)]
@@ -40,7 +40,7 @@ def clients(name: str, store: Store) -> Iterator[list[Client]]:
 
 
 def learn(client: Client, count: int, value: float) -> int:
-    """Have this many decisions rewarded; returns the version of the model that knows them."""
+    """Have this many decisions rewarded; return the version of the model with them."""
     before = max((one.observations for one in client.models()), default=0)
     decisions = client.decide_many([{}] * count)
     client.observe_many([(one.id, value) for one in decisions])
@@ -53,12 +53,12 @@ def learn(client: Client, count: int, value: float) -> int:
 
 
 def decide_with(clients: list[Client]) -> set[int]:
-    """The models of some decisions."""
+    """Return the models of some decisions."""
     return {client.decide({}).model for client in clients}
 
 
 def test_all_deciders_use_the_chosen_model(clients: list[Client], name: str, store: Store) -> None:
-    """While newer ones are published, and until told otherwise; the journal says who and why."""
+    """Although newer ones are published, until the next change; the journal says who and why."""
     kept = learn(clients[0], 20, 1.0)
     client = clients[0]
     client.use_model(kept, reason="prices are wrong")
@@ -85,7 +85,7 @@ def test_all_deciders_use_the_chosen_model(clients: list[Client], name: str, sto
 def test_a_decider_that_starts_uses_the_chosen_model(
     clients: list[Client], name: str, store: Store
 ) -> None:
-    """From its first decision; a program with the same journal does, and a view of the past."""
+    """From its first decision; so does a program on the same journal, and a view of the past."""
     kept = learn(clients[0], 20, 1.0)
     clients[0].use_model(kept)
     eventually(lambda: decide_with(clients) == {kept})
@@ -116,7 +116,7 @@ def test_the_command(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Lists the models, chooses one and the newest again; what is wrong is said."""
+    """It lists the models, chooses one and the newest again, and reports errors."""
     address = getattr(store, "address", None)
     if address is None:
         pytest.skip("a command cannot open this store")

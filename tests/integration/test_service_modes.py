@@ -1,4 +1,4 @@
-"""Modes: learn, freeze, baseline, off; heeded by all deciders, kept in the journal."""
+"""Modes learn, freeze, baseline and off take effect in all deciders, and are recorded."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ POLICY, REWARDS = DelayedUCB(2, Bernoulli()), Explicit()
 
 @pytest.fixture
 def made(bandit: str) -> Definition:
-    """A bandit whose safe action is b."""
+    """A bandit whose baseline is action b."""
     return Definition(bandit.replace(" ", "-"), POLICY, REWARDS, partitions=2, baseline="b")
 
 
@@ -42,42 +42,42 @@ class Decider:
         self.app, self._http, self._name = app, http, name
 
     def ask(self, method: str, path: str = "", body: object = None) -> httpx.Response:
-        """One request."""
+        """Send one request."""
         return self._http.request(method, f"/v1/{self._name}{path}", json=body)
 
     def decide(self) -> dict[str, Any]:
-        """One decision."""
+        """Request one decision."""
         answer = self.ask("POST", "/decisions", {"rows": ROWS, "actions": ACTIONS})
         assert answer.status_code == 201, answer.text
         found: dict[str, Any] = answer.json()
         return found
 
     def reward(self, id: str) -> None:
-        """Its reward."""
+        """Report its reward."""
         answer = self.ask("PUT", f"/decisions/{id}/reward", {"value": 1.0})
         assert answer.status_code == 202
 
     def change_mode(self, mode: str, reason: str = "") -> None:
-        """To another mode."""
+        """Change the mode."""
         answer = self.ask("PUT", "/mode", {"mode": mode, "reason": reason})
         assert answer.status_code == 200, answer.text
         assert answer.json()["mode"] == mode
 
     @property
     def mode(self) -> str:
-        """As it is told."""
+        """Return the reported mode."""
         return str(self.ask("GET").json()["mode"])
 
     @property
     def theta(self) -> list[float]:
-        """Of its model."""
+        """Return the θ of its model."""
         found: list[float] = self.app.bandits[self._name].decider.model.theta.tolist()
         return found
 
 
 @pytest.fixture
 def one(made: Definition, store: Store) -> Iterator[Decider]:
-    """A decider that learns too."""
+    """A decider that learns, too."""
     app = Service([made], store, learn=True, seed=1)
     with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
         yield Decider(app, http, made.name)
@@ -85,7 +85,7 @@ def one(made: Definition, store: Store) -> Iterator[Decider]:
 
 @pytest.fixture
 def other(made: Definition, store: Store, one: Decider) -> Iterator[Decider]:
-    """Another, which does not."""
+    """A decider that does not learn."""
     app = Service([made], store, seed=2)
     with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
         yield Decider(app, http, made.name)
@@ -99,7 +99,7 @@ def reaches(deciders: tuple[Decider, ...], mode: str, seconds: float = 10.0) -> 
 def test_frozen_deciders_have_one_model_and_learning_goes_on(
     one: Decider, other: Decider, made: Definition, store: Store, full: bool
 ) -> None:
-    """Also one that starts meanwhile; when it is over they know all that has come."""
+    """Also a decider that starts meanwhile; afterwards they know all that has arrived."""
     one.reward(one.decide()["id"])
     eventually(lambda: one.theta == other.theta != [0.0, 0.0])
     one.change_mode("freeze", "a sale begins")
@@ -127,7 +127,7 @@ def test_frozen_deciders_have_one_model_and_learning_goes_on(
 
 
 def test_baseline_and_off(one: Decider, other: Decider, made: Definition, store: Store) -> None:
-    """The safe action, with the true propensity; then none at all, though rewards are taken."""
+    """The baseline, with its true propensity; then no decisions, but rewards are accepted."""
     before = one.decide()
     other.change_mode("baseline")
     reaches((one, other), "baseline")
@@ -156,7 +156,7 @@ def test_baseline_and_off(one: Decider, other: Decider, made: Definition, store:
 def test_the_fold_passes_over_a_change_of_mode(
     one: Decider, made: Definition, store: Store
 ) -> None:
-    """Digest and estimate are as if it had not been."""
+    """Digest and estimate are as if the mode had not changed."""
     for mode in ("baseline", "learn", "freeze"):
         one.reward(one.decide()["id"])
         one.change_mode(mode)
@@ -177,7 +177,7 @@ def test_the_fold_passes_over_a_change_of_mode(
 def test_the_command(
     one: Decider, made: Definition, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It shows and changes the mode; it needs no service to talk to, only the store."""
+    """It shows and changes the mode; it needs only the store."""
     file = tmp_path / "belated.toml"
     file.write_text(
         f"""
@@ -208,7 +208,7 @@ def test_the_command(
 def test_a_model_that_takes_long_is_loaded_rarely(
     one: Decider, made: Definition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that requests hardly ever wait for it; a change of mode is heeded as soon as ever."""
+    """So that requests hardly ever wait for it; changes of mode still take effect at once."""
     bandit = one.app.bandits[made.name]
     load = bandit._source.load
 

@@ -1,4 +1,4 @@
-"""How much keys and tokens may ask for, who may read the metrics, and stores that refuse."""
+"""Rate limits of keys and tokens, access to metrics, and stores that refuse."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ SECRETS = TokenSecrets({"k1": bytes(range(32))})
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """What is tested here does not depend on its kind."""
+    """One kind of store is enough for these tests."""
     return open_store(f"sqlite:///{tmp_path_factory.mktemp('rates')}/belated.db")
 
 
 @pytest.fixture(scope="module")
 def serving(store: Store) -> Iterator[Serving]:
-    """A service that asks for keys, and makes tokens."""
+    """A service that requires keys, and issues tokens."""
     with served(Service([OFFERS], store, auth="keys", token_keys=SECRETS)) as found:
         yield found
 
 
 @pytest.fixture
 def http(serving: Serving) -> Iterator[httpx.Client]:
-    """Plain requests."""
+    """A plain HTTP client."""
     with httpx.Client(base_url=f"{serving.url}/v1/{NAME}/") as found:
         yield found
 
 
 def usable(serving: Serving, made: Made) -> Made:
-    """A key, once the service knows it; nothing of its rate is used."""
+    """Return a key once the service knows it, with its whole rate available."""
     eventually(lambda: answers(serving.url, made, "/v1/nowhere/nothing/at/all") != 401)
     eventually(lambda: answers(serving.url, made, "/metrics") != 401)
     return made
 
 
 def decide_many(http: httpx.Client, key: Made, count: int) -> httpx.Response:
-    """Ask for several decisions at once."""
+    """Request several decisions at once."""
     body = {"requests": [{"rows": ROWS}] * count}
     return http.post("decisions/batch", json=body, headers=key.header)
 
 
 def test_a_batch_counts_as_its_content(http: httpx.Client, serving: Serving, store: Store) -> None:
-    """It is taken whole, and worked off before anything else is taken."""
+    """It is accepted as a whole, and delays the following requests."""
     key = usable(serving, make(store, "decide", "reward", rate=5.0))
     assert decide_many(http, key, 1_000).status_code == 201
     refused = http.post("decisions", json={"rows": ROWS}, headers=key.header)
@@ -67,7 +67,7 @@ def test_a_batch_counts_as_its_content(http: httpx.Client, serving: Serving, sto
 
 
 def test_a_batch_of_rewards_counts_too(http: httpx.Client, serving: Serving, store: Store) -> None:
-    """As decisions do."""
+    """Like decisions."""
     key = usable(serving, make(store, "reward", rate=5.0))
     body = {"rewards": [{"id": f"r{n}", "value": 1.0} for n in range(500)]}
     assert http.post("rewards/batch", json=body, headers=key.header).status_code == 202
@@ -77,14 +77,14 @@ def test_a_batch_of_rewards_counts_too(http: httpx.Client, serving: Serving, sto
 
 
 def test_one_by_one_as_many_as_the_rate(http: httpx.Client, serving: Serving, store: Store) -> None:
-    """Batches of one are what they are."""
+    """Batches of one count as single requests."""
     key = usable(serving, make(store, "decide", rate=0.01))
     found = [decide_many(http, key, 1).status_code for _ in range(2)]
     assert found == [201, 429]
 
 
 def test_a_token_reports_so_often(http: httpx.Client, serving: Serving, store: Store) -> None:
-    """Whoever has one cannot fill a journal with it; other tokens, and keys, go on."""
+    """A token cannot fill a journal; other tokens and keys are unaffected."""
     key = usable(serving, make(store, "decide", "reward"))
     first, second = decide_many(http, key, 2).json()["decisions"]
 
@@ -101,7 +101,7 @@ def test_a_token_reports_so_often(http: httpx.Client, serving: Serving, store: S
 
 
 def test_metrics_are_for_keys_of_all_bandits(serving: Serving, store: Store) -> None:
-    """They tell of all of them."""
+    """They cover all bandits."""
     narrow = usable(serving, make(store, "read", bandits=(NAME,)))
     wide = usable(serving, make(store, "read"))
     assert answers(serving.url, narrow, f"/v1/{NAME}") == 200
@@ -111,7 +111,7 @@ def test_metrics_are_for_keys_of_all_bandits(serving: Serving, store: Store) -> 
 
 
 def ask(http: httpx.Client) -> int:
-    """The status of a request for a decision."""
+    """Return the status of a request for a decision."""
     return http.post("decisions", json={"rows": ROWS}).status_code
 
 
@@ -125,7 +125,7 @@ def ask(http: httpx.Client) -> int:
 def test_a_store_that_refuses_is_told_as_such(
     own_server: PostgresServer, trouble: str, cure: str
 ) -> None:
-    """503, once in the log, and all goes on when it is mended."""
+    """503, once in the log, and everything works again after the repair."""
     import psycopg
 
     plain = Definition(NAME, DelayedUCB(2, Bernoulli()), Explicit())

@@ -1,4 +1,4 @@
-"""The service while its database cannot be reached: it goes on, and nothing is lost."""
+"""The service while its database is unreachable: it continues, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROWS = [[1.0, 0.0], [0.0, 1.0]]
 
 @pytest.fixture(params=["postgresql"])  # there is no way to a file that could be cut
 def gate(postgres: PostgresServer) -> Iterator[Gate]:
-    """The way to the database."""
+    """The connection to the database, which can be cut."""
     found = Gate(postgres.port)
     yield found
     found.close()
@@ -34,7 +34,7 @@ def gate(postgres: PostgresServer) -> Iterator[Gate]:
 
 @pytest.fixture
 def through(postgres: PostgresServer, gate: Gate) -> str:
-    """The database, by that way."""
+    """The address of the database through the gate."""
     return postgres.dsn.replace(str(postgres.port), str(gate.port))
 
 
@@ -47,24 +47,24 @@ class World:
 
     @property
     def served(self) -> Any:
-        """The one bandit."""
+        """The bandit."""
         return self.app.bandits[self.bandit]
 
     def ask(self, method: str, path: str, body: object = None) -> httpx.Response:
-        """One request; how long it took is noted."""
+        """Send one request, and record its latency."""
         start = time.monotonic()
         found = self.http.request(method, f"/v1/{self.bandit}{path}", json=body)
         self.worst = max(self.worst, time.monotonic() - start)
         return found
 
     def decide(self, **offer: object) -> httpx.Response:
-        """One decision."""
+        """Request one decision."""
         return self.ask("POST", "/decisions", {"rows": ROWS, **offer})
 
 
 @pytest.fixture
 def world(through: str, bandit: str, tmp_path: Path) -> Iterator[World]:
-    """It decides and learns."""
+    """A service that decides and learns."""
     bandit = bandit.replace(" ", "-")
     made = Definition(bandit, DelayedUCB(2, Bernoulli()), Explicit(), partitions=2)
     app = Service([made], through, learn=True, spools=SpoolFolder(tmp_path))
@@ -75,7 +75,7 @@ def world(through: str, bandit: str, tmp_path: Path) -> Iterator[World]:
 def test_it_goes_on_and_hands_over_when_the_database_is_back(
     world: World, gate: Gate, dsn: str, full: bool
 ) -> None:
-    """Requests are answered within a second; later all is in the journal, and counted once."""
+    """Requests are answered within a second; later all events are in the journal, counted once."""
     before = world.decide().json()["id"]
     eventually(lambda: world.served.version >= 1)
     gate.swallow()
@@ -108,7 +108,7 @@ def test_it_goes_on_and_hands_over_when_the_database_is_back(
 
 
 def test_an_erased_subject_leaves_the_spool(world: World, gate: Gate, tmp_path: Path) -> None:
-    """What waits there is not erased; once it is delivered, no byte is left, and it can be."""
+    """Pending events are not erased; after delivery they can be, and no byte is left."""
 
     def is_spooled() -> bool:
         files = [file for file in tmp_path.rglob("*") if file.is_file()]
@@ -129,7 +129,7 @@ def test_an_erased_subject_leaves_the_spool(world: World, gate: Gate, tmp_path: 
 def test_a_full_spool_refuses_and_says_when_to_try_again(
     through: str, gate: Gate, bandit: str, tmp_path: Path
 ) -> None:
-    """With nothing kept; when the database is back there is room again."""
+    """Nothing is stored; once the database is back, requests are accepted again."""
     made = Definition(bandit, DelayedUCB(2, Bernoulli()), Explicit())
     app = Service([made], through, spools=SpoolFolder(tmp_path, limit=2_000))
     with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
@@ -149,7 +149,7 @@ def test_a_full_spool_refuses_and_says_when_to_try_again(
 def test_what_a_dead_process_left_is_handed_over_by_the_next(
     store: Store, bandit: str, tmp_path: Path
 ) -> None:
-    """Also where it is more than one; what cannot be read is left alone, and nothing waits."""
+    """Several spools, too; unreadable ones are left alone, and delay nothing."""
     folder, left = SpoolFolder(tmp_path), 3
     for number in range(left):
         journal = store.journal(bandit)

@@ -1,4 +1,4 @@
-"""The service on a file of SQLite: many callers, several processes, and whoever holds the lock."""
+"""The service on a SQLite file: many callers, several processes, and long locks."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ OFFERS = Definition("offers", DelayedUCB(2, Bernoulli()), Explicit(), partitions
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Of the file."""
+    """The path of the file."""
     return tmp_path / "belated.db"
 
 
 @pytest.fixture
 def store(path: Path) -> Store:
-    """In it."""
+    """The store in the file."""
     return open_store(f"sqlite:///{path}")
 
 
 def test_a_crowd_shares_commits_and_readers_do_not_wait(store: Store, full: bool) -> None:
-    """Every answer is in the file; look-ups and the learner go on meanwhile."""
+    """Every response is in the file; look-ups and the learner are not blocked."""
     callers, each = (16, 500) if full else (8, 40)
     app = Service([OFFERS], store, learn=True)
 
@@ -86,7 +86,7 @@ learners.stop()
 
 @pytest.fixture
 def learner(path: Path, store: Store) -> Iterator[subprocess.Popen[bytes]]:
-    """In a process of its own."""
+    """Learn in a separate process."""
     store.journal("offers", partitions=2).close()
     process = subprocess.Popen(
         [sys.executable, "-c", LEARNER, f"sqlite:///{path}"], stdin=subprocess.PIPE
@@ -99,7 +99,7 @@ def learner(path: Path, store: Store) -> Iterator[subprocess.Popen[bytes]]:
 def test_deciders_and_a_learner_in_several_processes(
     store: Store, learner: subprocess.Popen[bytes]
 ) -> None:
-    """Two deciders have the model that another process makes of what both were told."""
+    """Two deciders use the model of another process, which includes events of both."""
     one, other = Service([OFFERS], store), Service([OFFERS], store)
     with (
         served(one) as here,
@@ -117,7 +117,7 @@ def test_deciders_and_a_learner_in_several_processes(
 
 
 def test_a_large_snapshot_does_not_keep_others_for_long(store: Store, full: bool) -> None:
-    """Commits and the lease wait for it, but far less than the lease lasts."""
+    """Commits and the lease renewal wait for it, but much less than the lease lasts."""
     size = (400 if full else 40) << 20
     with store.journal("offers", partitions=2) as writer, store.journal("offers") as saver:
         coordination = store.coordination("offers")
@@ -143,7 +143,7 @@ def test_a_large_snapshot_does_not_keep_others_for_long(store: Store, full: bool
 def test_while_another_holds_the_file_events_wait_in_the_spool(
     store: Store, path: Path, tmp_path: Path
 ) -> None:
-    """A tool that holds the lock for long: callers are answered, and all is delivered after it."""
+    """A tool holds the lock for long: callers are answered, and events are delivered later."""
     app = Service([OFFERS], store, learn=True, spools=SpoolFolder(tmp_path / "spool"))
     with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
         offers = app.bandits["offers"]
@@ -171,7 +171,7 @@ def test_while_another_holds_the_file_events_wait_in_the_spool(
 def test_without_a_spool_a_file_that_is_held_is_503(
     store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is acknowledged, and it goes on as soon as the lock is free."""
+    """Nothing is acknowledged, and requests succeed again once the lock is free."""
     app = Service([OFFERS], store)
     with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
         log = app.bandits["offers"].commits.log

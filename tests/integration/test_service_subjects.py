@@ -29,7 +29,7 @@ CONTEXT = {"visits": 0.5}
 
 
 def definition(name: str, partitions: int = 2) -> Definition:
-    """A bandit whose contexts may name the subject."""
+    """Return a bandit whose contexts may name the subject."""
     return Definition(
         name,
         DelayedUCB(FEATURES.dim, Bernoulli()),
@@ -41,7 +41,7 @@ def definition(name: str, partitions: int = 2) -> Definition:
 
 
 def test_rewards_of_subjects(store: Store, bandit: str) -> None:
-    """One by one and in batches; repeated ones count once, in a replay as in what is told."""
+    """One by one and in batches; duplicates count once, live and in a replay."""
     name = bandit.replace(" ", "-")
     offers = definition(name)
     with (
@@ -74,7 +74,7 @@ def test_rewards_of_subjects(store: Store, bandit: str) -> None:
 
 
 def test_sticky_decisions(store: Store, bandit: str) -> None:
-    """Two requests at once get one decision; a voided one is not returned again."""
+    """Two concurrent requests get one decision; a voided one is not returned again."""
     name = bandit.replace(" ", "-")
     with (
         served(Service([definition(name)], store)) as serving,
@@ -96,7 +96,7 @@ def test_sticky_decisions(store: Store, bandit: str) -> None:
 def test_sticky_decisions_are_looked_up_together(
     store: Store, bandit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once for all requests that wait; and no row is made of a context whose decision stands."""
+    """Once for all pending requests; no row is computed if a valid decision exists."""
     name, sizes, look_up = bandit.replace(" ", "-"), list[int](), read_current
 
     def slow(journal: Journal, since: Mapping[str, int]) -> dict[str, Decision]:
@@ -127,7 +127,7 @@ def test_sticky_decisions_are_looked_up_together(
 
 
 def test_a_subject_is_erased(store: Store, bandit: str) -> None:
-    """Its decisions are gone, and it has no current one any more; that of others stays."""
+    """Its decisions are gone; those of other subjects are unaffected."""
     name = bandit.replace(" ", "-")
     with (
         served(Service([definition(name)], store)) as serving,
@@ -146,7 +146,7 @@ def test_a_subject_is_erased(store: Store, bandit: str) -> None:
 
 
 def test_what_is_refused(store: Store, bandit: str) -> None:
-    """A sticky decision without a subject, or in a batch; an id of another partition."""
+    """A sticky decision without a subject, or in a batch; an id in another partition."""
     name = bandit.replace(" ", "-")
     with (
         served(Service([definition(name)], store)) as serving,
@@ -174,7 +174,7 @@ def test_what_is_refused(store: Store, bandit: str) -> None:
 def test_rewards_of_unknown_subjects_are_limited(
     store: Store, bandit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of subjects that were decided for are always accepted."""
+    """Rewards of subjects with decisions are always accepted."""
     name = bandit.replace(" ", "-")
     monkeypatch.setattr(module, "MAX_OF_REPORTER", 10)
     with (

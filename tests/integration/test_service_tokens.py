@@ -1,4 +1,4 @@
-"""Tokens of rewards through the service: a browser may report one reward, and do nothing else."""
+"""Tokens of rewards: a browser may report one reward, and do nothing else."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FORGED = "k1." + "A" * 72
 
 
 def definitions() -> list[Definition]:
-    """One bandit for each mode."""
+    """Return one bandit per mode."""
     return [
         Definition(
             f"{mode} tokens", DelayedUCB(2, Bernoulli()), Explicit(timedelta(days=7)), tokens=mode
@@ -40,38 +40,38 @@ def definitions() -> list[Definition]:
 
 @pytest.fixture(scope="module")
 def guarded(store: Store) -> Iterator[Serving]:
-    """A service that asks for keys, or tokens."""
+    """A service that requires keys or tokens."""
     with served(Service(definitions(), store, auth="keys", token_keys=KEYS)) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def key(store: Store, guarded: Serving) -> Made:
-    """One that may do all."""
+    """A key with all scopes."""
     return known(store, guarded.url)
 
 
 @pytest.fixture(scope="module")
 def unguarded(store: Store) -> Iterator[Serving]:
-    """A service that anyone may ask."""
+    """A service without keys."""
     with served(Service(definitions(), store, token_keys=KEYS)) as found:
         yield found
 
 
 def put(serving: Serving, bandit: str, id: str, **body: Any) -> httpx.Response:
-    """A reward without a key, as a browser sends it."""
+    """Report a reward without a key, as a browser does."""
     with httpx.Client(base_url=serving.url) as http:
         return http.put(f"/v1/{bandit} tokens/decisions/{id}/reward", json=body)
 
 
 def problem_in(response: httpx.Response) -> Problem:
-    """What was answered, which must be a problem."""
+    """Return the body of a response, which must be a problem."""
     assert response.headers["content-type"] == "application/problem+json", response.text
     return msgspec.json.decode(response.content, type=Problem)
 
 
 def test_a_browser_reports_one_reward(guarded: Serving, key: Made, store: Store) -> None:
-    """The token of the decision will do; sent again it counts once."""
+    """The token of the decision is enough; a duplicate counts once."""
     with Client(guarded.url, bandit="enforce tokens", key=key.key) as server:
         decision = server.decide(rows=ROWS)
         assert decision.token is not None
@@ -95,7 +95,7 @@ def test_a_browser_reports_one_reward(guarded: Serving, key: Made, store: Store)
 
 
 def test_a_token_alone_opens_no_other_route(guarded: Serving, key: Made) -> None:
-    """Wherever it stands: not even as a key."""
+    """Wherever it is sent: not even as a key."""
     with Client(guarded.url, bandit="enforce tokens", key=key.key) as server:
         token = server.decide(rows=ROWS).token
     with httpx.Client(base_url=guarded.url) as http:
@@ -109,7 +109,7 @@ def test_a_token_alone_opens_no_other_route(guarded: Serving, key: Made) -> None
 
 
 def test_what_is_refused_leaves_nothing(guarded: Serving, key: Made, store: Store) -> None:
-    """Forged, of another decision or bandit, out of range, in parts, or none at all."""
+    """Forged, for another decision or bandit, out of range, in parts, or missing."""
     with Client(guarded.url, bandit="enforce tokens", key=key.key) as server:
         first, second = server.decide_many(rows=[ROWS, ROWS])
     with Client(guarded.url, bandit="report tokens", key=key.key) as server:
@@ -138,7 +138,7 @@ def test_what_is_refused_leaves_nothing(guarded: Serving, key: Made, store: Stor
 
 
 def test_what_was_told_first_under_a_token_stays(guarded: Serving, key: Made) -> None:
-    """Another value is kept as a conflict, and not learned: nobody can say that it was earlier."""
+    """Another value is stored as a conflict, and not learned."""
     with Client(guarded.url, bandit="enforce tokens", key=key.key) as server:
         decision = server.decide(rows=ROWS)
         for value in (1, 0):
@@ -150,7 +150,7 @@ def test_what_was_told_first_under_a_token_stays(guarded: Serving, key: Made) ->
 
 
 def test_each_reward_of_many_has_its_token(guarded: Serving, key: Made) -> None:
-    """All or none: one bad token, and nothing is taken."""
+    """All or none: with one bad token, nothing is accepted."""
     with Client(guarded.url, bandit="enforce tokens", key=key.key) as server:
         made = server.decide_many(rows=[ROWS] * 3)
         rewards = [{"id": one.id, "value": 1.0, "token": one.token} for one in made]
@@ -170,14 +170,14 @@ def test_each_reward_of_many_has_its_token(guarded: Serving, key: Made) -> None:
 
 @pytest.mark.parametrize("body", [{"value": 1}, {"value": 1, "token": FORGED}])
 def test_whether_a_bandit_exists_is_not_told(guarded: Serving, body: dict[str, Any]) -> None:
-    """One that makes tokens, one that makes none, and one that is not here answer alike."""
+    """With tokens, without tokens, or unknown: the responses are the same."""
     found = [put(guarded, one, "a", **body) for one in ("enforce", "report", "off", "no")]
     assert len({(one.status_code, one.content) for one in found}) == 1
     assert found[0].status_code == (403 if "token" in body else 401)
 
 
 def test_without_keys_tokens_alone_can_be_asked_for(unguarded: Serving) -> None:
-    """Enforced, a reward needs its token; reported, all are taken; off, there are none."""
+    """enforce: a reward needs its token; report: all are accepted; off: there are none."""
     taken = {}
     for mode in ("off", "report", "enforce"):
         with Client(unguarded.url, bandit=f"{mode} tokens") as client:
@@ -192,7 +192,7 @@ def test_without_keys_tokens_alone_can_be_asked_for(unguarded: Serving) -> None:
 
 
 def test_tokens_are_counted_by_what_they_were(unguarded: Serving) -> None:
-    """With words from a short list; no token is in the metrics."""
+    """With labels from a short list; no token is in the metrics."""
     with Client(unguarded.url, bandit="report tokens") as client:
         token = client.decide(rows=ROWS).token
     put(unguarded, "report", "another", value=1, token=token)

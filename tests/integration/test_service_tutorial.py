@@ -1,4 +1,4 @@
-"""The tutorial of a service on PostgreSQL does what it says, with a real Prometheus."""
+"""The tutorial of a service on PostgreSQL works as written, with a real Prometheus."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECONDS = 12
 
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
 def test_every_command_of_the_tutorial_works(dsn: str, tmp_path: Path) -> None:
-    """One after the other, in one shell; the database is one that is there."""
+    """In order, in one shell; the database already exists."""
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
     script = "\n".join(block for block in blocks if "docker run" not in block)
     assert script.count("< 60:") == 1

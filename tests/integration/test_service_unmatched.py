@@ -1,4 +1,4 @@
-"""Rewards for unknown decisions: accepted ones are kept, and what cannot be kept is refused."""
+"""Rewards for unknown decisions: accepted ones are stored, and the others are rejected."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ ROWS = [[1.0, 0.0], [0.0, 1.0]]
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """What is tested here does not depend on its kind."""
+    """One kind of store is enough for these tests."""
     return open_store(f"sqlite:///{tmp_path}/belated.db")
 
 
 @pytest.fixture
 def serving(store: Store) -> Iterator[Serving]:
-    """A service that asks for keys, and learns."""
+    """A service that requires keys, and learns."""
     offers = Definition("offers", DelayedUCB(2, Bernoulli()), Explicit(), keep_requests=0.0)
     with served(Service([offers], store, auth="keys", learn=True)) as found:
         yield found
 
 
 def flood(http: httpx.Client, header: dict[str, str], batches: int) -> tuple[int, httpx.Response]:
-    """Report rewards for unknown ids until they are refused; returns how many were accepted."""
+    """Report rewards for unknown ids until they are rejected; return how many were accepted."""
     for batch in range(batches):
         rewards = [{"id": f"nobody-{batch}-{n}", "value": 1} for n in range(1_000)]
         response = http.post("rewards/batch", json={"rewards": rewards}, headers=header)
@@ -46,7 +46,7 @@ def flood(http: httpx.Client, header: dict[str, str], batches: int) -> tuple[int
 def test_a_flood_of_unknown_ids_is_refused_and_drops_nothing(
     serving: Serving, store: Store
 ) -> None:
-    """One key has a share; others report early rewards; known decisions are always rewarded."""
+    """Each key has a share; others can report early rewards; known decisions always can."""
     flooding, other = known(store, serving.url), known(store, serving.url)
     url = f"{serving.url}/v1/offers/"
     with (
