@@ -133,5 +133,5 @@ def test_what_a_service_needs_is_checked_before_it_starts(
 @pytest.mark.parametrize("renamed", [{"call": "fax"}, {"mail": "call"}])
 def test_a_rename_that_cannot_be_is_refused(renamed: dict[str, str]) -> None:
     """To an action that does not exist, or from one that still exists."""
-    with pytest.raises(InvalidInput, match="give old names that are no actions"):
+    with pytest.raises(InvalidInput, match="map each old"):
         PerArm(["mail", "call"], renamed=renamed)
