@@ -1,4 +1,4 @@
-"""Operators pause, resume and retire actions: nothing chooses those that are not open."""
+"""Operators pause, resume and retire actions; only open actions are ever chosen."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ HOUR = 3_600_000_000
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """Moved by hand."""
+    """A clock that tests set."""
     return ManualClock()
 
 
 def opened(clock: ManualClock, policy: Policy | None = None, **settings: Any) -> Bandit:
-    """A bandit of three actions that keeps every request."""
+    """A bandit with three actions that stores every request."""
     features = PerArm(NAMES)
     policy = policy or EpsilonGreedy(features.dim, B, floor=0.5)
     settings.setdefault("journal", MemoryJournal(clock=clock))
@@ -55,7 +55,7 @@ def opened(clock: ManualClock, policy: Policy | None = None, **settings: Any) ->
 
 
 def learned(bandit: Bandit, rounds: int = 60) -> None:
-    """Let it learn that the gift is best."""
+    """Train the bandit until the gift is the best action."""
     for _ in range(rounds):
         decision = bandit.decide()
         bandit.observe(decision.id, float(decision.action == "gift"))
@@ -66,7 +66,7 @@ def learned(bandit: Bandit, rounds: int = 60) -> None:
 
 @every_policy
 def test_a_paused_action_is_never_chosen(name: str) -> None:
-    """By no policy; one alone, and many at once."""
+    """No policy chooses it, in single decisions or in batches."""
     decider = Served(MAKE[name]())
     decider.actions = {"0": ActionChanged(1, "0", "pause")}
     made = [*decider.many([ROWS] * 50, [ParsedRequest(DIM)] * 50)]
@@ -93,7 +93,7 @@ def test_a_paused_action_is_never_chosen(name: str) -> None:
 def test_propensities_are_those_of_the_actions_that_remain(
     policy: Policy, clock: ManualClock
 ) -> None:
-    """The same as if the others had been offered alone; they add up to 1."""
+    """They equal those of a request without the paused action, and add up to 1."""
     bandit = opened(clock, policy)
     learned(bandit)
     bandit.pause("gift")
@@ -116,7 +116,7 @@ def test_propensities_are_those_of_the_actions_that_remain(
 
 
 def test_thompson_chooses_with_the_propensities_it_states(clock: ManualClock) -> None:
-    """Of two that remain, one has the rest of the other's: frequencies say whether that is so."""
+    """Frequencies equal the stated propensities of the two remaining actions."""
     bandit = opened(clock, DelayedThompson(DIM, B))
     learned(bandit, 4)
     bandit.pause("mail")
@@ -131,7 +131,7 @@ def test_thompson_chooses_with_the_propensities_it_states(clock: ManualClock) ->
 
 
 def test_neither_holdout_nor_baseline_chooses_it(clock: ManualClock) -> None:
-    """In place of a fixed action that is paused comes the first one that remains."""
+    """If a fixed action is paused, the first remaining action is chosen instead."""
     bandit = opened(clock, holdout=Holdout(0.5, baseline="gift"), baseline="gift")
     assert {d.action for d in bandit.decide_many([None] * 50) if d.source == "holdout"} == {"gift"}
     bandit.pause("gift")
@@ -153,7 +153,7 @@ def test_neither_holdout_nor_baseline_chooses_it(clock: ManualClock) -> None:
 
 
 def test_the_fallback_does_not_choose_it(clock: ManualClock) -> None:
-    """Also where the policy fails."""
+    """The fallback after a failure of the policy respects pauses too."""
 
     class Failing(Uniform):
         def choose(self, *_: Any) -> Any:
@@ -166,7 +166,7 @@ def test_the_fallback_does_not_choose_it(clock: ManualClock) -> None:
 
 
 def test_if_all_are_paused_nothing_is_decided(clock: ManualClock) -> None:
-    """The error names them; other requests are served, and rewards count."""
+    """The error names the actions; other requests are served, and rewards count."""
     bandit = opened(clock)
     before = bandit.decide()
     for name in NAMES[:2]:
@@ -190,7 +190,7 @@ def test_if_all_are_paused_nothing_is_decided(clock: ManualClock) -> None:
 
 
 def test_a_pause_begins_and_ends_at_its_times(clock: ManualClock) -> None:
-    """By the clock of the decider, to the microsecond."""
+    """The decider's clock determines both, to the microsecond."""
     bandit = opened(clock)
     start, until = clock.now + HOUR, clock.now + 2 * HOUR
     bandit.pause("gift", start=as_datetime(start), until=as_datetime(until), reason="a sale")
@@ -212,7 +212,7 @@ def test_a_pause_begins_and_ends_at_its_times(clock: ManualClock) -> None:
 
 
 def test_a_retired_action_stays_so_until_it_is_resumed(clock: ManualClock) -> None:
-    """A pause with an end must not bring it back."""
+    """The end of an earlier pause does not reopen it."""
     bandit = opened(clock)
     bandit.retire("gift", start=clock.now + HOUR)
     before = bandit.actions[0]
@@ -250,7 +250,7 @@ def test_a_retired_action_stays_so_until_it_is_resumed(clock: ManualClock) -> No
     ],
 )
 def test_what_cannot_be_is_refused(clock: ManualClock, change: Any, said: str) -> None:
-    """With advice, and nothing is written."""
+    """The error says what to do, and nothing is recorded."""
     bandit = opened(clock)
     end = bandit.journal.end(0)
     with pytest.raises(InvalidInput, match=said):
@@ -259,7 +259,7 @@ def test_what_cannot_be_is_refused(clock: ManualClock, change: Any, said: str) -
 
 
 def test_actions_without_declaration_go_by_their_text(clock: ManualClock) -> None:
-    """Any name may be paused where features do not know them; 1 is "1"."""
+    """If features name no actions, any name can be paused; 1 is "1"."""
     features = Hashed(16)
     bandit = opened(clock, EpsilonGreedy(features.dim, B, floor=0.9), features=features)
     offered = {1: {"size": 1.0}, "b": {"size": 2.0}, 3: {"size": 3.0}}
@@ -278,7 +278,7 @@ def test_actions_without_declaration_go_by_their_text(clock: ManualClock) -> Non
 
 
 def test_a_retry_gets_the_same_decision(clock: ManualClock) -> None:
-    """Whether its action was paused since, or others were paused when it was made."""
+    """A retry returns the decision even if actions were paused before or since."""
     bandit = opened(clock)
     bandit.pause("gift")
     first = bandit.decide(id="a")
@@ -293,7 +293,7 @@ def test_a_retry_gets_the_same_decision(clock: ManualClock) -> None:
 
 
 def test_time_travel_shows_what_was_open_then(clock: ManualClock) -> None:
-    """What the bandit would have chosen at a moment is among what was open at it."""
+    """``as_of`` only chooses actions that were open at that time."""
     bandit = opened(clock)
     learned(bandit)
     moments = [clock.now]
@@ -327,7 +327,7 @@ def test_time_travel_shows_what_was_open_then(clock: ManualClock) -> None:
 
 
 def test_a_replay_a_snapshot_and_a_base_agree(clock: ManualClock) -> None:
-    """Also once the records of the changes are trimmed."""
+    """They agree even after the records of the changes were trimmed."""
     settings: dict[str, Any] = {"tuning": Tuning(link=16), "journal": MemoryJournal(clock=clock)}
     bandit = opened(clock, **settings)
     journal = bandit.journal
@@ -353,7 +353,7 @@ def test_a_replay_a_snapshot_and_a_base_agree(clock: ManualClock) -> None:
 
 
 def test_other_processes_obey(tmp_path: Path, clock: ManualClock) -> None:
-    """Once they have read it: at the second call, as with the mode."""
+    """Other processes follow once they have read the change, at the second call."""
     files = [SQLiteJournal(tmp_path / "j.db", bandit="offers", clock=clock) for _ in range(2)]
     one, other = (opened(clock, journal=journal) for journal in files)
     other.decide()
@@ -369,7 +369,7 @@ def test_other_processes_obey(tmp_path: Path, clock: ManualClock) -> None:
 
 
 def test_another_policy_is_evaluated_on_what_was_open(clock: ManualClock) -> None:
-    """It would not have chosen a paused action either."""
+    """An evaluated policy does not choose paused actions either."""
     bandit = opened(clock, EpsilonGreedy(DIM, B, floor=0.5))
     bandit.pause("gift")
     for decision in bandit.decide_many([None] * 400):
@@ -382,7 +382,7 @@ def test_another_policy_is_evaluated_on_what_was_open(clock: ManualClock) -> Non
 
 
 def test_the_report_shows_them(clock: ManualClock) -> None:
-    """With the reason and since when."""
+    """The report shows the reason and the time of the change."""
     bandit = opened(clock)
     learned(bandit)
     bandit.pause("gift", reason="<b>sold out</b>")
@@ -402,5 +402,5 @@ def test_the_report_shows_them(clock: ManualClock) -> None:
 
 
 def test_what_a_newer_release_does_closes_an_action() -> None:
-    """A change of an unknown kind is taken for a pause: that is the safe side."""
+    """A change of an unknown kind counts as a pause, which is the safe choice."""
     assert state_at(ActionChanged(5, "a", "throttle"), 9) == "paused"

@@ -1,4 +1,4 @@
-"""Each check: when it has something to say, and when it does not."""
+"""Each check: when it has a finding, and when it does not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOUR = 60 * MINUTE
 
 
 def honest(n: int = 1_000, seed: int = 0, **changes: Any) -> Evidence:
-    """A decision a minute, both outcomes after ten minutes on average, rows of length about 1."""
+    """A decision per minute, rewards after ten minutes on average, rows of length about 1."""
     rng = np.random.default_rng(seed)
     made = MINUTE * np.arange(n)
     came = made + rng.exponential(10 * MINUTE, size=n).astype(np.int64)
@@ -50,7 +50,7 @@ def honest(n: int = 1_000, seed: int = 0, **changes: Any) -> Evidence:
 
 
 def clicks(n: int = 1_000, seed: int = 0, rate: float = 0.05, **changes: Any) -> Evidence:
-    """The same where only the good outcomes are reported."""
+    """The same decisions, with only good outcomes reported."""
     seen = honest(n, seed)
     good = np.random.default_rng(seed + 1).random(n) < rate
     came = np.where(good, seen.came, -1)
@@ -67,14 +67,14 @@ def clicks(n: int = 1_000, seed: int = 0, rate: float = 0.05, **changes: Any) ->
 
 
 def names(seen: Evidence) -> list[str]:
-    """What there is to say."""
+    """Return the names of the findings."""
     return [one.name for one in advise(seen)]
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 100, 1_000, ROWS])
 @pytest.mark.parametrize("seed", range(5))
 def test_honest_evidence_is_not_warned_of(n: int, seed: int) -> None:
-    """However little or much there is, under either semantics."""
+    """There are no findings, for any number of decisions and either semantics."""
     some = honest(max(n, 1), seed)
     columns = ("made", "came", "value", "learned", "rows", "at")
     seen = dataclasses.replace(some, **{name: getattr(some, name)[:n] for name in columns})
@@ -85,7 +85,7 @@ def test_honest_evidence_is_not_warned_of(n: int, seed: int) -> None:
 
 
 def test_every_message_says_what_was_seen_and_where_to_read_more() -> None:
-    """All that is wrong at once, each with its link."""
+    """Every finding has a message with a link."""
     found = advise(clicks(duplicates=600, rows=honest().rows * 1e4))
     assert [one.name for one in found] == ["alike", "scale", "duplicates"]
     for one in found:
@@ -94,7 +94,7 @@ def test_every_message_says_what_was_seen_and_where_to_read_more() -> None:
 
 
 def test_every_check_is_described() -> None:
-    """In a section of its name, and in the table of all."""
+    """The documentation has a section and a line in the table for each check."""
     page = Path("docs/howto/warnings.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| \[`(\w+)`\]\(#\1\)", page, flags=re.MULTILINE) == list(CHECKS)
     headings = re.findall(r"^## (\w+)$", page, flags=re.MULTILINE)
@@ -114,7 +114,7 @@ def test_clicks_alone_are_warned_of_unless_a_missing_reward_means_something() ->
 
 
 def test_rare_clicks_of_which_both_outcomes_are_reported_are_all_alike() -> None:
-    """Nothing but zeros so far, most of them still to come: that is how it begins."""
+    """At the start there are only zeros, and most are still pending."""
     assert names(honest(value=np.zeros(1_000))) == []
     early = honest(60, value=np.zeros(60))
     slow = dataclasses.replace(early, came=np.where(np.arange(60) < 15, early.now, -1))
@@ -143,7 +143,7 @@ def test_most_rewards_missing_is_warned_of_unless_a_window_ends_the_wait() -> No
     ],
 )
 def test_no_reward_at_all(decisions: int, window: int | None, defaults: bool, warned: bool) -> None:
-    """After a thousand decisions whose windows have ended, or five where most have no reward."""
+    """After 1,000 decisions with ended windows, or 5,000 if most have no reward."""
     seen = honest(
         decisions,
         came=np.full(decisions, -1),
@@ -156,7 +156,7 @@ def test_no_reward_at_all(decisions: int, window: int | None, defaults: bool, wa
 
 
 def test_rewards_of_unknown_ids_are_named_where_none_comes() -> None:
-    """They are why, most likely."""
+    """They are the most likely cause."""
     none = np.full(1_000, -1)
     seen = honest(came=none, learned=none == 0, latest=-1, unmatched=950)
     (one,) = advise(seen)
@@ -165,7 +165,7 @@ def test_rewards_of_unknown_ids_are_named_where_none_comes() -> None:
 
 @pytest.mark.parametrize(("made", "warned"), [(60, False), (200, True)])
 def test_rewards_that_have_stopped(made: int, warned: bool) -> None:
-    """More decisions without one than chance explains, all of an age at which others had theirs."""
+    """More decisions without a reward than chance explains, all old enough to have one."""
     seen = honest(500 + made)
     came = np.where((seen.came < seen.made[500]) & (np.arange(500 + made) < 500), seen.came, -1)
     seen = dataclasses.replace(seen, came=came, latest=int(came.max()), learned=came >= 0)
@@ -173,7 +173,7 @@ def test_rewards_that_have_stopped(made: int, warned: bool) -> None:
 
 
 def test_rare_clicks_that_stay_away_for_a_while_have_not_stopped() -> None:
-    """At one in fifty, two hundred decisions without one are chance."""
+    """At a rate of 1 in 50, 200 decisions without a reward are chance."""
     seen = clicks(1_000, rate=0.02, defaults=True, window=HOUR)
     came = np.where(seen.made < seen.made[800], seen.came, -1)
     assert names(dataclasses.replace(seen, came=came, latest=int(came.max()))) == []
@@ -183,7 +183,7 @@ def test_rare_clicks_that_stay_away_for_a_while_have_not_stopped() -> None:
     ("rewards", "again", "warned"), [(60, 30, False), (100, 50, False), (100, 51, True)]
 )
 def test_duplicates_above_a_third(rewards: int, again: int, warned: bool) -> None:
-    """Of a hundred events at least."""
+    """There must be at least a hundred events."""
     assert names(honest(rewards=rewards, duplicates=again)) == warned * ["duplicates"]
 
 
@@ -192,7 +192,7 @@ def test_duplicates_above_a_third(rewards: int, again: int, warned: bool) -> Non
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_rewards_that_depend_on_their_delay(sign: int) -> None:
-    """Bad news late, or good news late."""
+    """Bad or good rewards arrive late."""
     seen = honest(value=np.random.default_rng(5).normal(size=1_000), family=Gaussian())
     wait = np.exp(sign * 0.5 * seen.value) * 10 * MINUTE
     seen = dataclasses.replace(seen, came=seen.made + wait.astype(np.int64))
@@ -202,7 +202,7 @@ def test_rewards_that_depend_on_their_delay(sign: int) -> None:
 
 
 def test_rows_that_explain_both_are_no_dependence() -> None:
-    """An action that is better and slower: given the row, the delay says nothing."""
+    """If an action is better and slower, delays do not matter given the row."""
     arm = np.arange(1_000) % 2
     rng = np.random.default_rng(6)
     wait = (1 + 9 * arm) * rng.exponential(5 * MINUTE, size=1_000)
@@ -214,7 +214,7 @@ def test_rows_that_explain_both_are_no_dependence() -> None:
 
 
 def test_rewards_that_grow_are_no_dependence() -> None:
-    """The last decisions are the best, and only their short delays have been seen."""
+    """The last decisions are the best, and only their short delays are observed."""
     seen = honest(2_000, family=Gaussian())
     value = np.arange(2_000) / 200 + np.random.default_rng(7).normal(size=2_000)
     wait = np.random.default_rng(8).exponential(700 * MINUTE, size=2_000).astype(np.int64)
@@ -227,7 +227,7 @@ def test_rewards_that_grow_are_no_dependence() -> None:
     ("window", "warned"), [(HOUR, False), (10 * HOUR, True), (1_000 * HOUR, False)]
 )
 def test_a_window_much_longer_than_rewards_take(window: int, warned: bool) -> None:
-    """Unless nothing waits for it, or none is old enough to tell."""
+    """There is no finding if few are pending, or none is old enough."""
     seen = clicks(2_000, rate=0.3, defaults=True, window=window)
     waits = (seen.came < 0) & (seen.now - seen.made < window)
     seen = dataclasses.replace(seen, pending=int(waits.sum()), learned=~waits)
@@ -235,7 +235,7 @@ def test_a_window_much_longer_than_rewards_take(window: int, warned: bool) -> No
 
 
 def test_a_shorter_window_is_advised_only_if_rewards_keep_it() -> None:
-    """Some rewards come later than the window: one that is shorter would lose more of them."""
+    """A shorter window would lose rewards that arrive even later."""
     seen = clicks(2_000, rate=0.3, defaults=True, window=10 * HOUR)
     waits = (seen.came < 0) & (seen.age < 10 * HOUR)
     seen = dataclasses.replace(seen, pending=int(waits.sum()), learned=~waits)
@@ -263,7 +263,7 @@ def test_rows_out_of_scale(size: float, warned: int, intercept: bool) -> None:
 
 @pytest.mark.parametrize(("size", "ridge"), [(1.0, 1e-8), (1.0, 1e8), (1e5, 1e10), (1e-5, 1e-10)])
 def test_a_prior_that_was_meant_is_not_warned_of(size: float, ridge: float) -> None:
-    """Rows of a usual length, or a prior that goes with unusual ones, are the caller's choice."""
+    """Rows of typical length, or a prior that fits unusual ones, are intended."""
     rows = (size * honest().rows.astype(np.float64)).astype(np.float32)
     assert names(honest(rows=rows, ridge=ridge)) == []
 
@@ -277,12 +277,12 @@ def test_one_feature_out_of_scale_is_enough() -> None:
 
 
 def without(seen: Evidence) -> Evidence:
-    """The same rows without their intercept."""
+    """Return the rows without their intercept."""
     return dataclasses.replace(seen, rows=seen.rows[:, 1:])
 
 
 def test_clicks_as_gaussian_need_an_intercept() -> None:
-    """The message says what else helps."""
+    """The message names the alternatives."""
     (one,) = advise(without(honest(family=Gaussian())))
     assert one.name == "intercept"
     assert "Bernoulli()" in one.message
@@ -302,7 +302,7 @@ def test_clicks_as_gaussian_need_an_intercept() -> None:
     ],
 )
 def test_rewards_with_a_level_need_an_intercept(family: Any, level: float, warned: bool) -> None:
-    """Of any family; and with one, or without a level, all is well."""
+    """For any family; not with an intercept, or if rewards average 0."""
     seen = honest(family=family)
     eta = seen.rows[:, 1:].astype(np.float64) @ [1.0, -1.0, 0.5] + level
     seen = dataclasses.replace(seen, value=family.sample(eta, np.random.default_rng(9)))
@@ -311,7 +311,7 @@ def test_rewards_with_a_level_need_an_intercept(family: Any, level: float, warne
 
 
 def test_indicators_are_an_intercept_and_zeros_are_none() -> None:
-    """Whatever the constant, and however it is spread over columns."""
+    """The constant can have any value and be spread over several columns."""
     rows = np.random.default_rng(0).normal(size=(50, 3))
     assert not has_intercept(rows)
     assert has_intercept(np.insert(rows, 1, 0.25, axis=1))
@@ -323,7 +323,7 @@ def test_indicators_are_an_intercept_and_zeros_are_none() -> None:
 
 
 def test_each_is_said_once_and_the_current_ones_are_known() -> None:
-    """What ends is no longer current, and is not said again when it returns."""
+    """A finding that ends is not current, and is not reported again."""
     adviser = Adviser()
     assert [one.name for one in adviser.look(clicks())] == ["alike"]
     assert list(adviser.look(clicks())) == []
@@ -334,7 +334,7 @@ def test_each_is_said_once_and_the_current_ones_are_known() -> None:
 
 
 def test_what_could_not_be_said_is_said_next_time() -> None:
-    """Where warnings are errors the first ends the call."""
+    """If warnings are errors, the first one ends the call."""
     adviser = Adviser()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -344,7 +344,7 @@ def test_what_could_not_be_said_is_said_next_time() -> None:
 
 
 def test_looks_become_rarer_and_never_cease() -> None:
-    """Whenever records have doubled, and every 8,192 in the end."""
+    """Checks run when records have doubled, and finally every 8,192 records."""
     adviser = Adviser()
     looks = [version for version in range(40_000) if adviser.is_due(version)]
     assert looks[:3] == [100, 200, 400]

@@ -1,4 +1,4 @@
-"""The shapes in which many requests or rewards come: read alike, and refused with a cure."""
+"""Forms of batches of requests and rewards: all are read alike, and errors say what to do."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ LINES: dict[str, list[Any]] = {"age": [41, 18], "city": ["Oslo", None]}
 
 
 def pandas_frame(columns: dict[str, list[Any]]) -> Any:
-    """A frame of pandas."""
+    """Return a pandas frame."""
     return pd.DataFrame(columns)
 
 
 def polars_frame(columns: dict[str, list[Any]]) -> Any:
-    """A frame of polars."""
+    """Return a polars frame."""
     return pytest.importorskip("polars").DataFrame(columns, strict=False)
 
 
@@ -33,13 +33,13 @@ Frame = Callable[[dict[str, list[Any]]], Any]
 
 @pytest.fixture(params=[pandas_frame, polars_frame])
 def frame(request: pytest.FixtureRequest) -> Frame:
-    """Makes a frame of columns."""
+    """Return a function that creates a frame from columns."""
     make: Frame = request.param
     return make
 
 
 def test_a_frame_is_read_line_by_line(frame: Frame) -> None:
-    """Names and plain values; what is missing is None, whatever the library has for it."""
+    """Lines become records of plain values; missing values become None."""
     records = frame_records(frame(LINES))
     assert records == [{"age": 41, "city": "Oslo"}, {"age": 18, "city": None}]
     assert type(records[0]["age"]) is int
@@ -60,12 +60,12 @@ def test_what_pandas_has_for_a_missing_value_is_none() -> None:
 
 @pytest.mark.parametrize("other", [None, [], {}, {"columns": 1}, np.eye(2), pd.Series([1.0])])
 def test_what_is_no_frame(other: Any) -> None:
-    """A list, a mapping, an array or a column."""
+    """Lists, mappings, arrays and columns are not frames."""
     assert not is_frame(other)
 
 
 def test_columns_need_names_of_their_own() -> None:
-    """Numbers are not names, and of two columns with one name neither is meant."""
+    """Numbers are not names, and duplicate names are ambiguous."""
     with pytest.raises(InvalidInput, match=r"rename\(columns=str\)"):
         frame_records(pd.DataFrame([[1, 2]]))
     with pytest.raises(InvalidInput, match="two columns named 'a'"):
@@ -76,7 +76,7 @@ def test_columns_need_names_of_their_own() -> None:
 
 
 def test_contexts_in_a_frame_are_contexts_in_a_list(frame: Frame) -> None:
-    """One request per line, with the actions common to all."""
+    """Each line is a request, with the same actions for all."""
     contexts = [{"age": 41, "city": "Oslo"}, {"age": 18, "city": None}]
     listed = split_requests(contexts, COLORS)
     assert split_requests(frame(LINES), COLORS) == listed
@@ -85,7 +85,7 @@ def test_contexts_in_a_frame_are_contexts_in_a_list(frame: Frame) -> None:
 
 
 def test_pairs_bring_their_own_actions() -> None:
-    """With mappings, numbers or no context."""
+    """Pairs can contain mappings, numbers or no context."""
     pairs: list[Any] = [
         ({"age": 41}, COLORS),
         (None, {"red": {"price": 1.0}}),
@@ -96,13 +96,13 @@ def test_pairs_bring_their_own_actions() -> None:
 
 
 def test_two_numbers_of_a_context_are_no_pair() -> None:
-    """A context may be a plain sequence of numbers."""
+    """A context can be a plain sequence of two numbers."""
     (found,) = split_requests([(0.5, 1.0)], COLORS)
     assert found.context == (0.5, 1.0)
 
 
 def test_two_rows_are_no_pair() -> None:
-    """A table of two rows may come as a tuple; tables may come as one array."""
+    """A table of two rows can be a tuple, and several tables one array."""
     (found,) = split_requests(None, rows=[([1.0, 0.0], [0.0, 1.0])])
     assert found.rows == ([1.0, 0.0], [0.0, 1.0])
     tables = np.ones((3, 2, 4))
@@ -110,13 +110,13 @@ def test_two_rows_are_no_pair() -> None:
 
 
 def test_contexts_and_rows_exclude_each_other() -> None:
-    """A bandit takes one of the two."""
+    """A bandit accepts one of the two."""
     with pytest.raises(InvalidInput, match="contexts and rows are both given"):
         split_requests([None], rows=[[[1.0, 0.0]]])
 
 
 def test_ids_come_as_a_list_or_a_column(frame: Frame) -> None:
-    """A column that is named is not part of the contexts."""
+    """A named column is not part of the contexts."""
     lines = frame(LINES | {"order": ["a", "b"]})
     for ids in (["a", "b"], np.array(["a", "b"]), lines["order"]):
         assert [one.id for one in split_requests(frame(LINES), COLORS, ids=ids)] == ["a", "b"]
@@ -125,7 +125,7 @@ def test_ids_come_as_a_list_or_a_column(frame: Frame) -> None:
 
 
 def test_subjects_come_as_a_list_or_a_column(frame: Frame) -> None:
-    """Numbers in a column are read as text; whoever has no subject has None."""
+    """Numbers in a column are read as text; no subject is None."""
     lines = frame(LINES | {"customer": [17, 18]})
     named = split_requests(lines, COLORS, subjects="customer")
     assert named == split_requests(frame(LINES), COLORS, subjects=["17", "18"])
@@ -159,7 +159,7 @@ def test_requests_that_are_refused(requests: Any, ids: Any, match: str) -> None:
 
 
 def test_a_lazy_frame_must_be_collected() -> None:
-    """It has no lines yet."""
+    """A lazy frame has no lines yet."""
     lazy = pytest.importorskip("polars").LazyFrame(LINES)
     with pytest.raises(InvalidInput, match=r"call collect\(\)"):
         split_requests(lazy, COLORS)
@@ -169,7 +169,7 @@ def test_a_lazy_frame_must_be_collected() -> None:
 
 
 def test_rewards_come_as_pairs_records_or_a_frame(frame: Frame) -> None:
-    """Read alike; what a line leaves out is what ``observe`` assumes."""
+    """Omitted values have the defaults of ``observe``."""
     moment = datetime(2026, 1, 8, tzinfo=UTC)
     expected = [OneReward("a", 1.0), OneReward("b", 0.0, moment, "sale", 2)]
     records = [{"id": "a", "value": 1.0}, expected[1]._asdict()]

@@ -1,4 +1,4 @@
-"""Blocks of coefficients, against the same rows without blocks: zero outside their own block."""
+"""Blocks of coefficients equal rows without blocks that are zero outside their block."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ SHAPE = 4, 3
 
 
 def dense(rows: Matrix) -> Matrix:
-    """The same rows, each zero outside its block."""
+    """Return the rows with zeros outside their blocks."""
     table = np.zeros((len(rows), *SHAPE))
     table[np.arange(len(rows)), rows[:, 0].astype(int)] = rows[:, 1:]
     return table.reshape(len(rows), -1)
 
 
 def joined(matrix: Matrix) -> Matrix:
-    """All blocks of a matrix, with zeros between them."""
+    """Return all blocks of a matrix, with zeros between them."""
     blocks, size, _ = matrix.shape
     found = np.zeros((blocks, size, blocks, size))
     for n, block in enumerate(matrix):
@@ -45,25 +45,25 @@ def joined(matrix: Matrix) -> Matrix:
 
 @pytest.fixture
 def rows() -> Matrix:
-    """Of three of the blocks."""
+    """Return rows of three of the blocks."""
     rng = np.random.default_rng(1)
     return np.column_stack([rng.choice([0.0, 2.0, 3.0], 20), rng.normal(size=(20, 3))])
 
 
 @pytest.fixture
 def precision(rows: Matrix) -> Matrix:
-    """Positive definite in each block."""
+    """Return matrices that are positive definite in each block."""
     return identity(SHAPE) + gram(rows, None, SHAPE)
 
 
 def test_shapes() -> None:
-    """With blocks a row has one number more."""
+    """With blocks, a row has one more number."""
     assert width_of(as_shape(5)) == 5
     assert width_of(as_shape(SHAPE)) == 4
 
 
 def test_rows_by_block(rows: Matrix) -> None:
-    """Each row is of one; of none there are no blocks."""
+    """Each row belongs to one block; without rows there are no blocks."""
     found = dict(by_block(rows))
     assert list(found) == [0, 2, 3]
     assert sorted(np.concatenate(list(found.values())).tolist()) == list(range(20))
@@ -82,7 +82,7 @@ def test_sums(rows: Matrix) -> None:
 
 
 def test_roots_and_solutions(rows: Matrix, precision: Matrix) -> None:
-    """Of a matrix for each block."""
+    """They are computed for the matrix of each block."""
     rng = np.random.default_rng(3)
     right, whole = rng.normal(size=SHAPE), joined(precision)
     inverse = np.linalg.inv(whole)
@@ -100,14 +100,14 @@ def test_roots_and_solutions(rows: Matrix, precision: Matrix) -> None:
 
 
 def test_outer_products_stay_within_blocks() -> None:
-    """There is nothing between blocks."""
+    """There are no products between blocks."""
     vector = np.arange(12.0).reshape(SHAPE)
     for block, found in zip(vector, outer(vector), strict=True):
         np.testing.assert_array_equal(found, np.outer(block, block))
 
 
 def test_a_direction_that_rounding_has_lost() -> None:
-    """The root is that of the nearest matrix that is positive definite."""
+    """The root is that of the nearest positive definite matrix."""
     lost = np.array([[[1.0, 1.0], [1.0, 1.0]], [[2.0, 0.0], [0.0, 2.0]]])
     root = root_of(lost)
     assert np.isfinite(root).all()

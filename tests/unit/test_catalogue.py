@@ -1,4 +1,4 @@
-"""A catalogue: actions whose records are encoded once, and offered by name."""
+"""A catalogue: the records of actions are encoded once, and requests offer them by name."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ ADULT = {"age": 41}
 
 
 def bandit(features: Shared = FEATURES, **settings: Any) -> Bandit:
-    """In memory, or on a journal."""
+    """A bandit in memory, or on a journal."""
     policy = DelayedUCB(features.dim, Gaussian(), floor=0.3)
     return Bandit(policy=policy, rewards=Explicit(), features=features, seed=7, **settings)
 
 
 def test_names_give_the_rows_of_their_records() -> None:
-    """To the last bit, in the order offered; None as a record is that of the catalogue."""
+    """Rows are identical, in order; None means the catalogue's record."""
     rows = PLAIN.rows(ADULT, OFFERS)
     for actions in (list(OFFERS), tuple(OFFERS), dict.fromkeys(OFFERS), OFFERS):
         assert FEATURES.rows(ADULT, actions).tobytes() == rows.tobytes()
@@ -49,7 +49,7 @@ def test_names_give_the_rows_of_their_records() -> None:
 
 
 def test_fields_of_a_request_replace_those_of_the_catalogue() -> None:
-    """Some of them, or all; an action that is not in the catalogue needs all."""
+    """Some or all of them; unknown actions need all fields."""
     gift = {"price": 3, "brand": "A", "new": True}
     sale = {"price": 9}
     rows = FEATURES.rows(ADULT, {"blue shoes": sale, "gift": gift, "red shoes": None})
@@ -60,7 +60,7 @@ def test_fields_of_a_request_replace_those_of_the_catalogue() -> None:
 
 
 def test_numbers_without_encoders() -> None:
-    """Records may be plain sequences: then one of a request replaces the whole."""
+    """If records are sequences, a request's record replaces all of it."""
     features = Shared(context=1, action=2, catalogue={"a": [1.0, 2.0], "b": np.array([3.0, 4.0])})
     rows = features.rows([1.0], {"a": None, "b": [5.0, 6.0]})
     assert rows[:, 2:4].tolist() == [[1.0, 2.0], [5.0, 6.0]]
@@ -78,7 +78,7 @@ def test_numbers_without_encoders() -> None:
     ],
 )
 def test_what_is_offered_must_be_known(actions: Any, message: str) -> None:
-    """A name without a record is in the catalogue, or refused."""
+    """A name without a record must be in the catalogue."""
     with pytest.raises(InvalidInput, match=message):
         FEATURES.rows(ADULT, actions)
 
@@ -92,7 +92,7 @@ def test_what_is_offered_must_be_known(actions: Any, message: str) -> None:
     ],
 )
 def test_a_catalogue_is_read_when_features_are_made(records: Any, message: str) -> None:
-    """A mistake in it shows before the first request."""
+    """Errors in it are raised before the first request."""
     with pytest.raises(InvalidInput, match=message):
         replace(PLAIN, catalogue=records)
     with pytest.raises(InvalidInput, match="action 'big' is 1000000000000"):
@@ -100,7 +100,7 @@ def test_a_catalogue_is_read_when_features_are_made(records: Any, message: str) 
 
 
 def test_rows_mean_the_same_whatever_the_catalogue_holds() -> None:
-    """It is data: neither in the fingerprint nor in the text of the features."""
+    """It is neither in the fingerprint nor in the repr of the features."""
     assert FEATURES.fingerprint == PLAIN.fingerprint
     assert FEATURES == PLAIN == as_features(repr(FEATURES))
     assert hash(FEATURES) == hash(PLAIN)
@@ -112,7 +112,7 @@ def test_rows_mean_the_same_whatever_the_catalogue_holds() -> None:
 
 
 def test_values_of_a_catalogue_are_counted_once() -> None:
-    """When it is encoded, however often its actions are offered."""
+    """They are counted when encoded, not each time they are offered."""
     features = replace(FEATURES)
     for _ in range(3):
         features.rows(ADULT, list(OFFERS))
@@ -122,7 +122,7 @@ def test_values_of_a_catalogue_are_counted_once() -> None:
 
 
 def test_a_bandit_offers_the_catalogue() -> None:
-    """All of it if no actions are named; a kept request holds names, no records."""
+    """Without named actions all are offered; stored requests hold only names."""
     one = bandit()
     made = [one.decide(ADULT), one.decide(ADULT, ["red shoes", 7]), *one.decide_many([ADULT] * 2)]
     offers = [one.entry(decision.id).request for decision in made]
@@ -140,7 +140,7 @@ def test_a_bandit_offers_the_catalogue() -> None:
 
 
 def test_paused_actions_of_a_catalogue() -> None:
-    """They are neither chosen nor in the kept request, which can still be evaluated."""
+    """They are not in stored requests, which can still be evaluated."""
     one = bandit()
     one.pause("red shoes")
     for n in range(140):
@@ -161,7 +161,7 @@ def _run(one: Bandit, count: int, actions: Any = None) -> None:
 
 
 def test_requests_are_evaluated_with_the_records_of_their_time() -> None:
-    """Where a record has changed since, the request counts as not kept."""
+    """If a record has changed, the request is left out."""
     journal = MemoryJournal()
     first = bandit(journal=journal)
     _run(first, 130)
@@ -180,12 +180,12 @@ def test_requests_are_evaluated_with_the_records_of_their_time() -> None:
 
 
 def bandit_notes(notes: tuple[str, ...]) -> tuple[str, ...]:
-    """Notes of the estimate itself."""
+    """Return the notes of the estimate, without others."""
     return tuple(note for note in notes if "left out" not in note)
 
 
 def test_an_action_with_a_record_of_its_own_may_enter_the_catalogue_later() -> None:
-    """Its request holds all fields, so that nothing of it has changed."""
+    """Its request holds all fields, so nothing has changed."""
     journal = MemoryJournal()
     _run(bandit(journal=journal), 120, {"red shoes": None, "hat": OFFERS[7]})
     larger = replace(PLAIN, catalogue=OFFERS | {"hat": OFFERS["red shoes"]})
@@ -208,7 +208,7 @@ def test_an_action_with_a_record_of_its_own_may_enter_the_catalogue_later() -> N
     st.data(),
 )
 def test_any_part_of_any_catalogue_has_the_rows_of_its_records(offers: Any, data: Any) -> None:
-    """Whether an action comes by name, with some fields or with all."""
+    """An action can come by name, with some fields or with all."""
     features = replace(PLAIN, catalogue=offers)
     names = data.draw(st.lists(st.sampled_from(list(offers)), min_size=1, unique=True))
     given = {
@@ -223,7 +223,7 @@ def test_any_part_of_any_catalogue_has_the_rows_of_its_records(offers: Any, data
 
 
 def test_other_features_have_no_catalogue() -> None:
-    """What is not named there must come with a request."""
+    """Unnamed actions must come with the request."""
     assert offered(None, PLAIN) is None
     assert offered(None, Hashed(8)) is None
     with pytest.raises(InvalidInput, match="a mapping of ids to records was expected"):

@@ -1,4 +1,4 @@
-"""Earlier models: which are kept, and how a bandit goes back to one."""
+"""Earlier models: which are stored, and how a bandit goes back to one."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ ROWS = [[1.0, 0.0], [0.0, 1.0]]
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """Moved by the tests."""
+    """A clock that tests set."""
     return ManualClock()
 
 
 def make(journal: MemoryJournal, clock: ManualClock) -> Bandit:
-    """A bandit with this journal."""
+    """Return a bandit with this journal."""
     policy = DelayedUCB(2, Bernoulli())
     return Bandit(policy=policy, rewards=Explicit(), journal=journal, clock=clock, seed=7)
 
@@ -41,7 +41,7 @@ def reward(bandit: Bandit, clock: ManualClock, value: float) -> None:
 
 @pytest.fixture
 def coordination() -> CoordinationStore:
-    """A lease and models."""
+    """A coordination store with a lease and models."""
     store = MemoryStore()
     store.journal("offers").close()
     found = store.coordination("offers")
@@ -50,7 +50,7 @@ def coordination() -> CoordinationStore:
 
 
 def test_a_model_of_each_hour_and_day_is_kept(coordination: CoordinationStore) -> None:
-    """A bounded number, however many are published; the cells of the others are gone."""
+    """The number is bounded, and the cells of other models are deleted."""
     for n in range(10 * 24 * 3):  # every 20 minutes for ten days
         at = n * HOUR // 3
         coordination.keep(KeptModel(n + 1, at, n, 1), b"%d" % (n + 1), 1)
@@ -64,7 +64,7 @@ def test_a_model_of_each_hour_and_day_is_kept(coordination: CoordinationStore) -
 
 
 def test_only_the_leader_keeps_models(coordination: CoordinationStore) -> None:
-    """Another one has the lease by now."""
+    """A learner without the lease stores no models."""
     coordination.release_lease("me")
     coordination.acquire_lease("another", 1e6)
     with pytest.raises(OwnerFenced):
@@ -87,7 +87,7 @@ def test_a_model_made_with_other_features_is_refused(coordination: CoordinationS
 
 
 def test_a_bandit_goes_back_to_what_it_knew(clock: ManualClock) -> None:
-    """Its decisions do not change the model, its rewards are learned, and others obey, too."""
+    """Decisions do not change it, rewards are learned, other deciders follow."""
     journal = MemoryJournal(clock=clock)
     bandit = make(journal, clock)
     reward(bandit, clock, 1.0)
@@ -119,7 +119,7 @@ def test_a_bandit_goes_back_to_what_it_knew(clock: ManualClock) -> None:
 
 @pytest.mark.parametrize("kind", ["later release", "no model", "other shape", "other policy"])
 def test_a_model_that_cannot_be_used_decides_nothing(clock: ManualClock, kind: str) -> None:
-    """The newest does; nothing halts."""
+    """The newest model is used instead, without interruption."""
     journal = MemoryJournal(clock=clock)
     bandit = make(journal, clock)
     reward(bandit, clock, 1.0)

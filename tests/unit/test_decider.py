@@ -1,4 +1,4 @@
-"""A decider counts what it has chosen until a model knows it."""
+"""A decider counts its decisions until a model has read them."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from tests.unit.small_deciders import DIM, ROWS, Served, choose, decider, publis
 
 
 class Widening(DelayedUCB):
-    """A width that grows with pending decisions, so each choice depends on those before it."""
+    """A policy whose width grows with pending decisions, so choices depend on earlier ones."""
 
     def width(self, model: Model) -> float:
-        """Add the root of what is pending."""
+        """Return a width that grows with the number of pending decisions."""
         return super().width(model) + 0.3 * math.sqrt(model.pending)
 
 
 def test_a_burst_does_not_ask_the_same_question_again() -> None:
-    """Before any model has come, three decisions are for three rows."""
+    """Before the first model, three decisions choose three rows."""
     one = decider()
     assert sorted(choose(one).index for _ in range(DIM)) == [0, 1, 2]
     assert one.model.pending == one.ahead == DIM
 
 
 def test_what_a_model_does_not_know_is_added_to_it() -> None:
-    """By position; what is not written yet is not known either."""
+    """The position decides; decisions that are not durable are unknown."""
     policy = DelayedUCB(DIM, Bernoulli())
     one = decider(policy)
     made = [choose(one) for _ in range(4)]
@@ -59,7 +59,7 @@ def test_what_a_model_does_not_know_is_added_to_it() -> None:
 
 
 def test_positions_are_those_of_partitions() -> None:
-    """A model that is ahead in one partition says nothing of another."""
+    """Progress in one partition does not affect others."""
     policy = DelayedUCB(DIM, Bernoulli())
     one = decider(policy, partitions=2)
     made = [choose(one) for _ in range(40)]
@@ -82,7 +82,7 @@ def test_positions_are_those_of_partitions() -> None:
     ids=["whole", "blind", "half", "gram"],
 )
 def test_what_was_refused_never_counted(policy: DelayedUCB) -> None:
-    """The journal did not take it: the model is what it was."""
+    """If the journal rejects a decision, the model is restored."""
     one = decider(policy)
     first = choose(one)
     before = one.model.decided.copy()
@@ -100,7 +100,7 @@ def test_what_was_refused_never_counted(policy: DelayedUCB) -> None:
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("metric", ["hessian", "gram"])
 def test_it_counts_as_the_learner_does(share: float, metric: str) -> None:
-    """Whatever share and metric the policy has: the same root."""
+    """The root is the same for any share and metric of the policy."""
     policy = DelayedUCB(DIM, Bernoulli(), pending_weight=share, metric=metric)  # type: ignore[arg-type]
     one, learner = decider(policy), Learner(policy)
     for _ in range(7):
@@ -111,7 +111,7 @@ def test_it_counts_as_the_learner_does(share: float, metric: str) -> None:
 
 
 def test_an_id_that_is_asked_for_twice_at_once_counts_once() -> None:
-    """Before either is durable; the first is the one that stands."""
+    """Before either is durable, only the first one counts."""
     policy = DelayedUCB(DIM, Bernoulli())
     one = decider(policy)
     first, second = choose(one, id="mine"), choose(one, id="mine")
@@ -126,7 +126,7 @@ def test_an_id_that_is_asked_for_twice_at_once_counts_once() -> None:
 
 
 def test_a_dormant_decision_is_not_pending() -> None:
-    """Its outcome clock has not started; it is not dropped twice either."""
+    """Its window has not started; it is also removed only once."""
     one = decider()
     decision = choose(one, activated=False)
     assert (one.model.pending, one.ahead) == (0, 1)
@@ -135,7 +135,7 @@ def test_a_dormant_decision_is_not_pending() -> None:
 
 
 def test_actions_have_their_names() -> None:
-    """Or their index, where none are given; an id of one's own is kept."""
+    """Actions have their index if they have no names; callers' ids are kept."""
     one = decider()
     decision = choose(one, actions=["red", "green", "blue"], id="mine")
     assert decision.action == ["red", "green", "blue"][decision.index]
@@ -146,7 +146,7 @@ def test_actions_have_their_names() -> None:
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("metric", ["hessian", "gram"])
 def test_without_a_learner_nothing_is_dropped(share: float, metric: Any) -> None:
-    """However many there are: the oldest are summed, and count in every model as before."""
+    """The oldest of many are summed, and still count in every model."""
     policy = DelayedUCB(DIM, Bernoulli(), pending_weight=share, metric=metric)
     few = Served(policy, tuning=Tuning(max_unapplied=5, unapplied_block=2))
     all_of_them = Served(policy)
@@ -171,7 +171,7 @@ def test_without_a_learner_nothing_is_dropped(share: float, metric: Any) -> None
 
 
 def test_what_waits_in_a_spool_is_never_summed() -> None:
-    """Its position is not known, and its id must be found."""
+    """Its position is unknown, and its id must be found."""
     one = Served(tuning=Tuning(max_unapplied=2, unapplied_block=1))
     made = [choose(one, id=f"d{n}") for n in range(9)]
     for decision in made:
@@ -182,7 +182,7 @@ def test_what_waits_in_a_spool_is_never_summed() -> None:
 
 
 def test_a_choice_that_is_not_held_leaves_the_model_alone() -> None:
-    """It is about to be folded; still each counts for those after it."""
+    """It is about to be folded, but counts for later choices of the batch."""
     one = decider()
     before = one.model.decided.copy()
     requests = [ParsedRequest(DIM)] * DIM
@@ -205,7 +205,7 @@ def test_a_choice_that_is_not_held_leaves_the_model_alone() -> None:
     ids=["kernel", "gram", "blind", "widening", "randomized", "thompson"],
 )
 def test_many_at_once_are_chosen_one_after_the_other(policy: Any) -> None:
-    """The same choices, and the same model after them, as by requests that follow each other."""
+    """Choices and model equal those of consecutive requests."""
     rng = np.random.default_rng(5)
     tables = [rng.normal(size=(rng.integers(1, 6), DIM)).astype(np.float32) for _ in range(30)]
     requests = [ParsedRequest(len(rows), activated=n % 4 != 3) for n, rows in enumerate(tables)]
@@ -225,7 +225,7 @@ def test_many_at_once_are_chosen_one_after_the_other(policy: Any) -> None:
 
 
 def test_what_waits_in_a_spool_counts_until_its_position_is_known() -> None:
-    """Whichever of the two is told first; a model that has read it counts it itself."""
+    """In either order of marks; a model that has read it counts it."""
     policy = DelayedUCB(DIM, Bernoulli())
     one = decider(policy)
     first, second = choose(one, id="first"), choose(one, id="second")

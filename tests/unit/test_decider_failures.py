@@ -1,4 +1,4 @@
-"""A decider whose model fails, and its modes."""
+"""A decider whose model or policy fails, and its modes."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from tests.unit.small_deciders import DIM, ROWS, Served, choose, decider, publis
 
 
 class Broken(DelayedUCB):
-    """A policy that cannot choose from rows that begin with a 1."""
+    """A policy that fails for rows that begin with a 1."""
 
     def choose(self, model: Any, rows: Any, rng: np.random.Generator) -> Choice:
-        """It fails for one request."""
+        """Fail for one request."""
         if rows[0, 0] == 1.0:
             raise ZeroDivisionError("of a policy")
         return super().choose(model, rows, rng)
 
     def choose_all(self, model: Any, rows: Any, ends: Any, *more: Any) -> list[Choice]:
-        """It fails for several."""
+        """Fail for several requests."""
         if any(rows[start, 0] == 1.0 for start in [0, *ends[:-1]]):
             raise ZeroDivisionError("of a policy")
         return super().choose_all(model, rows, ends, *more)
 
 
 def spoilt(one: Decider) -> None:
-    """Its model is of no use any more."""
+    """Replace the numbers of a decider's model by NaN."""
     one.model.theta = np.full(DIM, np.nan)
     one.model.decided = np.full((DIM, DIM), np.nan)
 
@@ -43,7 +43,7 @@ def spoilt(one: Decider) -> None:
     "policy", [DelayedUCB(DIM, Bernoulli()), DelayedThompson(DIM, Bernoulli())], ids=["ucb", "ts"]
 )
 def test_a_model_that_is_not_finite_chooses_nothing(policy: Any) -> None:
-    """The decision falls back to the baseline, with the true propensity; the model is renewed."""
+    """The baseline decides, with its true propensity; the model is rebuilt."""
     one = decider(policy)
     choose(one)
     spoilt(one)
@@ -57,7 +57,7 @@ def test_a_model_that_is_not_finite_chooses_nothing(policy: Any) -> None:
 
 
 def test_a_policy_that_fails_for_one_request_chooses_for_the_others() -> None:
-    """Those it cannot choose for are decided by the baseline, and counted."""
+    """The baseline decides the failed requests, and they count."""
     one = Served(Broken(DIM, Bernoulli()), baseline="b")
     others = ROWS[[1, 2, 0]]
     tables = [others, ROWS, others, ROWS]
@@ -71,7 +71,7 @@ def test_a_policy_that_fails_for_one_request_chooses_for_the_others() -> None:
 
 
 def test_a_bandit_that_is_off_decides_nothing() -> None:
-    """Until its mode changes."""
+    """It raises an error until the mode changes."""
     one = decider()
     one.change_mode("off")
     with pytest.raises(BanditOff, match="switched off"):
@@ -81,7 +81,7 @@ def test_a_bandit_that_is_off_decides_nothing() -> None:
 
 
 def test_a_model_with_numbers_that_are_not_finite_is_not_taken() -> None:
-    """The decider goes on with the one it has."""
+    """The decider keeps its current model."""
     policy = DelayedUCB(DIM, Bernoulli())
     one, learner = decider(policy), Learner(policy)
     learner.model.theta = np.full(DIM, np.nan)
@@ -92,7 +92,7 @@ def test_a_model_with_numbers_that_are_not_finite_is_not_taken() -> None:
 
 
 def test_a_frozen_model_does_not_change() -> None:
-    """Not by what is decided with it; when it is over, that is counted."""
+    """Its decisions are counted when the freeze ends."""
     policy = DelayedUCB(DIM, Bernoulli())
     one = decider(policy)
     first = choose(one)
@@ -111,7 +111,7 @@ def test_a_frozen_model_does_not_change() -> None:
 
 
 def test_the_baseline_has_its_true_propensity() -> None:
-    """An action by its name, or its index; the first where it is not on offer; or any."""
+    """For a named action or index, for the first if it is absent, and for any."""
     frequencies: dict[object, int] = {}
     for baseline, actions, expected in (
         ("b", ["a", "b", "c"], ("b", 1.0)),

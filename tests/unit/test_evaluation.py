@@ -1,4 +1,4 @@
-"""Delay curves, forecasts, tests of dependence and lift, by hand where that is possible."""
+"""Delay curves, forecasts, tests of dependence and lift, compared with results by hand."""
 
 import json
 import math
@@ -24,7 +24,7 @@ START = 1_700_000_000_000_000
 
 
 def _table(made: Any, delay: Any, **columns: Any) -> DecisionTable:
-    """Times in days; a delay of None: no reward."""
+    """Return a table with times in days; a delay of None is a missing reward."""
     starts = START + (np.array(made) * DAY).astype(np.int64)
     came = [NEVER if d is None else s + int(d * DAY) for s, d in zip(starts, delay, strict=True)]
     value = [np.nan if d is None else 1.0 for d in delay]
@@ -33,7 +33,7 @@ def _table(made: Any, delay: Any, **columns: Any) -> DecisionTable:
 
 
 def test_kaplan_and_meier_by_hand() -> None:
-    """Kaplan and meier by hand."""
+    """The curve equals the Kaplan–Meier estimate computed by hand."""
     # At risk at 1 day are three, at 2 days two; one comes each time.
     curve = delay_curve(_table([0, 6, 7, 9.5], [2, 1, None, None]))
     assert curve.share.tolist() == pytest.approx([1 / 3, 2 / 3])
@@ -43,7 +43,7 @@ def test_kaplan_and_meier_by_hand() -> None:
 
 
 def test_conversions_are_compared_with_conversions() -> None:
-    """Conversions are compared with conversions."""
+    """The curve equals the right-truncated estimate by hand."""
     # Delays 1, 2 and 3 of ages 10, 10 and 4: at 3 days all three could have been seen; at 2 days
     # two have come. F(2) = 2/3, F(1) = 2/3 · 1/2.
     week = DefaultAfter("7d")
@@ -56,7 +56,7 @@ def test_conversions_are_compared_with_conversions() -> None:
 
 
 def test_a_band_narrows_with_the_level_and_holds_the_curve() -> None:
-    """A band narrows with the level and holds the curve."""
+    """Bands contain the curve, and are narrower at lower levels."""
     rng = np.random.default_rng(0)
     table = _table(rng.random(300) * 9, np.minimum(rng.exponential(0.2, 300), 1.0))
     wide, narrow = delay_curve(table), delay_curve(table, level=0.5)
@@ -68,14 +68,14 @@ def test_a_band_narrows_with_the_level_and_holds_the_curve() -> None:
 
 
 def test_voided_and_dormant_decisions_are_left_out() -> None:
-    """Voided and dormant decisions are left out."""
+    """They affect neither curves nor counts."""
     table = _table([0, 1, 2], [1, None, None])
     table.state[1], table.state[2] = 5, 0
     assert delay_curve(table).missing == 0
 
 
 def test_no_reward_no_curve() -> None:
-    """No reward no curve."""
+    """Curves and forecasts are refused without enough rewards."""
     with pytest.raises(InvalidInput, match="none of the 1 decisions has one"):
         delay_curve(_table([0], [None]))
     with pytest.raises(InvalidInput, match="a forecast needs 20 rewards"):
@@ -83,7 +83,7 @@ def test_no_reward_no_curve() -> None:
 
 
 def test_curves_are_plain_data() -> None:
-    """Curves are plain data."""
+    """``to_dict`` returns JSON-compatible values."""
     rng = np.random.default_rng(0)
     table = _table(rng.random(1_000) * 5, rng.random(1_000))
     found = delay_curve(table).to_dict()
@@ -92,7 +92,7 @@ def test_curves_are_plain_data() -> None:
 
 
 def test_a_forecast_counts_what_is_to_come() -> None:
-    """A forecast counts what is to come."""
+    """Forecasts agree with the rewards that arrive later."""
     rng = np.random.default_rng(2)
     made, delay = rng.random(3_000) * 10, rng.exponential(3, 3_000)
     told = [d if m + d <= 10 else None for m, d in zip(made, delay, strict=True)]
@@ -105,7 +105,7 @@ def test_a_forecast_counts_what_is_to_come() -> None:
 
 
 def test_nothing_more_is_expected_after_the_retention() -> None:
-    """Nothing more is expected after the retention."""
+    """Decisions beyond the retention are not forecast."""
     table = _table([0.0] * 30 + [9.0] * 10, [1.0] * 30 + [None] * 10)
     kept = replace(table, retention=int(0.5 * DAY))
     assert forecast(kept, "5d").missing == 0
@@ -126,7 +126,7 @@ def _two_actions(ratio: float, seed: int, on: str) -> DecisionTable:
 
 @pytest.mark.parametrize("on", ["action", "reward"])
 def test_dependence_is_found_where_it_is(on: Any) -> None:
-    """Dependence is found where it is."""
+    """The test detects actions with different delays, and no others."""
     found = delay_depends(_two_actions(2.0, 1, on), on)
     assert found.p < 1e-3
     slow, fast = ("slow", "fast") if on == "action" else ("high", "low")
@@ -135,7 +135,7 @@ def test_dependence_is_found_where_it_is(on: Any) -> None:
 
 
 def test_dependence_on_a_reward_that_is_silent_cannot_be_tested() -> None:
-    """Dependence on a reward that is silent cannot be tested."""
+    """If a missing reward has a value, it is refused."""
     table = _table([0, 1], [1, None], rewards=DefaultAfter("7d"))
     with pytest.raises(InvalidInput, match="cannot test whether"):
         delay_depends(table, "reward")
@@ -154,7 +154,7 @@ def _groups(count: int, slow: float, rewards: Any, seed: int) -> DecisionTable:
 
 
 def test_a_slower_group_is_not_a_worse_one() -> None:
-    """A slower group is not a worse one."""
+    """Pending rewards of a slower group do not bias the lift."""
     table = _groups(6_000, 8.0, DefaultAfter("8d"), 5)
     found = lift(table)
     assert found.low < 0 < found.high
@@ -167,7 +167,7 @@ def test_a_slower_group_is_not_a_worse_one() -> None:
 
 
 def test_lift_at_all_times_uses_final_outcomes_only() -> None:
-    """Lift at all times uses final outcomes only."""
+    """Decisions younger than the window are left out."""
     table = _groups(6_000, 4.0, DefaultAfter("5d"), 6)
     always = lift(table).always
     assert always is not None
@@ -180,7 +180,7 @@ def test_lift_at_all_times_uses_final_outcomes_only() -> None:
 
 
 def test_no_holdout_no_lift() -> None:
-    """No holdout no lift."""
+    """Without a holdout, or with few rewards, the lift is refused."""
     with pytest.raises(NotEvaluable, match="there is no group 'bandit'"):
         lift(_table([0, 1], [1, 1]))
     with pytest.raises(NotEvaluable, match="'holdout' have a reward"):
@@ -196,13 +196,13 @@ def test_no_holdout_no_lift() -> None:
     ],
 )
 def test_columns_that_do_not_fit_are_refused(columns: Any, message: str) -> None:
-    """Columns that do not fit are refused."""
+    """Lengths, times and values are validated."""
     with pytest.raises(InvalidInput, match=message):
         _table([0, 1], [1, 1], **columns)
 
 
 def test_times_are_taken_as_callers_have_them() -> None:
-    """Times are taken as callers have them."""
+    """Datetimes, text and microseconds are accepted."""
     frame = pd.DataFrame(
         {
             "made": pd.to_datetime(["2026-01-01", "2026-01-02"], utc=True),
@@ -217,7 +217,7 @@ def test_times_are_taken_as_callers_have_them() -> None:
 
 
 def test_rewards_that_stop_are_noticed() -> None:
-    """Once more should have come than chance leaves out; a feed that goes on is left alone."""
+    """A silence longer than chance explains is an alarm; a running feed is not."""
     made = START + 3_600_000_000 * np.arange(1_000)
     came = made + 7_200_000_000
     for hours, stopped in ((1, False), (12, True)):
@@ -238,7 +238,7 @@ def test_rewards_that_stop_are_noticed() -> None:
 
 
 def test_batches_are_not_silences() -> None:
-    """A feed that comes once a day is silent for a day; two days without it are too long."""
+    """A daily feed may be silent for a day, but not for two."""
     rng = np.random.default_rng(5)
     made = START + np.sort(rng.integers(40 * DAY, size=8_000))
     happened = made + rng.exponential(DAY, size=8_000).astype(np.int64)
@@ -258,7 +258,7 @@ def test_batches_are_not_silences() -> None:
 
 @pytest.mark.parametrize("kept", [1.0, 0.25])
 def test_rewards_that_become_fewer_are_noticed(kept: float) -> None:
-    """A quarter of them is too few; all of them are not."""
+    """A quarter of the expected rewards is an alarm; all of them are not."""
     rng = np.random.default_rng(6)
     made = START + np.sort(rng.integers(40 * DAY, size=8_000))
     came = made + rng.exponential(DAY, size=8_000).astype(np.int64)

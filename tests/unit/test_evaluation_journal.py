@@ -1,4 +1,4 @@
-"""What a bandit earns, by its journal: the same decisions, states and values as its ledger has."""
+"""Evaluation from a journal agrees with the ledger about decisions, states and values."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ START = 1_700_000_000_000_000
 
 
 class Clock:
-    """A clock that is set."""
+    """A clock that tests set."""
 
     def __init__(self) -> None:
         self.now = START
 
     def __call__(self) -> int:
-        """Now."""
+        """Return the current time."""
         return self.now
 
 
@@ -55,7 +55,7 @@ def _bandit(clock: Clock, **settings: Any) -> Bandit:
 
 
 def _play(bandit: Bandit, clock: Clock, rounds: int = 240) -> None:
-    """Every third decision is rewarded a day later, some twice, in parts, too late or never."""
+    """Reward every third decision a day later, some twice, in parts, too late or never."""
     rng = np.random.default_rng(1)
     waiting: list[tuple[int, Callable[[], Any]]] = []
     for n in range(rounds):
@@ -84,7 +84,7 @@ def _play(bandit: Bandit, clock: Clock, rounds: int = 240) -> None:
 @pytest.mark.parametrize("rewards", [DefaultAfter("7d"), Explicit("7d", reduce="sum")])
 @pytest.mark.parametrize("partitions", [1, 4])
 def test_a_line_says_what_the_ledger_says(rewards: Any, partitions: int) -> None:
-    """A line says what the ledger says."""
+    """Each line has the state and the value of the ledger's entry."""
     clock = Clock()
     journal = MemoryJournal(clock=clock, partitions=partitions)
     bandit = _bandit(clock, rewards=rewards, journal=journal)
@@ -108,7 +108,7 @@ def test_a_line_says_what_the_ledger_says(rewards: Any, partitions: int) -> None
 
 
 def test_forgotten_decisions_are_evaluated_too() -> None:
-    """Forgotten decisions are evaluated too."""
+    """Decisions that the ledger forgot remain in the table."""
     clock = Clock()
     bandit = _bandit(clock, retention="8d")
     _play(bandit, clock, rounds=400)
@@ -119,7 +119,7 @@ def test_forgotten_decisions_are_evaluated_too() -> None:
 
 
 def test_what_was_erased_or_came_later_is_not_there() -> None:
-    """What was erased or came later is not there."""
+    """Records after the time of ``as_of`` are left out."""
     clock = Clock()
     bandit = _bandit(clock)
     _play(bandit, clock, rounds=100)
@@ -129,7 +129,7 @@ def test_what_was_erased_or_came_later_is_not_there() -> None:
 
 
 def test_a_frame_has_times_and_requests() -> None:
-    """A frame has times and requests."""
+    """Frames have timezone-aware times, and requests on demand."""
     clock = Clock()
     bandit = _bandit(clock)
     _play(bandit, clock, rounds=30)
@@ -141,7 +141,7 @@ def test_a_frame_has_times_and_requests() -> None:
 
 
 def test_methods_are_the_functions_of_the_table() -> None:
-    """Methods are the functions of the table."""
+    """Methods of a bandit return the functions' results."""
     clock = Clock()
     bandit = _bandit(clock)
     _play(bandit, clock)
@@ -154,7 +154,7 @@ def test_methods_are_the_functions_of_the_table() -> None:
 
 
 def test_policies_are_told_apart() -> None:
-    """Policies are told apart."""
+    """Values of a good, a bad and the uniform policy differ as expected."""
     clock = Clock()
     bandit = _bandit(clock, rewards=DefaultAfter("2d"))
     _play(bandit, clock, rounds=900)
@@ -168,7 +168,7 @@ def test_policies_are_told_apart() -> None:
 
 
 def test_what_cannot_be_evaluated_says_what_to_do() -> None:
-    """What cannot be evaluated says what to do."""
+    """Errors name the remedy."""
     clock = Clock()
     bandit = _bandit(clock)
     _play(bandit, clock, rounds=150)
@@ -189,7 +189,7 @@ def test_what_cannot_be_evaluated_says_what_to_do() -> None:
     "policy", [DelayedUCB(2, Bernoulli()), DelayedThompson(2, Bernoulli())], ids=["UCB", "Thompson"]
 )
 def test_a_journal_without_a_floor_is_refused(policy: Any) -> None:
-    """A journal without a floor is refused."""
+    """Without a floor, propensities of other actions are unknown."""
     clock = Clock()
     bandit = _bandit(clock, policy=policy)
     _play(bandit, clock, rounds=200)
@@ -199,7 +199,7 @@ def test_a_journal_without_a_floor_is_refused(policy: Any) -> None:
 
 @pytest.mark.parametrize(("baseline", "floor"), [("uniform", 0.0), ("first", 0.2), ("blue", 0.0)])
 def test_decisions_of_the_holdout_count(baseline: str, floor: float) -> None:
-    """Each weighs by its probability over both groups."""
+    """They are weighted by the probability over both groups."""
     clock = Clock()
     policy = DelayedUCB(2, Bernoulli(), floor=floor)
     bandit = _bandit(
@@ -228,7 +228,7 @@ def test_decisions_of_the_holdout_count(baseline: str, floor: float) -> None:
 
 
 def test_a_journal_at_an_address_explains_itself(tmp_path: Path) -> None:
-    """A journal at an address explains itself."""
+    """A log can be opened from a journal's address alone."""
     clock = Clock()
     features = PerArm(["red", "blue"], context=["age"])
     journal = SQLiteJournal(tmp_path / "a.db", bandit="offers", clock=clock)
@@ -248,7 +248,7 @@ def test_a_journal_at_an_address_explains_itself(tmp_path: Path) -> None:
 
 
 def test_rows_are_those_that_were_on_offer() -> None:
-    """Rows are those that were on offer."""
+    """Rows equal the features' rows of the stored requests."""
     clock = Clock()
     bandit = _bandit(clock)
     _play(bandit, clock, rounds=20)

@@ -1,4 +1,4 @@
-"""What names a policy: every value in it, and nothing else."""
+"""The fingerprint of a policy depends on all of its values, and on nothing else."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ DIM = 2_000
 
 
 def large(entry: float = 0.0) -> DelayedUCB:
-    """A policy whose prior mean has one entry of its own, in the middle."""
+    """Return a policy with a large prior mean that differs in one entry in the middle."""
     mean = np.zeros(DIM)
     mean[DIM // 2] = entry
     return DelayedUCB(DIM, B, prior=Prior(mean, np.eye(DIM)))
 
 
 def test_one_number_of_a_large_prior_makes_another_policy() -> None:
-    """Where both look alike; a model of one is refused by the other."""
+    """Their reprs are equal; a model of one is refused by the other."""
     one, other = large(), large(1e-9)
     assert repr(one) == repr(other)
     assert one.fingerprint != other.fingerprint
@@ -69,7 +69,7 @@ DIFFERENT: dict[str, Callable[[], Any]] = {
 
 
 def test_whatever_differs_has_another_fingerprint() -> None:
-    """And whatever is made alike has the same."""
+    """Equal policies have equal fingerprints."""
     found = {name: fingerprint(make()) for name, make in DIFFERENT.items()}
     assert len(set(found.values())) == len(DIFFERENT)
     assert found == {name: fingerprint(make()) for name, make in DIFFERENT.items()}
@@ -77,7 +77,7 @@ def test_whatever_differs_has_another_fingerprint() -> None:
 
 
 def test_without_arrays_it_is_that_of_the_repr() -> None:
-    """So models that were published before are read."""
+    """Models published by earlier releases remain readable."""
     policy = DelayedUCB(3, Gaussian("estimate"), alpha=0.5)
     # What came later is left out while it has its default.
     usual = repr(policy).replace("half_life=None, ", "").replace("learn_after=None, ", "")
@@ -87,7 +87,7 @@ def test_without_arrays_it_is_that_of_the_repr() -> None:
 
 
 def test_another_process_finds_the_same() -> None:
-    """A learner and a decider agree."""
+    """Learners and deciders agree on it."""
     code = "from belated import *; print(DelayedUCB(2, Bernoulli(), alpha=0.5).fingerprint)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert done.stdout.strip() == DelayedUCB(2, B, alpha=0.5).fingerprint
@@ -99,14 +99,14 @@ class _Mine(Policy):
 
 
 def test_a_class_of_others_is_named_with_its_module() -> None:
-    """What does not make it another policy does not make another fingerprint either."""
+    """Our own classes can move between modules."""
     one, other = _Mine(2, B), _Mine(2, B, seen=[1])
     assert described(one).startswith(f"{__name__}._Mine(dim=2, ")
     assert one.fingerprint == other.fingerprint
 
 
 def test_a_sweep_tells_large_priors_and_large_delays_apart() -> None:
-    """Two empirical laws that look alike are two."""
+    """Empirical delays with equal reprs differ."""
     samples = np.arange(DIM)
     one, other = delays.Empirical(samples), delays.Empirical(np.where(samples == 900, 901, samples))
     assert fingerprint(large(), one) != fingerprint(large(1e-9), one)

@@ -1,4 +1,4 @@
-"""Logs of other systems, read line by line: what they may leave out, and what is refused."""
+"""Logs of other systems, read line by line: optional parts, and errors."""
 
 from __future__ import annotations
 
@@ -36,40 +36,40 @@ FEEDBACK: dict[str, Any] = {
 
 
 def test_blank_lines_are_passed_over() -> None:
-    """As other tools write them between lines, and at the end."""
+    """Other tools write blank lines between lines and at the end."""
     text = json.dumps(LINE).encode()
     found = list(read_dsjson(io.BytesIO(b"\n" + text + b"\n\n" + text + b"\n\n")))
     assert [one.index for one in found] == [1, 1]
 
 
 def test_what_a_context_may_hold() -> None:
-    """Truth is a number; what is None or begins with an underscore is left out."""
+    """Booleans become numbers; None and names with underscores are left out."""
     [found] = read_dsjson(io.BytesIO(json.dumps(LINE).encode()))
     assert found.context == {"GUser.member": 1.0}
 
 
 def test_a_log_without_outcomes_is_refused() -> None:
-    """It is probably of another format."""
+    """It probably has another format."""
     with pytest.raises(InvalidInput, match="no decision with a known outcome"):
         import_log(MemoryJournal(), [], None)
 
 
 @pytest.mark.parametrize("missing", ["context", "action", "reward", "pscore"])
 def test_what_is_no_feedback_is_refused(missing: str) -> None:
-    """The part that is missing is named."""
+    """The error names the missing part."""
     given = {key: value for key, value in FEEDBACK.items() if key != missing}
     with pytest.raises(InvalidInput, match=f"not a bandit_feedback .*{missing}"):
         list(read_obp(given))
 
 
 def test_a_file_that_is_none_is_refused() -> None:
-    """With its name, and how to write one."""
+    """The error names the file, and how to write one."""
     with pytest.raises(InvalidInput, match=r"log.npz is not .*: save it with numpy\.savez"):
         list(read_obp(io.BytesIO(b"no archive"), "log.npz"))
 
 
 def test_probabilities_of_each_position() -> None:
-    """Those of the position that was shown count; the first if there is none."""
+    """Those of the shown position count, or of the first."""
     shares = np.zeros((3, 2, 2))
     shares[:, :, 0], shares[:, :, 1] = [0.5, 0.5], [0.9, 0.1]
     given = FEEDBACK | {"pi_b": shares, "position": np.array([0, 1, 1]), "n_actions": 2}
@@ -79,7 +79,7 @@ def test_probabilities_of_each_position() -> None:
 
 
 def test_uniform_choices_need_no_table() -> None:
-    """Of others the propensities of actions that were not chosen are unknown."""
+    """Otherwise, propensities of other actions are unknown."""
     assert [one.propensities for one in read_obp(FEEDBACK)] == [[0.5, 0.5]] * 3
     found = read_obp(FEEDBACK | {"pscore": np.array([0.5, 0.9, 0.5])})
     known = [[0.5, np.nan], [np.nan, 0.9], [np.nan, 0.5]]

@@ -1,4 +1,4 @@
-"""Old rows are frozen as sums: what they were can be taken out, and the estimate hardly moves."""
+"""Old rows are frozen as sums, from which they can be removed, with nearly no effect on fits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def data(family: Family, count: int, seed: int = 0) -> tuple[Matrix, Vector]:
 
 
 def filled(family: Family, count: int, block: int = 16) -> tuple[Observations, Matrix, Vector]:
-    """A store in small blocks, what is in it, and nothing frozen unless it is Gaussian."""
+    """Return a store with small blocks, in which only Gaussian rewards are frozen."""
     X, y = data(family, count)
     seen = Observations(3, family, block=block)
     seen.extend(X, y)
@@ -37,7 +37,7 @@ def filled(family: Family, count: int, block: int = 16) -> tuple[Observations, M
 
 
 def expanded(X: Matrix, y: Vector, family: Family, theta: Vector) -> Quadratic:
-    """Row by row, by the definition."""
+    """Return the expansion row by row, by its definition."""
     total = Quadratic.zero(3)
     for x, reward in zip(X, y, strict=True):
         slope = float(family.slope(x @ theta))
@@ -48,14 +48,14 @@ def expanded(X: Matrix, y: Vector, family: Family, theta: Vector) -> Quadratic:
 
 
 def same(one: Quadratic, other: Quadratic) -> None:
-    """To rounding."""
+    """Assert equality up to rounding."""
     assert one.n == other.n
     np.testing.assert_allclose(one.information, other.information, rtol=1e-11, atol=1e-11)
     np.testing.assert_allclose(one.pull, other.pull, rtol=1e-11, atol=1e-11)
 
 
 def likelihood(seen: Observations) -> Quadratic:
-    """Of what is frozen; it is there."""
+    """Return the likelihood of the frozen rows, which must exist."""
     assert seen.frozen is not None
     return seen.frozen
 
@@ -65,7 +65,7 @@ def likelihood(seen: Observations) -> Quadratic:
 
 @not_gaussian
 def test_the_oldest_full_blocks_are_frozen_where_they_are_told(family: Family) -> None:
-    """So many that no more than asked for are left; the moments know all rows as before."""
+    """Only the requested number remains; moments still include all rows."""
     seen, X, y = filled(family, 100)
     seen.freeze(AT, most=50)
     assert (seen.n, seen.exact) == (100, 36)
@@ -78,7 +78,7 @@ def test_the_oldest_full_blocks_are_frozen_where_they_are_told(family: Family) -
 
 @every_family
 def test_what_is_frozen_is_taken_out_as_it_was_put_in(family: Family) -> None:
-    """Revised and removed rows leave what the others, with these rewards, would have made."""
+    """Sums after revisions and removals equal sums of the remaining rows."""
     seen, X, y = filled(family, 100)
     seen.freeze(AT, most=0)
     assert seen.revise(3, 1.0) == y[3]
@@ -102,7 +102,7 @@ def test_what_is_frozen_is_taken_out_as_it_was_put_in(family: Family) -> None:
 
 @every_family
 def test_removing_all_that_is_frozen_leaves_nothing(family: Family) -> None:
-    """Not even rounding."""
+    """Not even rounding errors remain."""
     seen, _, _ = filled(family, 32)
     seen.freeze(AT, most=0)
     for handle in range(32):
@@ -113,7 +113,7 @@ def test_removing_all_that_is_frozen_leaves_nothing(family: Family) -> None:
 
 @every_family
 def test_rows_go_once_they_are_frozen_and_nobody_can_ask_for_them(family: Family) -> None:
-    """By whole blocks; sums stay, and a handle of theirs is known no longer."""
+    """Blocks are dropped, sums stay, and handles are unknown."""
     seen, X, y = filled(family, 100)
     seen.forget(np.arange(40))
     seen.drop_forgotten()
@@ -131,7 +131,7 @@ def test_rows_go_once_they_are_frozen_and_nobody_can_ask_for_them(family: Family
 
 @every_family
 def test_what_is_frozen_survives_as_bytes(family: Family) -> None:
-    """Sums, rows that are kept, where they were frozen, and the next handle."""
+    """Sums, stored rows, their θ and the next handle are restored."""
     seen, X, y = filled(family, 96)
     seen.freeze(AT, most=40)
     seen.forget(np.arange(20))
@@ -154,7 +154,7 @@ def test_what_is_frozen_survives_as_bytes(family: Family) -> None:
 
 @not_gaussian
 def test_rows_that_are_kept_are_frozen_anew_where_the_estimate_has_moved(family: Family) -> None:
-    """Those that are gone stay as they were."""
+    """Dropped rows keep their expansion."""
     seen, X, y = filled(family, 64)
     seen.freeze(np.zeros(3), most=32)
     seen.forget(np.arange(16))
@@ -169,7 +169,7 @@ def test_rows_that_are_kept_are_frozen_anew_where_the_estimate_has_moved(family:
 
 @every_family
 def test_merged_stores_have_the_frozen_rows_of_both(family: Family) -> None:
-    """As a copy and joined; what is done to one is not done to the other."""
+    """Copies and joined stores; changes to one do not affect the other."""
     left, _, _ = filled(family, 40)
     right, _, _ = filled(family, 40)
     left.freeze(AT, most=0)
@@ -186,7 +186,7 @@ def test_merged_stores_have_the_frozen_rows_of_both(family: Family) -> None:
 
 
 def test_a_gaussian_keeps_no_rows() -> None:
-    """Sums only, from the first reward on; the estimate and its variance are those of all rows."""
+    """Only sums are stored; estimate and variance are those of all rows."""
     seen, X, y = filled(Gaussian(), 1000)
     assert seen.exact == 0
     assert not list(seen.chunks(100))
@@ -221,7 +221,7 @@ def test_rows_frozen_at_the_estimate_leave_it_where_it_is(family: Family) -> Non
 
 
 def test_online_goes_on_from_what_is_frozen() -> None:
-    """For Gaussian rewards its steps are exact, and so the same."""
+    """Its steps are exact for Gaussian rewards."""
     X, y = data(Gaussian(0.09), 60)
     plain, frozen = Observations(3), Observations(3, Gaussian(0.09), block=16)
     for seen in (plain, frozen):
@@ -237,7 +237,7 @@ def test_online_goes_on_from_what_is_frozen() -> None:
 @not_gaussian
 @pytest.mark.parametrize("ridge", [1.0, "auto"])
 def test_one_step_of_merged_partitions_is_the_estimate(family: Family, ridge: float) -> None:
-    """From the estimate of 95 % of the rewards, whatever the partitions, to .01 deviations."""
+    """From an estimate of 95 % of the rewards, to .01 deviations."""
     X, y = data(family, 4000)
     prior = Prior.ridge(3, ridge)
     plain = Observations(3)
@@ -263,7 +263,7 @@ def test_one_step_of_merged_partitions_is_the_estimate(family: Family, ridge: fl
 
 @not_gaussian
 def test_a_step_from_the_estimate_stays_there(family: Family) -> None:
-    """The score of all partitions is zero there, but for the prior's."""
+    """The total score is zero there, except for the prior's."""
     seen, _, _ = filled(family, 300)
     prior = Prior.normal(np.array([0.5, 0.0, 0.0]), 3.0 * np.eye(3))
     full = Laplace().fit(seen, family=family, prior=prior)
@@ -282,7 +282,7 @@ SMALL = Tuning(exact=600, block=32, batch=50)
 def taught(
     learner: Learner, X: Matrix, y: Vector, *, forget: bool = False
 ) -> list[tuple[int, int]]:
-    """Learn them all, by partitions in turn; returns the partition and the handle of each."""
+    """Learn all rewards, by partitions in turn; return their partitions and handles."""
     places, partitions = [], len(learner.observations)
     for n, (x, reward) in enumerate(zip(X, y.tolist(), strict=True)):
         learner.add_pending(x, 0.25)
@@ -294,7 +294,7 @@ def taught(
 
 
 def kept(learner: Learner) -> int:
-    """Rows in memory."""
+    """Return the number of rows in memory."""
     pieces = [store.pack() for store in learner.observations]
     return sum(len(data) for one in pieces for name, data in one.items() if name[:2] == "y ") // 8
 
@@ -305,7 +305,7 @@ def kept(learner: Learner) -> int:
 def test_a_learner_keeps_few_rows_and_hardly_errs(
     family: Family, partitions: int, bulk: bool
 ) -> None:
-    """One by one and in bulk; the estimate is within .15 deviations, the precision within 6 %."""
+    """Estimates are within .15 deviations, precisions within 6 %."""
     learner = Learner(DelayedUCB(3, family, ridge=1.0), partitions=partitions, tuning=SMALL)
     X, y = data(family, 6000)
     if bulk:
@@ -341,7 +341,7 @@ def test_below_the_limit_nothing_is_frozen(family: Family) -> None:
 
 @every_family
 def test_frozen_rewards_are_revised_and_retracted(family: Family) -> None:
-    """Sums are those of a learner that never froze, and the estimate hardly another."""
+    """Sums equal those of a learner that never froze."""
     X, y = data(family, 3000)
     learners = [
         Learner(DelayedUCB(3, family, ridge=1.0), tuning=Tuning(exact=exact, block=32, batch=50))
@@ -364,7 +364,7 @@ def test_frozen_rewards_are_revised_and_retracted(family: Family) -> None:
 
 
 def test_rows_wait_for_a_fit_beside_the_fold() -> None:
-    """What has come since it began is added to it: nothing is frozen or dropped meanwhile."""
+    """During a fit nothing is frozen or dropped; arrivals are added after it."""
     learner = Learner(DelayedUCB(3, Bernoulli(), ridge=1.0), tuning=SMALL)
     learner.defers = True
     X, y = data(Bernoulli(), 4000)
@@ -380,7 +380,7 @@ def test_rows_wait_for_a_fit_beside_the_fold() -> None:
 
 
 def test_bulk_freezes_at_an_estimate_of_its_own() -> None:
-    """Not at the model's, which stands still and knows nothing yet."""
+    """The model's own estimate is outdated during a bulk load."""
     learner = Learner(DelayedUCB(3, Bernoulli()), tuning=SMALL)
     X, y = data(Bernoulli(), 2000)
     with learner.bulk():

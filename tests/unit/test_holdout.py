@@ -1,4 +1,4 @@
-"""A holdout: a share of decisions by the baseline, marked, with propensities over both groups."""
+"""A holdout: the baseline makes a share of decisions, with propensities over both groups."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _bandit(holdout: Holdout | None, **settings: Any) -> Bandit:
 
 
 def test_a_share_is_held_out_and_marked() -> None:
-    """A share is held out and marked."""
+    """Decisions are marked with their group."""
     bandit = _bandit(Holdout(0.3, "blue"))
     names = ["red", "green", "blue"]
     made = bandit.decide_many(rows=[ROWS] * 600, actions=names)
@@ -62,7 +62,7 @@ def test_a_share_is_held_out_and_marked() -> None:
     ],
 )
 def test_the_overall_propensity_is_that_of_both_groups(policy: Any) -> None:
-    """The overall propensity is that of both groups."""
+    """It mixes the propensities of policy and baseline."""
     bandit = _bandit(Holdout(0.5, "uniform"), policy=policy)
     rng = np.random.default_rng(0)
     for _ in range(40):
@@ -77,7 +77,7 @@ def test_the_overall_propensity_is_that_of_both_groups(policy: Any) -> None:
 
 
 def test_overall_propensities_are_how_often_actions_are_taken() -> None:
-    """Overall propensities are how often actions are taken."""
+    """Inverse weights of an action add up to the number of decisions."""
     bandit = _bandit(Holdout(0.4, "first"))
     made = bandit.decide_many(rows=[ROWS] * 2_000)
     inverse = [1.0 / one.overall for one in made if one.index == 0 and one.overall is not None]
@@ -86,7 +86,7 @@ def test_overall_propensities_are_how_often_actions_are_taken() -> None:
 
 
 def test_all_decisions_of_a_unit_are_in_one_group() -> None:
-    """All decisions of a unit are in one group."""
+    """With ``by``, the unit determines the group."""
     features = PerArm(["red", "blue"], context=["age"])
     settings = {"policy": DelayedUCB(features.dim, Bernoulli()), "features": features}
     bandit = _bandit(Holdout(0.5, "uniform", by="customer"), **settings)
@@ -101,7 +101,7 @@ def test_all_decisions_of_a_unit_are_in_one_group() -> None:
 
 
 def test_a_retry_is_in_the_same_group() -> None:
-    """A retry is in the same group."""
+    """The id determines the group."""
     first, second = _bandit(Holdout(0.5, "uniform")), _bandit(Holdout(0.5, "uniform"))
     for n in range(30):
         assert (
@@ -110,7 +110,7 @@ def test_a_retry_is_in_the_same_group() -> None:
 
 
 def test_no_groups_without_a_policy() -> None:
-    """No groups without a policy."""
+    """In the modes baseline and off there are no groups."""
     bandit = _bandit(Holdout(0.5, "uniform"))
     bandit.change_mode("baseline")
     bandit.decide(rows=ROWS)
@@ -119,7 +119,7 @@ def test_no_groups_without_a_policy() -> None:
 
 
 def test_lift_is_what_the_policy_earns_beyond() -> None:
-    """Lift is what the policy earns beyond."""
+    """Lift compares the policy with the baseline."""
     now = [1_700_000_000_000_000]
     journal = MemoryJournal(clock=lambda: now[0])
     bandit = Bandit(
@@ -155,7 +155,7 @@ def test_lift_is_what_the_policy_earns_beyond() -> None:
     ],
 )
 def test_what_is_no_holdout_is_refused(wrong: Any, match: str) -> None:
-    """What is no holdout is refused; it asks for a baseline."""
+    """Invalid shares, baselines and fields are refused."""
     with pytest.raises(InvalidInput, match=re.escape(match)):
         Holdout(**wrong)
     with pytest.raises(InvalidInput, match="pass Holdout"):
@@ -175,7 +175,7 @@ rewards = "DefaultAfter('7d')"
 
 
 def test_a_service_reads_it_from_its_file(tmp_path: Path) -> None:
-    """A service reads it from its file."""
+    """The configuration has a section for the holdout."""
     path = tmp_path / "belated.toml"
     path.write_text(FILE + 'share = 0.05\nbaseline = "first"\n')
     assert read_config(path).bandits[0].holdout == Holdout(0.05, "first")

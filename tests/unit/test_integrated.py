@@ -1,4 +1,4 @@
-"""Means and covariances over all that the prior's precision may be."""
+"""Means and covariances, integrated over the prior's precision."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from belated.model.statistics import Observations
 
 
 def strong(family: Family, dim: int = 6, n: int = 60) -> Observations:
-    """Rewards of strong effects, of which half of the directions are hardly known."""
+    """Return rewards with strong effects, of which half of the directions are nearly unknown."""
     rng = np.random.default_rng(5)
     rows = rng.normal(size=(n, dim)) * np.where(np.arange(dim) < dim / 2, 1.0, 0.05)
     means = family.mean(rows @ np.full(dim, 2.0))
@@ -30,7 +30,7 @@ def strong(family: Family, dim: int = 6, n: int = 60) -> Observations:
 
 @pytest.mark.parametrize("dim", [1, 10, 60])
 def test_it_is_the_integral_over_all_precisions(dim: int) -> None:
-    """Against a quadrature with 4,000 points, for normal rewards of several widths."""
+    """It equals a quadrature with 4,000 points for normal rewards."""
     known = np.linspace(0.1, 20.0, dim)
     pull = known * np.linspace(1.0, 3.0, dim)
 
@@ -57,13 +57,13 @@ def test_it_is_the_integral_over_all_precisions(dim: int) -> None:
 
 
 def test_no_posterior_at_all_changes_nothing() -> None:
-    """If nothing converges, the estimate stays as it is."""
+    """If no fit converges, the estimate is unchanged."""
     assert integrated(lambda ridge: None, 0.3, 3) is None
 
 
 @pytest.mark.parametrize("family", [Bernoulli(), Gaussian(1.0), Gaussian()], ids=repr)
 def test_an_estimated_prior_widens_intervals_and_leaves_the_maximum(family: Family) -> None:
-    """The policy goes by fits that are not polished: for them nothing changes."""
+    """Unpolished fits, which policies use, do not change."""
     seen, prior = strong(family), Prior.ridge(6, "auto")
     shown = Laplace().fit(seen, family=family, prior=prior)
     used = Laplace().fit(seen, family=family, prior=prior, polish=False)
@@ -81,7 +81,7 @@ def test_an_estimated_prior_widens_intervals_and_leaves_the_maximum(family: Fami
 
 
 def test_rewards_in_another_unit_have_the_same_intervals_in_it() -> None:
-    """Where the variance is estimated the prior is of θ/√φ, and so is the doubt about it."""
+    """With an estimated variance, the prior applies to θ/√φ."""
     seen = strong(Gaussian())
     small = Observations(6)
     for rows, y, _ in seen.chunks(1_000):
@@ -94,7 +94,7 @@ def test_rewards_in_another_unit_have_the_same_intervals_in_it() -> None:
 
 
 def test_conversions_have_the_doubt_too() -> None:
-    """The sandwich takes the prior for granted; the intervals do not."""
+    """The sandwich ignores the prior's uncertainty; intervals include it."""
     (rows, y, _), *_ = strong(Bernoulli(), n=200).chunks(1_000)
     age, hits = np.full(len(rows), 2.0), int(y.sum())
     conversions = Conversions(np.full(hits, 0.2), np.zeros(hits), np.ones(hits))

@@ -1,4 +1,4 @@
-"""What is wrong with single rewards and values is counted, where a user of a bandit looks."""
+"""Problems with single rewards and values are counted where users look for them."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ FIELDS = {"age": Number(18, 90), "country": Category(["AT", "DE"])}
 
 
 def made(**settings: object) -> Bandit:
-    """A bandit whose clock stands still."""
+    """Return a bandit whose clock stands still."""
     features = PerArm(["blue", "red"], context=FIELDS)
     given = {"clock": lambda: NOW, "features": features, "policy": DelayedUCB()} | settings
     return Bandit(rewards=ConversionsOnly("7d"), **given)  # type: ignore[arg-type]
 
 
 def found(bandit: Bandit) -> dict[tuple[str, str], Issue]:
-    """The issues by their names and fields."""
+    """Return the issues by name and field."""
     return {(issue.name, issue.field): issue for issue in bandit.issues()}
 
 
 def test_a_bandit_that_is_used_well_has_none() -> None:
-    """Neither decisions nor rewards nor retries are issues."""
+    """Decisions, rewards and retries are not issues."""
     bandit = made()
     decision = bandit.decide({"age": 41, "country": "AT"})
     for _ in range(2):
@@ -40,7 +40,7 @@ def test_a_bandit_that_is_used_well_has_none() -> None:
 
 
 def test_each_is_counted_from_the_first_one_on() -> None:
-    """With its last time, an example, and what to do; the most frequent comes first."""
+    """With its last time, an example and a remedy, the most frequent first."""
     bandit = made()
     decision = bandit.decide({"age": 400, "country": "FR"})
     bandit.decide({"age": float("inf"), "country": "AT"})
@@ -74,7 +74,7 @@ def test_each_is_counted_from_the_first_one_on() -> None:
 
 
 def test_clocks_may_differ_by_five_minutes_or_as_much_as_is_set() -> None:
-    """Of rewards, activations, voids and rewards of subjects."""
+    """This applies to rewards, activations, voids and subjects."""
     usual, wide = made(), made(clock_skew="2h")
     for bandit, near, far in ((usual, 300, 301), (wide, 7200, 7201)):
         decision = bandit.decide({"age": 41, "country": "AT"}, subject="user-1")
@@ -95,7 +95,7 @@ def test_clocks_may_differ_by_five_minutes_or_as_much_as_is_set() -> None:
 
 
 def test_what_the_journal_has_is_counted_after_a_restart(tmp_path: Path) -> None:
-    """Whoever wrote it; the last time and an example are known of what this process has seen."""
+    """Last time and example are only known from this process."""
     address = f"sqlite:///{tmp_path}/offers.db"
     with made(journal=address) as bandit:
         bandit.observe("order-17", 1.0)
@@ -112,7 +112,7 @@ def test_what_the_journal_has_is_counted_after_a_restart(tmp_path: Path) -> None
 
 
 def test_the_report_lists_them() -> None:
-    """Rewards by the day, and the values of the last decisions."""
+    """It lists rewards by day, and values of the last decisions."""
     bandit = made()
     decisions = [bandit.decide({"age": 400, "country": "FR"}, id=f"order-{n}") for n in range(3)]
     bandit.observe("unknown", 1.0)
@@ -133,7 +133,7 @@ def test_the_report_lists_them() -> None:
 
 
 def test_bandits_with_the_same_features_count_their_own_values() -> None:
-    """A value that one bandit has clipped is no issue of another."""
+    """Each bandit counts only its own values."""
     features = PerArm(["mail"], context={"age": Number(18, 90)})
     first, second = (Bandit(features, rewards=ConversionsOnly("7d")) for _ in range(2))
     first.decide({"age": 400})

@@ -1,4 +1,4 @@
-"""A log in a frame says what the journal of the same decisions says, and can become a journal."""
+"""A log in a frame agrees with a journal of the same decisions, and can become one."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _policy() -> DelayedUCB:
 
 
 def _played(rewards: Any, rounds: int = 400) -> tuple[Bandit, ManualClock]:
-    """A bandit of which about half of the rewards are pending."""
+    """Return a bandit with about half of its rewards pending."""
     clock, rng = ManualClock(START), np.random.default_rng(3)
     journal = MemoryJournal(clock=clock)
     bandit = Bandit(
@@ -85,7 +85,7 @@ def _played(rewards: Any, rounds: int = 400) -> tuple[Bandit, ManualClock]:
 
 
 def _frame_of(bandit: Bandit) -> Any:
-    """The decisions as another system would have logged them."""
+    """Return the decisions as another system would log them."""
     frame = bandit.frame(requests=True).rename_axis("name").reset_index()
     for name in ("age", "country"):
         frame[name] = [request["context"][name] for request in frame["request"]]
@@ -102,7 +102,7 @@ def _log_of(bandit: Bandit, clock: ManualClock, frame: Any = None, **settings: A
 
 
 def _same(one: Any, other: Any) -> None:
-    """All numbers of two answers differ by 1e-12 at most."""
+    """Assert that all numbers of two results differ by at most 1e-12."""
     if isinstance(one, dict):
         assert one.keys() == other.keys()
         for name in one:
@@ -142,7 +142,7 @@ def test_a_frame_says_what_the_journal_says(rewards: Any) -> None:
 
 @pytest.mark.parametrize("rewards", SEMANTICS, ids=lambda one: type(one).__name__)
 def test_a_bandit_starts_from_a_log(rewards: Any, tmp_path: Path) -> None:
-    """Its estimate is that of a bandit that made these decisions itself."""
+    """Its estimate is that of a bandit that made the decisions itself."""
     bandit, clock = _played(rewards)
     _log_of(bandit, clock).to_journal(f"sqlite:///{tmp_path}/offers.db?bandit=offers")
     journal = SQLiteJournal(tmp_path / "offers.db", bandit="offers", clock=clock)
@@ -162,7 +162,7 @@ def test_a_bandit_starts_from_a_log(rewards: Any, tmp_path: Path) -> None:
 
 
 def test_libraries_of_frames_agree() -> None:
-    """Those of pandas, polars and Arrow, and plain lists; in any order of lines."""
+    """Pandas, polars, Arrow and lists, with lines in any order."""
     polars, arrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
     bandit, clock = _played(DefaultAfter("5d"), rounds=300)
     frame = (
@@ -185,7 +185,7 @@ def test_libraries_of_frames_agree() -> None:
 
 
 def test_columns_with_a_time_zone_are_converted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not a value at a time; and a null is never."""
+    """They are not converted value by value; null means never."""
     polars, arrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
     calls: list[Any] = []
     monkeypatch.setattr(columns, "as_microseconds", lambda *given: calls.append(given))
@@ -201,7 +201,7 @@ def test_columns_with_a_time_zone_are_converted_at_once(monkeypatch: pytest.Monk
 
 
 def test_times_without_a_zone_are_refused_with_the_remedy() -> None:
-    """In the words of the library; a column without any time is none."""
+    """The remedy is code for the library; empty columns are accepted."""
     polars, arrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
     column = pd.Series(pd.to_datetime(["2026-01-01", "2026-01-02"]))
     for given, remedy in (
@@ -218,7 +218,7 @@ def test_times_without_a_zone_are_refused_with_the_remedy() -> None:
 
 
 def _logged(count: int = 2_000, floor: float = 0.2, seed: int = 0) -> dict[str, Any]:
-    """Two actions worth .2 and .6, chosen by the context; only the chosen propensity is said."""
+    """Return a log of two actions worth .2 and .6 with the propensities of chosen actions."""
     rng = np.random.default_rng(seed)
     member = rng.random(count) < 0.5
     share = np.where(member, 1.0 - floor / 2, floor / 2)  # of "b"
@@ -238,7 +238,7 @@ def _logged(count: int = 2_000, floor: float = 0.2, seed: int = 0) -> dict[str, 
 
 
 def test_the_chosen_propensity_is_enough() -> None:
-    """Values are those that all propensities give; only support is estimated from the choices."""
+    """Values equal those with all propensities, with support from the choices."""
     frame = _logged()
     log = Log.from_frame(frame, rewards=Explicit(), context=["member"])
     p = np.array(frame["propensity"])
@@ -265,7 +265,7 @@ def test_the_chosen_propensity_is_enough() -> None:
 
 @pytest.mark.parametrize("floor", [0.0, 1e-9])
 def test_what_a_log_never_tried_is_refused_by_its_weights(floor: float) -> None:
-    """Nothing is said of what was tried: that is not known."""
+    """The importance weights do not average 1."""
     frame = _logged(floor=floor)
     log = Log.from_frame(frame, rewards=Explicit(), context=["member"])
     with pytest.raises(NotEvaluable, match=r"average 0\.\d+ instead of 1.* rarely tried"):
@@ -276,7 +276,7 @@ def test_what_a_log_never_tried_is_refused_by_its_weights(floor: float) -> None:
 
 
 def test_targets_are_given_contexts() -> None:
-    """And return probabilities, or the name of an action."""
+    """Rules return probabilities, or the name of an action."""
     log = Log.from_frame(_logged(), rewards=Explicit(), context=["member"])
     seen: list[Any] = []
 
@@ -307,7 +307,7 @@ def test_targets_are_given_contexts() -> None:
 
 
 def test_a_bandit_without_features_gives_rows() -> None:
-    """There is no context there."""
+    """Rules receive rows if there are no contexts."""
     bandit = Bandit(policy=DelayedThompson(2, Bernoulli(), floor=0.5), rewards=Explicit(), seed=1)
     for n in range(100):
         bandit.observe(bandit.decide(None, ["a", "b"], rows=np.eye(2)), float(n % 2))
@@ -316,7 +316,7 @@ def test_a_bandit_without_features_gives_rows() -> None:
 
 
 def test_as_of_leaves_out_what_came_later() -> None:
-    """Decisions after it, and rewards, which are pending then."""
+    """Later decisions are left out, and later rewards are pending."""
     frame = _logged()
     then = START + 500 * HOUR
     log = Log.from_frame(frame, rewards=Explicit(), as_of=then)
@@ -332,7 +332,7 @@ def test_as_of_leaves_out_what_came_later() -> None:
 
 
 def test_contexts_of_one_column() -> None:
-    """A mapping or a list of numbers in each line, or a field."""
+    """A column can hold mappings or lists of numbers, or be a single field."""
     frame = _logged(count=200)
     for column, dim in (
         ([{"x": 1.0 * one} for one in frame["member"]], 4),
@@ -346,7 +346,7 @@ def test_contexts_of_one_column() -> None:
 
 
 def test_forecasts_of_a_frame_follow_a_fit() -> None:
-    """Of conversions, where the frame does not say what was predicted."""
+    """Without predictions in the frame, conversions use fitted means."""
     frame = _logged()
     frame["rewarded_at"] = np.where(np.array(frame["reward"]) == 1.0, frame["rewarded_at"], NEVER)
     frame["reward"] = np.where(np.array(frame["reward"]) == 1.0, 1.0, np.nan)
@@ -385,7 +385,7 @@ def test_forecasts_of_a_frame_follow_a_fit() -> None:
     ],
 )
 def test_what_cannot_be_read_is_named(change: dict[str, Any], said: str) -> None:
-    """By its line, its column and the remedy."""
+    """Errors name the line, the column and the remedy."""
     given: dict[str, Any] = {
         "member": [True, False, True],
         "action": ["a", "b", "b"],
@@ -402,7 +402,7 @@ def test_what_cannot_be_read_is_named(change: dict[str, Any], said: str) -> None
 
 
 def test_rewards_that_are_known_need_no_times() -> None:
-    """If none is null; an empty frame is refused."""
+    """Times are optional if no reward is null; an empty frame is refused."""
     frame = {"action": ["a", "b"], "propensity": [0.5, 0.5], "reward": [1.0, 0.0],
              "decided_at": [START, START + HOUR]}  # fmt: skip
     assert Log.from_frame(frame, rewards=Explicit()).table().delay.tolist() == [0.0, 0.0]
@@ -413,7 +413,7 @@ def test_rewards_that_are_known_need_no_times() -> None:
 
 
 def test_a_journal_of_a_log_has_its_times(tmp_path: Path) -> None:
-    """Also of what was settled; and it exists already only once."""
+    """Settlements have their times too; an existing bandit is refused."""
     log = Log.from_frame(_logged(count=300), rewards=Explicit("9d"), context=["member"], name="ads")
     address = f"sqlite:///{tmp_path}/ads.db?bandit=ads"
     log.to_journal(address)
@@ -429,7 +429,7 @@ def test_a_journal_of_a_log_has_its_times(tmp_path: Path) -> None:
 
 
 def test_contexts_are_encoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To evaluate and to report a large log: no line is encoded, fitted or converted by itself."""
+    """Large logs are not encoded, fitted or converted line by line."""
     encoded: list[int] = []
     together = PerArm.tables
 

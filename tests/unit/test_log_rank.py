@@ -1,4 +1,4 @@
-"""Log-rank sums, against sums written as the definition says them."""
+"""Log-rank sums, compared with sums by their definition."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Waits = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_], NDArray[n
 
 
 def drawn(seed: int, count: int = 40, groups: int = 3) -> Waits:
-    """Waits that begin at different times, with many that end at the same."""
+    """Return times at risk with different starts, many of which end together."""
     rng = np.random.default_rng(seed)
     start = rng.integers(0, 6, size=count)
     return (
@@ -25,7 +25,7 @@ def drawn(seed: int, count: int = 40, groups: int = 3) -> Waits:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_sums_are_those_of_the_definition(seed: int) -> None:
-    """At each time at which something came: observed, expected, hypergeometric covariance."""
+    """Observed, expected and covariance at each event time."""
     start, end, event, groups = drawn(seed)
     score, expected, variance = np.zeros(3), np.zeros(3), np.zeros((3, 3))
     for time in sorted({*end[event].tolist()}):
@@ -46,14 +46,14 @@ def test_sums_are_those_of_the_definition(seed: int) -> None:
 
 
 def test_the_last_one_alone_says_nothing() -> None:
-    """There is nobody to compare it with."""
+    """There is no other subject to compare it with."""
     one = np.array([0]), np.array([3]), np.array([True]), np.array([0])
     found = log_rank(*one, 2)
     assert found.score.tolist() == found.expected.tolist() == [0.0, 0.0]
 
 
 def test_nothing_came() -> None:
-    """All sums are 0, one for each group."""
+    """Without events, all sums are 0."""
     start, end, _, groups = drawn(1)
     found = log_rank(start, end, np.zeros(len(start), dtype=np.bool_), groups, 3)
     assert (found.score.shape, found.variance.shape, found.expected.shape) == ((3,), (3, 3), (3,))
@@ -63,7 +63,7 @@ def test_nothing_came() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_excess_of_a_group_is_its_score(seed: int) -> None:
-    """It is above 0 for whoever waited less than others; all of them sum to 0."""
+    """It is positive for early events; all of them sum to 0."""
     start, end, event, groups = drawn(seed)
     ends = np.append(end, [20, 21])  # so that nobody is the last alone
     start, event, groups = (
@@ -79,7 +79,7 @@ def test_the_excess_of_a_group_is_its_score(seed: int) -> None:
 
 
 def test_strata_have_equally_many() -> None:
-    """In the order of time, whatever the order they are given in; none of nothing."""
+    """In chronological order, for times in any order; empty input has none."""
     rng = np.random.default_rng(2)
     times = rng.permutation(1_000)
     found = strata_of(times)

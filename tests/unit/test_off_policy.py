@@ -1,4 +1,4 @@
-"""Off-policy values: equal to those of other libraries where these apply, refused where none is."""
+"""Off-policy values: equal to those of other libraries, or refused."""
 
 import json
 import math
@@ -29,7 +29,7 @@ FIXTURE = json.loads(Path(__file__).with_name("off_policy_parity.json").read_tex
 def _log(
     count: int = 400, floor: float = 0.4, rewards: Any = None, pending: float = 0.0, seed: int = 0
 ) -> tuple[DecisionTable, Offers]:
-    """Two actions worth .2 and .6; a good reward comes sooner than a bad one."""
+    """Return a log of two actions worth .2 and .6, whose good rewards arrive sooner."""
     rng = np.random.default_rng(seed)
     best = rng.integers(2, size=count)
     shares = np.full((count, 2), floor / 2)
@@ -64,7 +64,7 @@ def _log(
     ],
 )
 def test_equals_other_libraries_on_matured_data(ours: str, theirs: str) -> None:
-    """Equals other libraries on matured data."""
+    """Once all rewards have arrived, estimates equal other libraries'."""
     action, reward = np.array(FIXTURE["action"]), np.array(FIXTURE["reward"])
     made = START + np.arange(len(action), dtype=np.int64)
     table = DecisionTable.of(made=made, rewarded=made, value=reward)
@@ -76,14 +76,14 @@ def test_equals_other_libraries_on_matured_data(ours: str, theirs: str) -> None:
 
 
 def test_weights_by_delay_make_what_arrived_whole() -> None:
-    """Weights by delay make what arrived whole."""
+    """Arrival weights correct for pending rewards."""
     age = np.array([4.0, 3.0, 2.0, 1.0])
     weights = arrival_weights(np.array([1.0, 2.0, 2.0, np.inf]), age)
     assert weights.tolist() == [1.0, 4 / 3, 4 / 3, 0.0]
 
 
 def test_the_interval_solves_its_equation() -> None:
-    """Without bounds it is Fieller's."""
+    """Without bounds it is Fieller's interval."""
     rng = np.random.default_rng(1)
     weight, residual = rng.random(50) + 0.1, rng.normal(size=50)
     direct = np.zeros(50)
@@ -96,7 +96,7 @@ def test_the_interval_solves_its_equation() -> None:
 
 
 def test_no_interval_if_a_few_decisions_carry_all_the_weight() -> None:
-    """No interval if a few decisions carry all the weight."""
+    """The evaluation is refused."""
     weight = np.array([1.0, 1e-3, 1e-3])
     with pytest.raises(NotEvaluable, match="carry all the weight"):
         interval(
@@ -106,7 +106,7 @@ def test_no_interval_if_a_few_decisions_carry_all_the_weight() -> None:
 
 @pytest.mark.parametrize("successes", [0, 1, 7, 20])
 def test_with_equal_weights_the_interval_is_wilsons(successes: int) -> None:
-    """Outcomes of 0 and 1 of which the model knows no more than their mean."""
+    """For outcomes of 0 and 1 and a model that knows only their mean."""
     outcome = (np.arange(20) < successes).astype(np.float64)
     ones = np.ones(20)
     point, low, high = interval(
@@ -132,7 +132,7 @@ def test_counts_have_a_score_interval_too() -> None:
 
 
 def test_delays_that_depend_on_rewards_do_not_bias_the_value() -> None:
-    """Delays that depend on rewards do not bias the value."""
+    """The value is near the truth if good rewards arrive sooner."""
     errors = []
     for seed in range(30):
         table, offers = _log(pending=0.6, seed=seed)
@@ -143,7 +143,7 @@ def test_delays_that_depend_on_rewards_do_not_bias_the_value() -> None:
 
 
 def test_conversions_count_silence_as_the_default() -> None:
-    """Conversions count silence as the default."""
+    """A missing conversion counts as the default reward."""
     table, offers = _log(pending=0.3, rewards=DefaultAfter("30d"), count=2_000)
     found = off_policy_value(table, offers, np.tile([0.0, 1.0], 2_000), Bernoulli())
     assert found.low < 0.6 < found.high
@@ -153,14 +153,14 @@ def test_conversions_count_silence_as_the_default() -> None:
 
 
 def test_a_log_that_never_tried_it_is_refused() -> None:
-    """A log that never tried it is refused."""
+    """Propensities of 0 for the policy's choices are an error."""
     table, offers = _log(floor=0.0)
     with pytest.raises(NotEvaluable, match="50% of this policy's choices were never tried"):
         off_policy_value(table, offers, np.full(800, 0.5), Bernoulli())
 
 
 def test_a_log_that_hardly_tried_it_is_refused_whatever_was_drawn() -> None:
-    """A log that hardly tried it is refused whatever was drawn."""
+    """The expected effective sample size decides, not the draws."""
     table, offers = _log(floor=1e-6)
     with pytest.raises(NotEvaluable, match=r"an effective sample size of 0\.0 for"):
         off_policy_value(table, offers, np.full(800, 0.5), Bernoulli())
@@ -186,14 +186,14 @@ def test_few_rewards_give_a_wide_interval_and_none_at_all_no_value() -> None:
 
 @pytest.mark.parametrize("limit", ["0s", timedelta(0)])
 def test_a_limit_is_above_zero(limit: str | timedelta) -> None:
-    """Or nothing would count."""
+    """With a limit of 0, no reward would count."""
     table, offers = _log()
     with pytest.raises(InvalidInput, match="limit is"):
         off_policy_value(table, offers, np.full(800, 0.5), Bernoulli(), limit=limit)
 
 
 def test_a_value_is_shown_with_its_interval() -> None:
-    """To four digits."""
+    """The repr has four digits."""
     table, offers = _log()
     found = off_policy_value(table, offers, np.full(800, 0.5), Bernoulli())
     shown = f"Value({found.value:.4g}, low={found.low:.4g}, high={found.high:.4g})"
@@ -201,14 +201,14 @@ def test_a_value_is_shown_with_its_interval() -> None:
 
 
 def test_a_weak_log_is_noted() -> None:
-    """A weak log is noted."""
+    """A small effective sample size adds a note."""
     table, offers = _log(floor=0.3, count=80)
     notes = off_policy_value(table, offers, np.full(160, 0.5), Bernoulli()).notes
     assert any("effective sample size is" in note for note in notes)
 
 
 def test_a_window_longer_than_the_log_is_named_in_the_estimand() -> None:
-    """A window longer than the log is named in the estimand."""
+    """The estimand names the longest observable delay."""
     table, offers = _log(rewards=DefaultAfter("300d"))
     found = off_policy_value(table, offers, np.full(800, 0.5), Bernoulli())
     assert "within 39.9 days" in found.estimand
@@ -216,7 +216,7 @@ def test_a_window_longer_than_the_log_is_named_in_the_estimand() -> None:
 
 
 def test_requests_that_were_kept_less_often_count_more() -> None:
-    """Requests that were kept less often count more."""
+    """Decisions are weighted by the inverse of their sampling rate."""
     table, offers = _log(count=1_000)
     many = offers.select(np.ones(1_000, dtype=np.bool_))
     kept = np.where(offers.chosen % 2 == 1, 0.5, 1.0)
@@ -227,7 +227,7 @@ def test_requests_that_were_kept_less_often_count_more() -> None:
 
 
 def test_explicit_outcomes_that_never_came_count_as_the_worst() -> None:
-    """Explicit outcomes that never came count as the worst."""
+    """This applies to the confidence sequence."""
     table, offers = _log(rewards=None, count=300)
     missing = np.arange(300) % 10 == 0
     table = DecisionTable.of(
@@ -255,7 +255,7 @@ def test_explicit_outcomes_that_never_came_count_as_the_worst() -> None:
 
 
 def test_a_gambler_finds_the_mean_and_no_more() -> None:
-    """A gambler finds the mean and no more."""
+    """The confidence sequence contains the mean and becomes narrow."""
     terms = (np.random.default_rng(4).random(2_000) < 0.3).astype(np.float64)
     low, high = betting_interval(terms, 1.0 - terms, 0.95, 1e-3)
     assert 0.24 < low < 0.3 < high < 0.37

@@ -1,4 +1,4 @@
-"""Sums that follow a store, and stores read as one: the same as reading everything again."""
+"""Incremental sums and joined stores equal the sums of all rows."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ THETA = np.array([0.3, -0.2])
 
 
 def data(seed: int, count: int = 12) -> tuple[Matrix, Vector]:
-    """Rows as float32 holds them, and rewards."""
+    """Return rows as float32, and rewards."""
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(count, 2)).astype(np.float32).astype(np.float64)
     return rows, rng.integers(0, 2, size=count).astype(np.float64)
 
 
 def assert_same(found: FrozenSums, expected: FrozenSums) -> None:
-    """To rounding."""
+    """Assert equality up to rounding."""
     assert (found.n, found.total) == (expected.n, expected.total)
     np.testing.assert_allclose(found.moments.cross, expected.moments.cross, atol=1e-12)
     np.testing.assert_allclose(found.likelihood.pull, expected.likelihood.pull, atol=1e-12)
@@ -42,7 +42,7 @@ def assert_same(found: FrozenSums, expected: FrozenSums) -> None:
 
 @pytest.fixture
 def store() -> Observations:
-    """With twelve observations."""
+    """Return a store with twelve observations."""
     found = Observations(2, FAMILY)
     found.extend(*data(1))
     return found
@@ -50,21 +50,21 @@ def store() -> Observations:
 
 @pytest.fixture
 def running(store: Observations) -> RunningSums:
-    """That has read them."""
+    """Return running sums that have read the store."""
     found = RunningSums(store, FAMILY, THETA)
     found.total()
     return found
 
 
 def test_new_rows_are_added(store: Observations, running: RunningSums) -> None:
-    """Once, however often the total is asked for."""
+    """They are added once, however often the total is requested."""
     store.extend(*data(2))
     for _ in range(2):
         assert_same(running.total(), store.sums_at(FAMILY, THETA))
 
 
 def test_what_is_revised_or_removed(store: Observations, running: RunningSums) -> None:
-    """Counts with its new reward, or not at all."""
+    """Revised rewards have their new value; removed ones do not count."""
     _, y = store.get(3)
     before = store.revise(3, 1.0 - y)
     running.revise(3, before)
@@ -76,7 +76,7 @@ def test_what_is_revised_or_removed(store: Observations, running: RunningSums) -
 
 
 def test_what_was_not_read_yet_is_read_as_it_is(store: Observations, running: RunningSums) -> None:
-    """A change of a new row is not counted twice."""
+    """A change of an unread row does not count twice."""
     handle = store.add([1.0, 0.5], 1.0)
     running.revise(handle, store.revise(handle, 0.0))
     assert_same(running.total(), store.sums_at(FAMILY, THETA))
@@ -88,14 +88,14 @@ def test_what_was_not_read_yet_is_read_as_it_is(store: Observations, running: Ru
 
 
 def test_another_theta_reads_all_again(store: Observations, running: RunningSums) -> None:
-    """From then on, new rows too."""
+    """New rows are expanded at the new θ too."""
     running.move(2.0 * THETA)
     store.extend(*data(3))
     assert_same(running.total(), store.sums_at(FAMILY, 2.0 * THETA))
 
 
 def test_stores_read_as_one() -> None:
-    """Counts, totals, moments and the likelihood are those of one store with all of it."""
+    """Counts, totals, moments and likelihood equal those of a single store."""
     parts = [data(seed, count) for seed, count in ((4, 5), (5, 7), (6, 1))]
     stores = [Observations(2, FAMILY) for _ in parts]
     whole = Observations(2, FAMILY)
@@ -116,7 +116,7 @@ def test_stores_read_as_one() -> None:
 
 
 def test_sums_as_bytes() -> None:
-    """Every number comes back."""
+    """All numbers are restored."""
     sums = FrozenSums.of(data(7)[0].astype(np.float32), data(7)[1], FAMILY, THETA)
     read = FrozenSums.read(sums.pack(), (2,))
     assert_same(read, sums)
@@ -128,7 +128,7 @@ def test_sums_as_bytes() -> None:
 
 
 def test_a_store_as_bytes() -> None:
-    """It goes on as it was: full blocks, frozen ones, and one that is not full."""
+    """Full, frozen and partial blocks are restored."""
     store = Observations(2, FAMILY, block=16)
     store.extend(*data(8, 50))
     store.freeze(THETA, 20)
@@ -158,7 +158,7 @@ def test_the_value_of_a_quadratic() -> None:
 
 
 def test_frozen_rows_are_revised_and_removed() -> None:
-    """Their sums follow, as if the rows had been so when they were frozen."""
+    """Sums change as if the rows had been frozen that way."""
     rows, y = data(11, 64)
     store, plain = Observations(2, FAMILY, block=32), Observations(2, FAMILY)
     store.extend(rows, y)
@@ -176,7 +176,7 @@ def test_frozen_rows_are_revised_and_removed() -> None:
 
 
 def test_moments_are_of_all_blocks() -> None:
-    """Frozen or not; those that were removed do not count."""
+    """Frozen blocks count, removed rows do not."""
     rows, y = data(12, 100)
     store = Observations(2, FAMILY, block=16)
     store.extend(rows, y)
@@ -191,7 +191,7 @@ def test_moments_are_of_all_blocks() -> None:
 
 
 def test_quadratics_subtract() -> None:
-    """To what was there before."""
+    """Subtraction restores the previous sum."""
     one, other = (Quadratic.of(*data(seed), FAMILY, THETA) for seed in (13, 14))
     both = one + other
     np.testing.assert_allclose(both.information, one.information + other.information)
@@ -202,7 +202,7 @@ def test_quadratics_subtract() -> None:
 
 
 def test_what_does_not_merge_says_why() -> None:
-    """Of other families, widths and shapes."""
+    """Stores of other families, widths and shapes cannot be merged."""
     with pytest.raises(
         InvalidInput, match=r"cannot merge rewards of Bernoulli\(\) and of Poisson\(\)"
     ):
@@ -214,7 +214,7 @@ def test_what_does_not_merge_says_why() -> None:
 
 
 def test_a_merged_store_begins_a_new_block() -> None:
-    """So that handles of both are what they were; the next one is behind all of them."""
+    """Existing handles stay valid, and the next is after all of them."""
     left, right = Observations(2, FAMILY), Observations(2, FAMILY)
     left.extend(*data(15, 3))
     right.extend(*data(16, 4))
@@ -226,13 +226,13 @@ def test_a_merged_store_begins_a_new_block() -> None:
 
 
 def test_rows_are_kept_as_float32() -> None:
-    """From the first one on: half the memory, and what a journal holds."""
+    """They take half the memory, and equal those of a journal."""
     store = Observations(2, FAMILY)
     assert store.get(store.add([0.5, 0.1], 1.0))[0].dtype == np.float32
 
 
 def test_information_needs_a_weight_for_each_row() -> None:
-    """The error has the weights."""
+    """The error carries the weights."""
     weights = [1.0, 2.0]
     with pytest.raises(InvalidInput, match="pass one weight per row") as caught:
         Information.of([[1.0, 0.0]], weights)

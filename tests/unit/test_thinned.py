@@ -1,4 +1,4 @@
-"""The estimator of conversions: its law of delays, its equation, and its covariance."""
+"""The estimator of conversions: its delay distribution, its equation and its covariance."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from belated.model.priors import Prior
 
 
 def truncated(rate: float, count: int, rng: np.random.Generator) -> Vector:
-    """Delays of an exponential law that ends with the window."""
+    """Return exponential delays truncated at the window."""
     return np.asarray(-np.log1p(rng.random(count) * math.expm1(-rate)) / rate)
 
 
 def seen_by(
     now: float, rate: float, count: int, seed: int, share: float = 0.3
 ) -> tuple[Conversions, Vector]:
-    """Decisions made evenly since 0, of which a share converts: conversions, and the others."""
+    """Return the conversions and the other decisions, made evenly since 0."""
     rng = np.random.default_rng(seed)
     age, delay = now * rng.random(count), truncated(rate, count, rng)
     here = (delay <= age) & (rng.random(count) < share)
@@ -40,7 +40,7 @@ def seen_by(
 
 
 def test_the_law_is_the_mean_over_all_rates_and_shares() -> None:
-    """Of the likelihood of what converted and what did not, integrated point by point."""
+    """It equals a numerical integral of the likelihood."""
     seen, silent = seen_by(0.1, 30.0, 60, 1)
     law = fitted_law(seen, silent, tick=1e-6, shrinkage=1e15)
     ages = np.array([0.01, 0.03, 0.1, 0.3])
@@ -61,7 +61,7 @@ def test_the_law_is_the_mean_over_all_rates_and_shares() -> None:
 
 
 def test_reverse_hazards_by_their_definition() -> None:
-    """Each cell, counted one conversion after the other."""
+    """Each cell is counted conversion by conversion."""
     seen, silent = seen_by(1.4, 4.0, 300, 2)
     law = fitted_law(seen, silent, shrinkage=30.0)
     base = fitted_law(seen, silent, shrinkage=1e15).shares
@@ -80,7 +80,7 @@ def test_reverse_hazards_by_their_definition() -> None:
 @pytest.mark.parametrize("scale", [1e-7, 1e-3, 1.0])
 @pytest.mark.parametrize("now", [0.5, 1.0, 3.0])
 def test_the_law_is_found_before_a_window_has_ended(now: float, scale: float) -> None:
-    """Though only fast conversions have been seen by then, at every scale of the window."""
+    """Only fast conversions are observed yet, at any scale."""
     law = fitted_law(*seen_by(now * scale, 4.0 / scale, 8_000, 3))
     ages = scale * np.array([0.1, 0.25, 0.5, 0.75])
     truth = ConversionLaw.exponential(4.0 / scale)
@@ -88,7 +88,7 @@ def test_the_law_is_found_before_a_window_has_ended(now: float, scale: float) ->
 
 
 def test_conversions_at_once_are_fast_and_rare() -> None:
-    """Three at age 0, next to thirty older decisions without one: nothing more is to come."""
+    """Three at age 0 among thirty older decisions: no more are expected."""
     week = 7 * 86_400e6
     seen = Conversions(np.full(3, 100.0) / week, np.zeros(3), np.full(3, 20e6) / week)
     law = fitted_law(seen, age_counts(np.arange(1.0, 31.0) * 1e6 / week), tick=1.0 / week)
@@ -96,7 +96,7 @@ def test_conversions_at_once_are_fast_and_rare() -> None:
 
 
 def test_theta_is_bounded_however_early_conversions_come() -> None:
-    """Three of three have converted when 1 % was expected to: no more than three of three say."""
+    """Early conversions count no more than known outcomes."""
     rows, y = np.ones((3, 1), np.float32), np.ones(3)
     known = []
     for age in (0.004, 2.0):
@@ -109,7 +109,7 @@ def test_theta_is_bounded_however_early_conversions_come() -> None:
 
 
 def test_a_law_that_is_not_exponential() -> None:
-    """The hazards follow it once there are many conversions."""
+    """With many conversions, the hazards follow the data."""
     rng = np.random.default_rng(4)
     delay = np.where(
         rng.random(5_000) < 0.5, 0.1 * rng.random(5_000), 0.9 + 0.1 * rng.random(5_000)
@@ -119,7 +119,7 @@ def test_a_law_that_is_not_exponential() -> None:
 
 
 def test_without_conversions_it_is_the_prior() -> None:
-    """Nothing has been seen."""
+    """There are no observations."""
     none = Conversions(np.empty(0), np.empty(0), np.empty(0))
     law = fitted_law(none, tick=1e-8)
     ages = np.array([1e-6, 1e-4, 1e-2])
@@ -127,7 +127,7 @@ def test_without_conversions_it_is_the_prior() -> None:
 
 
 def test_what_a_delivery_brings_has_happened_since_the_one_before() -> None:
-    """Conversions at once, reported at the end of the day: F is 1 as soon as one is over."""
+    """With daily reports of instant conversions, F is 1 after a day."""
     made = np.random.default_rng(5).random(600)
     whole = np.concatenate([1.0 - made[:300], 1.0 - made[300:]])
     age = np.concatenate([np.ones(300), 1.0 - made[300:]])
@@ -138,7 +138,7 @@ def test_what_a_delivery_brings_has_happened_since_the_one_before() -> None:
 
 
 def test_means_over_ages() -> None:
-    """As by many points; also before the decision and beyond the window."""
+    """They equal sums over many points, also before 0 and beyond the window."""
     law = fitted_law(*seen_by(2.0, 3.0, 500, 6))
     for low, high in ((0.1, 0.13), (-0.5, 0.5), (0.8, 1.7), (0.3, 0.3), (2.0, 3.0)):
         ages = np.linspace(low, high, 20_001)
@@ -150,7 +150,7 @@ def test_means_over_ages() -> None:
 
 
 def shop(family: Family, n: int = 1_500, seed: int = 7) -> tuple[AgedDecisions, Vector]:
-    """Decisions of ages up to a window and a half, and θ."""
+    """Return decisions of ages up to one and a half windows, and θ."""
     rng = np.random.default_rng(seed)
     theta = np.array([-1.5, 0.7, -0.4])
     rows = np.column_stack([np.ones(n), rng.normal(size=(n, 2))]).astype(np.float32)
@@ -167,7 +167,7 @@ def shop(family: Family, n: int = 1_500, seed: int = 7) -> tuple[AgedDecisions, 
 
 
 def solved(data: AgedDecisions, share: Vector) -> tuple[Vector, Matrix, Vector]:
-    """θ of Bernoulli rewards by plain steps, with A and ω g: ridge 1."""
+    """Return θ of Bernoulli rewards by plain steps, with ridge 1."""
     rows, y, *_ = data.parts[0]
     x, theta = rows.astype(np.float64), np.zeros(3)
     for _ in range(200):
@@ -180,7 +180,7 @@ def solved(data: AgedDecisions, share: Vector) -> tuple[Vector, Matrix, Vector]:
 
 
 def test_theta_and_its_covariance_by_their_formulas() -> None:
-    """Σ ω (y - F g) x = θ, the information of that likelihood, and the uncertainty of F."""
+    """The score is zero; the covariance includes the uncertainty of F."""
     data, _ = shop(Bernoulli())
     found = Thinned().fit(data, family=Bernoulli(), prior=Prior.ridge(3))
     share = found.law.at(data.parts[0].age)
@@ -197,7 +197,7 @@ def test_theta_and_its_covariance_by_their_formulas() -> None:
 
 
 def test_silence_is_not_a_no() -> None:
-    """Taken as one, predictions are too low; by age they are right."""
+    """Counting missing rewards as 0 biases predictions; weighting by age does not."""
     data, theta = shop(Bernoulli(), n=20_000)
     found = Thinned().fit(data, family=Bernoulli(), prior=Prior.ridge(3))
     np.testing.assert_allclose(found.theta, theta, atol=0.12)
@@ -207,7 +207,7 @@ def test_silence_is_not_a_no() -> None:
 
 @pytest.mark.parametrize("family", [Gaussian(), Gaussian(50.0), Poisson()])
 def test_conversions_with_values(family: Family) -> None:
-    """The mean is that of all decisions, whose conversions bring 20 in the mean."""
+    """The mean is over all decisions, with conversions worth 20 on average."""
     data, theta = shop(family, n=20_000)
     found = Thinned().fit(data, family=family, prior=Prior.ridge(3))
     rows = data.parts[0].rows.astype(np.float64)
@@ -218,7 +218,7 @@ def test_conversions_with_values(family: Family) -> None:
 
 
 def test_values_in_another_unit() -> None:
-    """Cents or euros: the same estimate in that unit, and the dispersion of Poisson rewards."""
+    """Cents or euros have the same estimate in their unit."""
     data, _ = shop(Gaussian())
     cents = AgedDecisions(
         (3,), [data.parts[0]._replace(y=100.0 * data.parts[0].y)], data.conversions
@@ -233,7 +233,7 @@ def test_values_in_another_unit() -> None:
 
 
 def test_what_an_estimator_of_conversions_refuses() -> None:
-    """Numbers that mean nothing, and rows of another width."""
+    """Invalid settings, and rows of another width."""
     with pytest.raises(InvalidInput, match="shrinkage is 0"):
         Thinned(shrinkage=0.0)
     data, _ = shop(Bernoulli())
