@@ -1,9 +1,9 @@
 """Run every experiment and write its table and figure; ``--quick`` checks the tables instead.
 
-On two idle cores a full run takes about seven hours: regret 20 minutes, failures 5, rates 10,
-pending 6, waiting 4, widths 4, posteriors 4, missing 1, defaults 12, priors 5, encoding 8, blocks
-20, evaluation 60, forgetting 60, over HTTP 6, forged 8, and the benchmark of other libraries three
-hours. The quick check takes a few minutes.
+On two idle cores a full run takes about seven hours: headline 10 minutes, regret
+20, failures 5, rates 10, pending 6, waiting 4, widths 4, posteriors 4, missing 1, defaults 12,
+priors 5, encoding 8, blocks 20, evaluation 60, forgetting 60, over HTTP 6, forged 8, and the
+benchmark of other libraries three hours. The quick check takes a few minutes.
 
 Run: python -m experiments [--quick] [--only regret defaults]
 """
@@ -19,6 +19,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 #: Steps of each experiment, in order; all run sequentially in one environment.
 STEPS = {
+    "headline": ["-m experiments.headline.figure"],
     "regret": ["-m experiments.regret.sweep", "-m experiments.regret.analysis"],
     "failures": ["-m experiments.regret.failures"],
     "rates": ["-m experiments.rates.sweep", "-m experiments.rates.analysis"],
