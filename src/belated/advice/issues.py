@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -114,11 +114,6 @@ class Issue(msgspec.Struct, Result, frozen=True, omit_defaults=True):
     last: datetime | None = None
     example: str = ""
     field: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the issue as plain data, with its time as ISO 8601."""
-        data: dict[str, Any] = msgspec.to_builtins(self)
-        return data
 
 
 class IssueCounter(dict[str, Noticed]):

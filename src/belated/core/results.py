@@ -8,6 +8,7 @@ from html import escape
 from reprlib import Repr
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from belated.exceptions import extra
@@ -31,7 +32,10 @@ class Result:
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as plain data: the fields of the dataclass, by name."""
+        """Return the result as plain data, by the names of its fields."""
+        if isinstance(self, msgspec.Struct):
+            plain: dict[str, Any] = msgspec.to_builtins(self)
+            return plain
         names: dict[str, Any] = getattr(type(self), "__dataclass_fields__", {})
         return {name: _plain(getattr(self, name)) for name in names}
 

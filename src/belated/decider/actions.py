@@ -126,11 +126,6 @@ class ActionState(msgspec.Struct, Result, frozen=True):
             change.actor,
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the state as plain data, with times as ISO 8601."""
-        state: dict[str, Any] = msgspec.to_builtins(self)
-        return state
-
 
 def states_at(
     changes: Changes, now: int, declared: Collection[int | str] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -33,11 +33,6 @@ class ModelState(msgspec.Struct, Result, frozen=True):
     made_at: datetime
     observations: int
     state: str = "kept"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the state as plain data, with its time as ISO 8601."""
-        state: dict[str, Any] = msgspec.to_builtins(self)
-        return state
 
 
 def models_in(coordination: CoordinationStore, chosen: ModelChosen | None) -> list[ModelState]:

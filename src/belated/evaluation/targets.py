@@ -77,6 +77,7 @@ def shares_of_rule(rule: Rule, contexts: Mapping[int, Any], offers: Offers) -> V
     """
     shares = np.zeros(len(offers.rows))
     actions = offers.actions.tolist()
+    chosen: list[int] = []
     for n, (start, end) in enumerate(offers.spans()):
         names = actions[start:end]
         context = contexts[n] if n in contexts else offers.rows[start:end].astype(np.float64)
@@ -85,9 +86,10 @@ def shares_of_rule(rule: Rule, contexts: Mapping[int, Any], offers: Offers) -> V
             if answer not in names:
                 message = f"the policy returned {answer!r}, but the actions on offer are {names!r}"
                 raise InvalidInput(f"{message}; return one of these, or a probability for each")
-            shares[start + names.index(answer)] = 1.0
+            chosen.append(start + names.index(answer))
         else:
             shares[start:end] = _checked(answer, end - start)
+    shares[chosen] = 1.0
     return shares
 
 

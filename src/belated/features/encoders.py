@@ -388,10 +388,15 @@ class Category(Encoder):
 
     def encode_all(self, values: Sequence[Any], seen: Seen) -> NDArray[np.float64]:
         """Return a row of zeros with at most one 1 for each of several values."""
-        places = np.array([self._place(value, seen) for value in values], dtype=np.intp)
+        known = self._places
+        found = [
+            known[value] if type(value) is str and value in known else self._place(value, seen)
+            for value in values
+        ]
+        places = np.array(found, dtype=np.intp)
         numbers = np.zeros((len(values), len(self.values) + self.others))
-        known = np.flatnonzero(places >= 0)
-        numbers[known, places[known]] = 1.0
+        present = np.flatnonzero(places >= 0)
+        numbers[present, places[present]] = 1.0
         return numbers
 
     def _place(self, value: Any, seen: Seen) -> int:
@@ -431,6 +436,13 @@ class Flag(Encoder):
         if isinstance(value, bool | np.bool_ | int | float | np.number) and value in (0, 1):
             return [0.5 if value else -0.5]
         raise InvalidInput(f"{shown(value)}: True or False was expected, or None", value)
+
+    def encode_all(self, values: Sequence[Any], seen: Seen) -> NDArray[np.float64]:
+        """Return ½, -½ or 0 for each of several values."""
+        numbers = [
+            value - 0.5 if type(value) is bool else self.encode(value, seen)[0] for value in values
+        ]
+        return np.array(numbers, dtype=np.float64)[:, None]
 
 
 def as_text(value: Any) -> str:

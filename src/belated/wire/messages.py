@@ -238,11 +238,6 @@ class ActionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 class Answer(Result, msgspec.Struct, frozen=True, omit_defaults=True):
     """Base class of the responses that a client returns."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the response as plain data, as it was sent: times are text."""
-        fields: dict[str, Any] = msgspec.to_builtins(self)
-        return fields
-
 
 class Decided(Answer, frozen=True):
     """A decision, stored durably before the response was sent.
