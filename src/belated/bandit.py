@@ -1083,6 +1083,9 @@ class Bandit:
         Args:
             ahead: how far to look, as ``"3d"`` or ``["1d", "7d"]``; None: without a limit.
             level: the confidence level of the intervals.
+
+        Raises:
+            NotEvaluable: the log is too short for a horizon.
         """
         return self._log().forecast(ahead, level=level)
 

@@ -96,12 +96,29 @@ def test_a_forecast_counts_what_is_to_come() -> None:
     rng = np.random.default_rng(2)
     made, delay = rng.random(3_000) * 10, rng.exponential(3, 3_000)
     told = [d if m + d <= 10 else None for m, d in zip(made, delay, strict=True)]
-    found = forecast(_table(made, told), ["2d", "4d"])
-    for one, days in zip(found.expected, (2, 4), strict=True):
+    found = forecast(_table(made, told), ["2d", "3d"])
+    for one, days in zip(found.expected, (2, 3), strict=True):
         true = ((made + delay > 10) & (made + delay <= 10 + days)).sum()
         assert one.low <= true <= one.high
         assert one.high - one.low < 0.5 * true
     assert found.missing == (made + delay > 10).sum()
+
+
+def test_horizons_that_the_log_cannot_know_are_refused() -> None:
+    """Conversions may come until the window, and what is beyond the oldest decision is unseen."""
+    rng = np.random.default_rng(3)
+    made, delay = rng.random(2_000) * 10, rng.random(2_000) * 4
+    told = [d if d < 1 and m + d <= 10 else None for m, d in zip(made, delay, strict=True)]
+    short = _table(made, told, rewards=DefaultAfter("30d"))
+    assert forecast(short, "12h").expected[0].high > 0
+    for ahead in ("5d", None):
+        with pytest.raises(NotEvaluable, match=r"% of the pending decisions will be older than"):
+            forecast(short, ahead)
+    whole = _table(made, told, rewards=DefaultAfter("5d"))
+    within, total = forecast(whole, ["5d", "20d"]).expected
+    assert within.mean == pytest.approx(total.mean, rel=0.1)
+    true = ((delay < 1) & (made + delay > 10)).sum()
+    assert forecast(whole).expected[0].low <= true <= forecast(whole).expected[0].high
 
 
 def test_nothing_more_is_expected_after_the_retention() -> None:
@@ -109,7 +126,7 @@ def test_nothing_more_is_expected_after_the_retention() -> None:
     table = _table([0.0] * 30 + [9.0] * 10, [1.0] * 30 + [None] * 10)
     kept = replace(table, retention=int(0.5 * DAY))
     assert forecast(kept, "5d").missing == 0
-    assert forecast(table, "5d").missing == 10
+    assert forecast(table).missing == 10
 
 
 def _two_actions(ratio: float, seed: int, on: str) -> DecisionTable:

@@ -333,7 +333,7 @@ def test_as_of_leaves_out_what_came_later() -> None:
 
 def test_contexts_of_one_column() -> None:
     """A column can hold mappings or lists of numbers, or be a single field."""
-    frame = _logged(count=200)
+    frame = _logged(count=400)
     for column, dim in (
         ([{"x": 1.0 * one} for one in frame["member"]], 4),
         ([[1.0 * one, 0.5] for one in frame["member"]], 6),
@@ -341,7 +341,7 @@ def test_contexts_of_one_column() -> None:
     ):
         log = Log.from_frame(frame | {"known": column}, rewards=Explicit(), context="known")
         assert log.features.dim == dim
-        assert log.evaluate("uniform").decisions == 200
+        assert log.evaluate("uniform").decisions == 400
     assert Log.from_frame(frame, rewards=Explicit()).features.dim == 2
 
 

@@ -41,7 +41,7 @@ from belated.evaluation.delays import delay_curve, delay_depends
 from belated.evaluation.forecasts import forecast
 from belated.evaluation.journal import JournalLog
 from belated.evaluation.sources import JournalTable
-from belated.exceptions import InvalidInput
+from belated.exceptions import InvalidInput, NotEvaluable
 from belated.expressions import as_whole_policy, load_modules
 from belated.features.shared import with_catalogue
 from belated.policies import Policy
@@ -212,9 +212,15 @@ def describe(
         ahead: forecast horizons; the total is added.
     """
     report: dict[str, Any] = {"delays": delay_curve(table).to_dict()}
-    report["forecast"] = _or_none(lambda: forecast(predicted, ahead).to_dict())
-    if report["forecast"] is not None:
-        report["forecast"]["expected"] += forecast(predicted).to_dict()["expected"]
+    report["forecast"], expected = None, []
+    for span in (*ahead, None):
+        try:
+            report["forecast"] = forecast(predicted, span).to_dict()
+        except (InvalidInput, NotEvaluable) as error:
+            report["forecast_refused"] = str(error)
+        else:
+            expected += report["forecast"]["expected"]
+            report["forecast"]["expected"] = expected
     for on in ("action", "reward"):
         report[f"depends_on_{on}"] = _or_none(lambda on=on: delay_depends(table, on).to_dict())
     return report
@@ -240,6 +246,8 @@ def _delays_text(report: dict[str, Any]) -> str:
                 when = f"to come within {lasting(one['ahead'])}"
             what = f"{one['mean']:,.0f} ({one['low']:,.0f} to {one['high']:,.0f})"
             rows.append((when, what))
+    if "forecast_refused" in report:
+        rows.append(("no other forecast", report["forecast_refused"]))
     for on in ("action", "reward"):
         test = report[f"depends_on_{on}"]
         said = "not known" if test is None else f"p = {test['p']:.2g}"

@@ -20,13 +20,15 @@ from belated.core.results import Result, Shortened
 from belated.core.times import Duration, as_duration, duration_us
 from belated.evaluation.delays import curve_steps
 from belated.evaluation.table import DecisionTable
-from belated.exceptions import InvalidInput
+from belated.exceptions import InvalidInput, NotEvaluable
 
 #: Number of sampled curves; maximum number of cells of the curve and of ages.
 DRAWS, CELLS = 400, 400
 #: Smallest number of decisions at risk for a reliable hazard; the last part of the reliable curve,
 #: as a fraction, from which it is extrapolated.
 FEW, LAST_PART = 20, 0.25
+#: Largest share of the pending decisions that a horizon may take beyond the observed delays.
+UNSEEN = 0.2
 #: The largest probability with which a decision converts.
 SUREST = 0.999
 #: Maximum number of groups of ages in which predictions are rescaled, and conversions per group.
@@ -73,10 +75,12 @@ def forecast(
 ) -> Forecast:
     """Forecast how many of the missing rewards will still arrive.
 
-    Beyond the observed ages, rewards continue at the rate of the last quarter of the curve.
-    Conversions are expected only up to the greatest observed age. Their rate is the predicted mean
-    of each decision, rescaled to the rewards that have arrived in each of up to ten groups of ages,
-    because the early predictions of a learning model are less accurate.
+    For decisions older than the observed delays, outcomes continue at the rate of the last quarter
+    of the curve, and the interval allows for none or all of them; conversions of such decisions are
+    not expected. A horizon at which more than a fifth of the pending decisions are so old is
+    refused. The conversion rate is the predicted mean of each decision, rescaled to the rewards
+    that have arrived in each of up to ten groups of ages, because the early predictions of a
+    learning model are less accurate.
 
     Args:
         table: the decisions.
@@ -85,6 +89,7 @@ def forecast(
 
     Raises:
         InvalidInput: too few rewards have arrived for a forecast.
+        NotEvaluable: the log is too short for a horizon.
     """
     spans = [ahead] if ahead is None or isinstance(ahead, str | timedelta) else list(ahead)
     table = table.live()
@@ -99,8 +104,9 @@ def forecast(
     missing, counts = draw(table, limits, rng)
     tail = (1.0 - level) / 2
     expected = []
-    for step, drawn in zip(steps, counts, strict=True):
-        low, high = np.quantile(drawn, [tail, 1.0 - tail], method="inverted_cdf")
+    for step, (drawn, fewest, most) in zip(steps, counts, strict=True):
+        low = np.quantile(fewest, tail, method="inverted_cdf")
+        high = np.quantile(most, 1.0 - tail, method="inverted_cdf")
         expected.append(Expected(step, float(drawn.mean()), float(low), float(high)))
     return Forecast(missing, level, tuple(expected))
 
@@ -136,12 +142,12 @@ def _grouped(ages: Vector) -> tuple[Vector, NDArray[np.int64]]:
 
 def _outcomes(
     table: DecisionTable, ahead: list[int | None], rng: np.random.Generator
-) -> tuple[int, list[Vector]]:
-    """Sample the number of rewards to come if every decision has one."""
+) -> tuple[int, list[Matrix]]:
+    """Sample the rewards to come if every decision has one: expected, fewest and most."""
     end = np.inf if table.retention is None else float(table.retention)
     ages = table.age[~table.arrived & (table.age < end)]
     if not len(ages):
-        return 0, [np.zeros(DRAWS) for _ in ahead]
+        return 0, [np.zeros((3, DRAWS)) for _ in ahead]
     times, rises, at_risk = _cells(table)
     trusted = at_risk >= FEW
     last = float(times[trusted][-1]) if trusted.any() else float(times[0])
@@ -159,10 +165,41 @@ def _outcomes(
     waiting = np.bincount(cell)
     now, counts = log_left(typical), []
     for span in ahead:
-        until = np.full(len(typical), end) if span is None else np.minimum(typical + span, end)
+        until = _until(typical, span, end, waiting, last)
         left = np.exp(log_left(until) - now) if np.isfinite(until).all() else np.zeros(now.shape)
-        counts.append(rng.binomial(waiting, 1.0 - left).sum(axis=1).astype(np.float64))
+        beyond = (until > last) & np.isfinite(until)
+        seen = np.exp(log_left(np.maximum(np.minimum(until, last), typical)) - now)
+        cases = left, np.where(beyond, seen, left), np.where(beyond, 0.0, left)
+        counts.append(np.array([rng.binomial(waiting, 1.0 - one).sum(axis=1) for one in cases]))
     return len(ages), counts
+
+
+def _until(
+    ages: Vector, span: int | None, end: float, pending: NDArray[np.int64], last: float
+) -> Vector:
+    """Return the ages at a horizon, when no more than :data:`UNSEEN` are beyond what was seen.
+
+    Args:
+        ages: of groups of decisions.
+        span: the horizon; None: ``end``.
+        end: age after which no reward counts; infinite if every decision has one in the end.
+        pending: decisions of each group.
+        last: greatest delay about which the log says something.
+
+    Raises:
+        NotEvaluable: more are beyond it.
+    """
+    until = np.full(len(ages), end) if span is None else np.minimum(ages + span, end)
+    until = np.maximum(until, ages)
+    beyond = pending[(until > last) & np.isfinite(until)].sum()
+    if beyond > UNSEEN * pending.sum():
+        share, days = beyond / pending.sum(), last / 86_400e6
+        message = f"{share:.0%} of the pending decisions will be older than the {days:.3g} days"
+        raise NotEvaluable(
+            f"{message} of delays that the log has seen: forecast less far ahead, or wait until"
+            " decisions are as old as the window"
+        )
+    return until
 
 
 def _tail_rate(table: DecisionTable, last: float, rng: np.random.Generator) -> Vector:
@@ -177,8 +214,11 @@ def _tail_rate(table: DecisionTable, last: float, rng: np.random.Generator) -> V
 
 def _conversions(
     table: DecisionTable, ahead: list[int | None], rng: np.random.Generator
-) -> tuple[int, list[Vector]]:
-    """Sample the number of conversions to come, up to the greatest observed age."""
+) -> tuple[int, list[Matrix]]:
+    """Sample the number of conversions to come."""
+    last = float(np.sort(table.age)[-min(FEW, len(table))])
+    window = np.inf if table.rewards.window_us is None else float(table.rewards.window_us)
+    end = max(window, min(float(table.delay[table.arrived].max()), last))  # some come after it
     times, rises, at_risk = _cells(table)
     parts = _drawn_logs(rises, at_risk, rng)[:, :0:-1]
     shares = np.exp(np.concatenate([np.zeros((DRAWS, 1)), np.cumsum(parts, axis=1)], axis=1))
@@ -200,12 +240,13 @@ def _conversions(
     scale = rng.gamma(seen, size=(DRAWS, len(seen))) / np.add.reduceat(expected, starts, axis=1)
     chance = np.minimum(scale[:, np.cumsum(np.diff(group, prepend=-1) > 0) - 1] * rate, SUREST)
     waiting = (decisions - conversions).astype(np.int64)
+    pending = np.where(typical < end, waiting, 0)
     counts = []
     for span in ahead:
-        later = 1.0 if span is None else come_by(typical + span)
+        later = come_by(_until(typical, span, end, pending, last))
         to_come = chance * (later - now) / (1.0 - chance * now)
-        counts.append(rng.binomial(waiting, to_come).sum(axis=1).astype(np.float64))
-    return int(waiting[typical < table.reach].sum()), counts
+        counts.append(np.tile(rng.binomial(waiting, to_come).sum(axis=1), (3, 1)))
+    return int(pending.sum()), counts
 
 
 def _strata(expected: Vector, conversions: float) -> NDArray[np.int64]:

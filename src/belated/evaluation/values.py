@@ -30,9 +30,9 @@ UNSUPPORTED = 0.01
 #: Number of standard errors by which the mean of the importance weights may differ from 1.
 SURE = 3.0
 #: Effective sample size by design below which a value is refused, and below which it has a note.
-REFUSED, WEAK = 20.0, 60.0
+REFUSED, WEAK = 30.0, 60.0
 #: Bisection steps to the end of an interval.
-STEPS = 60
+STEPS = 40
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from belated.evaluation.forecasts import forecast
-from belated.exceptions import InvalidInput
+from belated.exceptions import InvalidInput, NotEvaluable
 from belated.report.facts import Facts, interval, short
 from belated.report.panel import ENDS, Panel, Said
 from belated.report.text import Data, periods, plural, several, whole
@@ -39,7 +39,7 @@ def collect(facts: Facts) -> dict[str, Any] | None:
         table = facts.log.predicted(facts.table)
         found = forecast(table, spans)
         total = forecast(table).expected[0]
-    except InvalidInput:
+    except (InvalidInput, NotEvaluable):
         return None
     # Each horizon is simulated separately: noise must not make a later one smaller, or the last
     # one larger than the total.
@@ -104,5 +104,5 @@ FORECAST = Panel(
     "forecast", "Forecast", collect, chart, words,
     columns={"when": "at", "n": "rewards", "by_then": "total by then", **ENDS},
     rows=lambda data: data["forecast"] and data["forecast"]["past"] + data["forecast"]["next"],
-    none="A forecast needs 20 rewards.",
+    none="A forecast needs 20 rewards, and decisions as old as the window.",
 )  # fmt: skip
