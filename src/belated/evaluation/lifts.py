@@ -24,7 +24,7 @@ from belated.exceptions import NotEvaluable
 #: The fewest rewards in a group for a lift.
 FEW = 10
 #: For the anytime-valid interval: the fewest outcomes above the mean, and the fewest others, in
-#: each group; and the size of the smaller group for which the interval is optimised.
+#: each group; and the size of the smaller group for which the interval is optimized.
 FIRST, USUAL = 20, 2_000
 
 #: The groups that are compared.

@@ -65,7 +65,7 @@ def sequence_width(variance: float, count: float, usual: float, alpha: float) ->
     Args:
         variance: variance of the mean.
         count: number of values that it averages.
-        usual: the count for which the sequence is optimised.
+        usual: the count for which the sequence is optimized.
         alpha: one minus the confidence level.
     """
     best = -2.0 * math.log(alpha)

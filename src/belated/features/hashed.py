@@ -175,7 +175,7 @@ _cached_word = lru_cache(maxsize=CACHED_WORDS)(_new_word)
 
 
 def _crossed(c: Words, a: Words) -> Words:
-    """Return a word for each pair, mixed by splitmix64's finaliser to be independent of both."""
+    """Return a word for each pair, mixed by splitmix64's finalizer to be independent of both."""
     words = c[:, None] + a * np.uint64(0x9E3779B97F4A7C15)  # modulo 2^64
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

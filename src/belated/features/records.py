@@ -170,7 +170,7 @@ def plain(value: Any) -> Any:
         return dict(value)
     if isinstance(value, Sequence):
         return list(value)
-    raise TypeError(f"{type(value).__name__} cannot be serialised")
+    raise TypeError(f"{type(value).__name__} cannot be serialized")
 
 
 def as_list(values: Any) -> list[Any]:

@@ -220,7 +220,7 @@ def _root(precision: Matrix) -> Matrix:
     root = np.zeros(precision.shape)
     if _fill_root(root, precision):
         return root
-    # Rounding has made H singular. Equalise the scales, then limit the spectrum from below.
+    # Rounding has made H singular. Equalize the scales, then limit the spectrum from below.
     floor = np.finfo(float).eps * len(precision)
     diagonal = np.diag(precision)
     scale = 1.0 / np.sqrt(np.maximum(diagonal, floor * diagonal.max()))

@@ -5,7 +5,7 @@ r"""The model that policies read: θ̂ and two roots, updated by rank-one steps.
 no need to explore again what a pending reward will answer.
 
 Between two fits of an estimator, the model moves by one step per event. For Gaussian rewards these
-steps are exact. For other rewards, a step maximises the likelihood of one reward exactly along one
+steps are exact. For other rewards, a step maximizes the likelihood of one reward exactly along one
 direction, and leaves the weights of older rows unchanged until the next fit.
 """
 

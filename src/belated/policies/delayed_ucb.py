@@ -99,7 +99,7 @@ class DelayedUCB(Policy):
 
     @property
     def greatest_bound(self) -> bool:
-        """Whether choices maximise a bound whose width does not depend on pending decisions."""
+        """Whether choices maximize a bound whose width does not depend on pending decisions."""
         kind = type(self)
         if kind.choose is not DelayedUCB.choose or kind.width is not DelayedUCB.width:
             return False  # a subclass may use pending decisions

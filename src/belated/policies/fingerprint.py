@@ -65,6 +65,6 @@ def _listed(named: Any, sign: str) -> str:
 
 
 def _name(kind: type) -> str:
-    """Return the name of a class, without the module for our own, so that they can be moved."""
+    """Return the name of a class, with its module unless it is ours and may be moved."""
     ours = kind.__module__.partition(".")[0] == __package__.partition(".")[0]
     return kind.__qualname__ if ours else f"{kind.__module__}.{kind.__qualname__}"

@@ -1,7 +1,7 @@
 r"""Estimation from conversions only, where a missing reward means no conversion so far.
 
 By age e, a decision is expected to have the reward F(e) g(xᵀθ), where F is the delay distribution
-from :mod:`~belated.model.estimators.conversion_law`. With Bernoulli rewards, the estimate maximises
+from :mod:`~belated.model.estimators.conversion_law`. With Bernoulli rewards, the estimate maximizes
 the likelihood of that probability over all decisions, converted or not. Its score is
 Σ ω (y - F g) x with ω = (1 - g)/(1 - F g), which stays bounded if conversions arrive earlier than
 expected. For other rewards ω is 1.

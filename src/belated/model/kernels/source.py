@@ -1,7 +1,7 @@
 """The kernels and their primitives, in one file because Numba caches machine code by file.
 
 A posterior covariance is stored as an upper triangular root S with S Sᵀ = H⁻¹. The standard
-deviation of a row is ‖Sᵀx‖. A rank-one step of S changes H to H + w x xᵀ without a factorisation:
+deviation of a row is ‖Sᵀx‖. A rank-one step of S changes H to H + w x xᵀ without a factorization:
 S ← S T, where T is upper triangular, v = Sᵀx and T Tᵀ = I - w/(1 + w ‖v‖²) v vᵀ. Row by row, this
 is one pass over half the matrix.
 """

@@ -343,7 +343,7 @@ class Observations:
         """Return whether the observation of a handle is frozen."""
         return self._find(handle)[0].theta is not None
 
-    # --- serialisation --------------------------------------------------------------------------
+    # --- serialization --------------------------------------------------------------------------
 
     def pack(self) -> dict[str, bytes]:
         """Return all blocks and sums as bytes; the rows of a full block never change."""
