@@ -179,9 +179,9 @@ def test_only_per_arm_features_grow() -> None:
         (lambda: FromTransform(Fake(), name=""), "name is ''"),
         (lambda: FromTransform(Fake(), name=7), "name is 7"),  # type: ignore[arg-type]
         (
-            lambda: FromTransform(object(), name="a"),
+            lambda: FromTransform(object(), name="a"),  # type: ignore[arg-type]
             "an object with a method transform was expected",
-        ),  # type: ignore[arg-type]
+        ),
         (
             lambda: FromTransform(Fake(), name="a"),
             "number of columns of .* is unknown .*: pass dim=",
