@@ -1,6 +1,6 @@
-"""The project's chores: `nox -l` lists them, `nox -s <name>` runs one.
+"""Development tasks: `nox -l` lists them, `nox -s <name>` runs one.
 
-Whatever follows `--` goes to the tool: `nox -s laws -- --full` runs the laws at full size.
+Arguments after `--` are passed to the tool: `nox -s laws -- --full` runs the laws at full size.
 """
 
 import shutil
@@ -17,7 +17,7 @@ TIERS = ["unit", "laws", "statistical", "integration", "faults", "fuzz", "accept
 
 
 def install(session: nox.Session) -> None:
-    """Install the pinned tools, then the project in place."""
+    """Install the pinned tools, and the project in editable mode."""
     session.install("--require-hashes", "-r", "requirements/dev.txt")
     session.install("--no-deps", "--no-build-isolation", "-e", ".")
     session.env["OPENBLAS_NUM_THREADS"] = "1"
@@ -36,31 +36,31 @@ def types(session: nox.Session) -> None:
     """Check types."""
     install(session)
     session.run("mypy", *session.posargs)
-    with session.chdir("benchmarks"):  # they find each other beside them
+    with session.chdir("benchmarks"):  # benchmarks import each other as top-level modules
         session.run("mypy", "--config-file", "../pyproject.toml", ".")
 
 
 @nox.session(python=PYTHONS[0])
 def layers(session: nox.Session) -> None:
-    """Check that imports go down only."""
+    """Check that modules import only modules of lower layers."""
     install(session)
     session.run("lint-imports")
 
 
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
-    """Run all tests, the doctests among them."""
+    """Run all tests, including doctests."""
     install(session)
     session.run("pytest", *session.posargs)
 
 
 @nox.session(python=PYTHONS[0])
 def coverage(session: nox.Session) -> None:
-    """Measure which lines and branches of the library the tests run; fails below 97 %."""
+    """Measure line and branch coverage of the library; fail below 97 %."""
     install(session)
     session.run("coverage", "erase")
     loaded = "tests/unit/test_packaging.py::test_importing_belated_loads_what_deciding_needs"
-    unmeasured = ("--deselect", loaded)  # what is measured loads more: coverage itself
+    unmeasured = ("--deselect", loaded)  # coverage itself imports further modules
     session.run("coverage", "run", "-m", "pytest", *unmeasured, *session.posargs)
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
@@ -68,7 +68,7 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS[0])
 def mutation(session: nox.Session) -> None:
-    """See whether tests notice small changes of the code; fails if a tenth goes unnoticed."""
+    """Check that tests detect small changes to the code; fail if they miss a tenth of them."""
     install(session)
     session.install("--require-hashes", "-r", "requirements/mutation.txt")
     session.run("python", "-m", "tests.mutation", *session.posargs)
@@ -95,7 +95,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS[0])
 def wheel(session: nox.Session) -> None:
-    """Build the wheel and try it with nothing but the base dependencies."""
+    """Build the wheel, and test it with only the base dependencies."""
     install(session)
     session.run("bash", ".ci/wheel", external=True)
 
@@ -106,14 +106,14 @@ EXTRAS = ["fast", "postgres", "kafka", "service", "client", "archive", "report",
 @nox.session(python=PYTHONS[0])
 @nox.parametrize("extra", EXTRAS)
 def extras(session: nox.Session, extra: str) -> None:
-    """Install one extra alone: what it is for works, and whatever needs another says which."""
+    """Test one extra alone: its features work, and other features name the extra they need."""
     session.install(f".[{extra}]")
     session.run("python", "tests/extras.py", extra)
 
 
 @nox.session(python=PYTHONS[0])
 def release(session: nox.Session) -> None:
-    """Check types as users' tools see them; write the SBOM and the licences to dist/."""
+    """Check types as users' tools see them; write the SBOM and the licenses to dist/."""
     dist = Path("dist")
     dist.mkdir(exist_ok=True)
     session.install("--require-hashes", "-r", "requirements/image.txt")
@@ -141,28 +141,28 @@ def release(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS[0])
 def audit(session: nox.Session) -> None:
-    """Look for known vulnerabilities of the pins; `-- --strict` fails if that cannot be done."""
+    """Check the pins for known vulnerabilities; with `-- --strict`, fail if this is impossible."""
     install(session)
     session.run("python", ".ci/audit", *session.posargs)
 
 
 @nox.session(python=PYTHONS[0])
 def benchmarks(session: nox.Session) -> None:
-    """Run every benchmark; each prints its own table. `-- --quick` sees that each still runs."""
+    """Run every benchmark and print its table; `-- --quick` only checks that each one runs."""
     install(session)
     session.run("python", "-m", "benchmarks", *session.posargs)
 
 
 @nox.session(python=PYTHONS[0])
 def experiments(session: nox.Session) -> None:
-    """Run every experiment and write its table; `-- --quick` checks the tables that are there."""
+    """Run every experiment and write its table; `-- --quick` checks the committed tables."""
     install(session)
     session.run("python", "-m", "experiments", *session.posargs)
 
 
 @nox.session(python=PYTHONS[0])
 def pins(session: nox.Session) -> None:
-    """Write the pins anew; `-- --upgrade` takes the newest versions."""
+    """Write the pinned requirements; `-- --upgrade` selects the newest versions."""
     session.install("uv")
     project, as_in_dev = "pyproject.toml", ("--constraint", "requirements/dev.txt")
     for name, source in {

@@ -1,10 +1,10 @@
-# Sourced by the scripts of this folder that install packages on Debian and Ubuntu.
+# Sourced by the scripts in this folder that install packages on Debian and Ubuntu.
 
-as_root() { # runs a command as root, with sudo if it asks for no password
+as_root() { # runs a command as root, with sudo if that needs no password
     if [[ $(id -u) == 0 ]]; then "$@"; else sudo -n "$@"; fi
 }
 
-apt_install() { # installs packages, and starts none of the servers in them
+apt_install() { # installs packages without starting the servers in them
     local attempt policy=/usr/sbin/policy-rc.d
     if ! command -v apt-get >/dev/null || ! as_root true 2>/dev/null; then
         echo "missing: $*. Install as root with: apt-get install $*"

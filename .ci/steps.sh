@@ -3,7 +3,7 @@
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export work CI=true OPENBLAS_NUM_THREADS=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-# The tests start hundreds of processes: let them share the compiled bytecode.
+# The tests start hundreds of processes, which share the compiled bytecode.
 export PYTHONDONTWRITEBYTECODE=
 
 find_python() {
@@ -26,7 +26,7 @@ install() { # the pinned packages and the project, in a new environment
     hash -r
     python -m pip install --quiet --no-compile --require-hashes -r requirements/dev.txt
     python -m pip install --quiet --no-deps --no-build-isolation -e .
-    belated warm # otherwise many of the tests' processes compile the kernels
+    belated warm # otherwise many of the tests' processes would compile the kernels
     python --version
 }
 
@@ -48,7 +48,7 @@ step() { # runs "name: command", prints its output when it has ended
 }
 export -f lint types step
 
-steps() { # runs the lines of its input as steps, $1 at a time; fails if one of them did
+steps() { # runs each line of its input as a step, $1 at a time; fails if any step fails
     tr '\n' '\0' | xargs -0 -n 1 -P "$1" bash -c 'step "$1"' step
     if [[ -e $work/failures ]]; then
         echo "== the last lines of each failed step:"

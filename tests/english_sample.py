@@ -1,7 +1,7 @@
-"""Draw docstrings, error messages, pages and comments for a reader to judge: a script.
+"""Draw a random sample of docstrings, error messages, pages and comments, to review their English.
 
 ``python -m tests.english_sample COMMIT`` reads the files of that commit and prints a Markdown list.
-The commit's hash is the seed, so nobody can choose what is drawn.
+The commit's hash is the seed, so nobody can choose the sample.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import subprocess
 import tokenize
 from collections.abc import Iterator
 
-#: How many of each kind.
+#: The size of the sample of each kind of text.
 SIZES = {"docstrings": 60, "errors": 30, "pages": 20, "comments": 30}
 #: Comments for tools.
 DIRECTIVES = ("# type:", "# noqa", "# fmt")
-Text = tuple[str, str]  # where it is, and what it says
+Text = tuple[str, str]  # file and line, and the text
 
 
 def main() -> None:
@@ -27,21 +27,21 @@ def main() -> None:
     parser.add_argument("commit")
     commit = _git("rev-parse", "--verify", f"{parser.parse_args().commit}^{{commit}}").strip()
     files = _git("ls-tree", "-r", "--name-only", commit).splitlines()
-    found: dict[str, list[Text]] = {kind: [] for kind in SIZES}
+    texts: dict[str, list[Text]] = {kind: [] for kind in SIZES}
     for file in files:
         if file.startswith("src/belated/") and file.endswith(".py"):
             source = _git("show", f"{commit}:{file}")
             tree = ast.parse(source)
-            found["docstrings"] += _docstrings(file, tree)
-            found["errors"] += _errors(file, tree)
-            found["comments"] += _comments(file, source)
+            texts["docstrings"] += _docstrings(file, tree)
+            texts["errors"] += _errors(file, tree)
+            texts["comments"] += _comments(file, source)
         elif file.endswith(".md") and (file.startswith("docs/") or "/" not in file):
-            found["pages"].append((file, ""))
+            texts["pages"].append((file, ""))
     generator = random.Random(commit)
     print(f"Drawn from {commit}.")
     for kind, size in SIZES.items():
-        print(f"\n## {size} of {len(found[kind]):,} {kind}\n")
-        for n, (place, text) in enumerate(generator.sample(found[kind], size), 1):
+        print(f"\n## {size} of {len(texts[kind]):,} {kind}\n")
+        for n, (place, text) in enumerate(generator.sample(texts[kind], size), 1):
             print(f"{n}. `{place}`" + "".join(f"\n   > {line}" for line in text.splitlines()))
 
 
@@ -58,7 +58,7 @@ def _docstrings(file: str, tree: ast.Module) -> Iterator[Text]:
 
 
 def _errors(file: str, tree: ast.Module) -> Iterator[Text]:
-    """Yield texts that are raised, or assigned to a variable `message`, with a space in them."""
+    """Yield texts with a space that are raised or assigned to a variable `message`."""
     for node in ast.walk(tree):
         match node:
             case ast.Raise(exc=ast.Call(args=[(ast.Constant() | ast.JoinedStr()) as text, *_])):
@@ -72,7 +72,7 @@ def _errors(file: str, tree: ast.Module) -> Iterator[Text]:
 
 
 def _comments(file: str, source: str) -> Iterator[Text]:
-    """Yield comments; those in consecutive lines are one."""
+    """Yield comments; consecutive lines form one comment."""
     last, lines = -1, list[str]()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type != tokenize.COMMENT or token.string.startswith(DIRECTIVES):

@@ -108,9 +108,9 @@ if TYPE_CHECKING:  # imported on first use: programs that only decide do not nee
     from belated.report import Report
 
 #: How many coefficients a notebook shows, those with the largest mean / sd first.
-TOP = 8
+_TOP = 8
 #: ``repr`` of a bandit includes the predictions if it has at most this many actions.
-FEW = 5
+_FEW = 5
 
 
 class Bandit:
@@ -1176,7 +1176,7 @@ def in_a_line(bandit: Bandit) -> str:
 def predicted(bandit: Bandit) -> list[tuple[int | str, float]]:
     """Return the predicted mean of each action, if there are few actions and no context."""
     features = bandit.features
-    if not isinstance(features, PerArm) or features.block > 1 or features.blocks > FEW:
+    if not isinstance(features, PerArm) or features.block > 1 or features.blocks > _FEW:
         return []
     with bandit._lock, bandit._follower:
         model = bandit._fold.model
@@ -1189,7 +1189,7 @@ def as_html(bandit: Bandit) -> str:
     """Return the summary line and a table of the most significant coefficients."""
     coefficients = bandit.estimate.coefficients()
     coefficients.sort(key=lambda line: abs(line["mean"]) / line["sd"], reverse=True)
-    rows: list[list[object]] = [list(line.values()) for line in coefficients[:TOP]]
+    rows: list[list[object]] = [list(line.values()) for line in coefficients[:_TOP]]
     return html_table(in_a_line(bandit), ["coefficient", "mean", "sd", "low", "high"], rows)
 
 

@@ -43,7 +43,7 @@ def audit(folder: Path, prints: str, *arguments: str) -> tuple[int, str]:
         ([FINE], 0, 0, "1 packages of requirements/dev.txt audited, 0 known"),
         ([FINE, FLAWED], 1, 1, "flawed 2.0: PYSEC-1, fixed in 2.1"),
         ([FLAWED, UNKNOWN], 1, 1, "1 known"),
-        ([FINE, UNKNOWN], 0, 1, "1 not audited, of which the first: not found: other (3)"),
+        ([FINE, UNKNOWN], 0, 1, "1 not audited; the first because: not found: other (3)"),
         (None, 0, 1, "nothing was audited: pip-audit failed with 'no network'"),
     ],
 )
