@@ -1,4 +1,4 @@
-"""What is kept beside SQLite: a dump of PostgreSQL, an archive, commits of Kafka, a token."""
+"""Write the other golden files: a PostgreSQL dump, an archive, Kafka commits and a token."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ from tests.golden.history import (
     POLICY,
     START,
     TAIL,
+    append_links,
     drop_links,
     fill_and_trim,
-    fill_links,
-    happened,
-    request,
-    told,
+    history,
+    requests_of,
+    state_of,
 )
 from tests.integration.postgres_server import PostgresServer, find_programs
 
-#: Of the bandit whose old days are archived.
+#: The rewards of the archived bandit.
 ARCHIVED = DefaultAfter(window=timedelta(hours=1))
 RETENTION = 6 * HOUR
-#: By which its time goes faster: a day and a half in all, and not two weeks.
-FASTER = 12
+#: Its history is this much shorter: a day and a half instead of two weeks.
+COMPRESSION = 12
 
 
 def make_dump(file: Path) -> dict[str, Any]:
-    """Write a database with all bandits as the guide says; returns what they come to."""
+    """Dump a database with all bandits as the guide describes; return their states."""
     server, expected = PostgresServer(), {}
     try:
         PostgresJournal.create_tables(server.dsn)
         for bandit in BANDITS:
             with PostgresJournal(server.dsn, bandit=bandit, partitions=PARTITIONS) as journal:
-                expected[bandit] = told(fill_and_trim(journal, bandit))
+                expected[bandit] = state_of(fill_and_trim(journal, bandit))
         postgres("pg_dump", "-Fc", "-n", "belated", "-d", server.dsn, "-f", str(file))
     finally:
         server.stop()
@@ -58,20 +58,20 @@ def make_dump(file: Path) -> dict[str, Any]:
 
 
 def postgres(program: str, *arguments: str) -> None:
-    """Run a program of PostgreSQL."""
+    """Run one of PostgreSQL's programs."""
     programs = find_programs()
     assert programs is not None
     subprocess.run([str(programs / program), *arguments], check=True)
 
 
 def make_archive(folder: Path) -> dict[str, Any]:
-    """Archive the days of a journal and drop what was archived; returns what all comes to."""
-    stamps, events = map(list, zip(*_faster(), strict=True))
-    requests = {n: request(one) for n, one in enumerate(events) if isinstance(one, Decision)}
+    """Archive the days of a journal and trim the archived records; return the state."""
+    stamps, events = map(list, zip(*_compressed(), strict=True))
+    requests = requests_of(events)
     with SQLiteJournal(folder / "archived.db", bandit="archived", partitions=PARTITIONS) as journal:
         identify(journal, family=repr(POLICY.family), dim=POLICY.dim)
         journal.append(events, recorded=stamps, requests=requests)
-        last = fill_links(journal, stamps[-1])
+        last = append_links(journal, stamps[-1])
         late = last + 48 * HOUR
         journal.append([Settled(p, late) for p in range(PARTITIONS)], recorded=[late] * PARTITIONS)
         fold = archived_fold()
@@ -85,48 +85,50 @@ def make_archive(folder: Path) -> dict[str, Any]:
         )
         drop_links(journal, fold, archived_fold(), last + 1)
     with closing(sqlite3.connect(folder / "archived.db")) as connection:
-        connection.execute("VACUUM")  # the room of what was dropped need not be kept
-    return told(fold)
+        connection.execute("VACUUM")  # keep the file small
+    return state_of(fold)
 
 
 def archived_fold() -> Fold:
-    """An empty one of the bandit that is archived."""
+    """Return an empty fold of the archived bandit."""
     return Fold(POLICY, ARCHIVED, partitions=PARTITIONS, retention=RETENTION)
 
 
-def _faster() -> Iterator[tuple[int, Event]]:
-    for stamp, event in happened():
+def _compressed() -> Iterator[tuple[int, Event]]:
+    for stamp, event in history():
         yield (
-            _sooner(stamp),
-            Settled(event.partition, _sooner(event.until)) if isinstance(event, Settled) else event,
+            _compress(stamp),
+            Settled(event.partition, _compress(event.until))
+            if isinstance(event, Settled)
+            else event,
         )
 
 
-def _sooner(stamp: int) -> int:
-    return START + (stamp - START) // FASTER
+def _compress(stamp: int) -> int:
+    return START + (stamp - START) // COMPRESSION
 
 
 def make_commits(file: Path) -> None:
-    """Write what Kafka would keep of the first events: with stamps and requests, and without."""
-    file.write_text(json.dumps([one.hex() for one in commits()], indent=1) + "\n", encoding="utf-8")
+    """Write the first events as Kafka records: one with timestamps and requests, one without."""
+    values = [value.hex() for value in commits()]
+    file.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
 
 
 def commits() -> list[bytes]:
-    """The values of two records."""
-    stamps, events = map(list, zip(*list(happened())[:TAIL], strict=True))
-    requests = {n: request(one) for n, one in enumerate(events) if isinstance(one, Decision)}
-    packed = [encode(one) for one in events]
-    return [pack(packed), pack(packed, stamps, requests)]
+    """Return the values of two Kafka records."""
+    stamps, events = map(list, zip(*list(history())[:TAIL], strict=True))
+    packed = [encode(event) for event in events]
+    return [pack(packed), pack(packed, stamps, requests_of(events))]
 
 
 def make_token() -> str:
-    """What a reward of the first decision is reported with."""
-    decision = next(event for _, event in happened() if isinstance(event, Decision))
+    """Return the reward token of the first decision."""
+    decision = next(event for _, event in history() if isinstance(event, Decision))
     return tokens().of(decision)
 
 
 def tokens() -> RewardTokens:
-    """Signed with a secret that is none."""
+    """Return the signer of tokens, with a public secret."""
     secrets = TokenSecrets({"k1": bytes(range(32))})
     return RewardTokens(
         secrets, "explicit", mode="enforce", guarded=False, least=0.0, most=1.0,

@@ -1,8 +1,8 @@
-"""What happens in the journals that are kept, and what it comes to."""
+"""The events in the golden journals, and the state that they lead to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -34,7 +34,7 @@ from belated.journals.chain import LINK
 from belated.journals.identity import identify
 
 POLICY = DelayedUCB(3, Bernoulli(), ridge=1.0)
-#: By the name of a bandit, what silence means to it.
+#: The meaning of missing rewards, by the name of the bandit.
 BANDITS: dict[str, Rewards] = {
     "explicit": Explicit(window=timedelta(days=7)),
     "default": DefaultAfter(window=timedelta(days=7), value=0.25),
@@ -43,24 +43,24 @@ BANDITS: dict[str, Rewards] = {
 PARTITIONS = 2
 START = 1_700_000_000_000_000
 HOUR = 3_600_000_000
-#: The last events are not in the snapshots.
+#: The number of last events that are not in the snapshots.
 TAIL = 20
 
 
-#: What some decisions are chosen from.
+#: The context of some decisions.
 CONTEXT = pack_context(
     {"age": 7, "seen": [0.5, 0.25]}, {name: {"price": n} for n, name in enumerate("abcd")}
 )
 
 
-def made_of(n: int) -> bytes:
-    """What is stored of the context of a decision."""
+def context_bytes(n: int) -> bytes:
+    """Return the stored context of a decision."""
     assert CONTEXT is not None
     return bytes(range(16)) + CONTEXT.of_decision(1) if n % 4 == 1 else b""
 
 
-def happened() -> Iterator[tuple[int, Event]]:
-    """Events of every kind and in every order, each with the time of its record."""
+def history() -> Iterator[tuple[int, Event]]:
+    """Yield events of every kind and in every order, each with the timestamp of its record."""
     rng = np.random.default_rng(1)
     yield START, Configured(START, {"rewards": "Explicit", "window": "7d", "größe": ""})
     for n in range(100):
@@ -73,7 +73,16 @@ def happened() -> Iterator[tuple[int, Event]]:
         yield (
             now,
             Decision(
-                id, now, action, n % 4, x, 0.5, 0.25 + n % 3 / 4, 7 * n, active, context=made_of(n)
+                id,
+                now,
+                action,
+                n % 4,
+                x,
+                0.5,
+                0.25 + n % 3 / 4,
+                7 * n,
+                active,
+                context=context_bytes(n),
             ),
         )
         if n % 21 == 6:
@@ -99,16 +108,16 @@ def happened() -> Iterator[tuple[int, Event]]:
             yield from ((now + HOUR, Settled(p, now + HOUR)) for p in range(PARTITIONS))
     late = START + 400 * HOUR
     yield late, Reward("order 0", late, 1.0)
-    yield late, Reward("order 1000", late, 1.0)  # of no decision at all
+    yield late, Reward("order 1000", late, 1.0)  # of an unknown decision
 
 
 def new_fold(bandit: str) -> Fold:
-    """An empty one."""
+    """Return an empty fold of a bandit."""
     return Fold(POLICY, BANDITS[bandit], partitions=PARTITIONS)
 
 
-def told(fold: Fold) -> dict[str, Any]:
-    """What the records come to."""
+def state_of(fold: Fold) -> dict[str, Any]:
+    """Return the state of a fold as JSON values."""
     return {
         "digest": fold.digest,
         "counts": fold.counts,
@@ -119,7 +128,7 @@ def told(fold: Fold) -> dict[str, Any]:
 
 
 def request(decision: Decision) -> bytes:
-    """What a decision may have been chosen from."""
+    """Return the stored request of a decision."""
     rows = np.tile(decision.x, (4, 1))
     context = CONTEXT if decision.index == 1 else None
     shares = None if decision.index == 2 else [0.1, 0.2, 0.3, 0.4]
@@ -128,27 +137,32 @@ def request(decision: Decision) -> bytes:
     return data
 
 
+def requests_of(events: Sequence[Event]) -> dict[int, bytes]:
+    """Return the requests of the decisions among some events, by index."""
+    decisions = ((n, event) for n, event in enumerate(events) if isinstance(event, Decision))
+    return {n: request(decision) for n, decision in decisions}
+
+
 def requests_in(journal: Journal) -> list[dict[str, Any]]:
-    """All that is kept, in order."""
-    found = []
+    """Return all stored requests, in order."""
+    requests = []
     for partition in range(journal.partitions):
-        records = {one.position: one.event for one in journal.read(partition, 0, 10_000)}
-        kept = journal.requests(partition, list(records))
-        for position in sorted(kept):
-            decision = records[position]
+        events = {record.position: record.event for record in journal.read(partition, 0, 10_000)}
+        stored = journal.requests(partition, list(events))
+        for position in sorted(stored):
+            decision = events[position]
             assert isinstance(decision, Decision)
-            found.append(KeptRequest.read(kept[position], decision).to_dict())
-    return found
+            requests.append(KeptRequest.read(stored[position], decision).to_dict())
+    return requests
 
 
 def fill(journal: Journal, bandit: str) -> Fold:
-    """Append all that happens, with a snapshot of most of it; returns what it comes to."""
+    """Append the history, save a snapshot of most of it, and return the fold."""
     identify(journal, family=repr(POLICY.family), dim=POLICY.dim)
-    stamps, events = map(list, zip(*happened(), strict=True))
+    stamps, events = map(list, zip(*history(), strict=True))
     fold = new_fold(bandit)
-    requests = {n: request(one) for n, one in enumerate(events) if isinstance(one, Decision)}
-    first = {n: one for n, one in requests.items() if n < len(events) - TAIL}
-    journal.append(events[:-TAIL], recorded=stamps[:-TAIL], requests=first)
+    first = events[:-TAIL]
+    journal.append(first, recorded=stamps[:-TAIL], requests=requests_of(first))
     fold.catch_up(journal)
     fold.save(journal)
     journal.append(events[-TAIL:], recorded=stamps[-TAIL:])
@@ -157,7 +171,7 @@ def fill(journal: Journal, bandit: str) -> Fold:
 
 
 def undo(journal: Journal) -> None:
-    """What operators do: erase, retract, overwrite, and a key that changes."""
+    """Append operator actions: erase, retract, change a key; and overwrite the erased decision."""
     now = START + 500 * HOUR
     acts: list[Event] = [Erased(erased_key_of("order 1"), now, "asked for", "me")]
     acts += [Retracted(p, now, START, now, "crm", reason="bad", actor="me") for p in range(2)]
@@ -166,15 +180,15 @@ def undo(journal: Journal) -> None:
     assert journal.overwrite([erased_key_of("order 1")]) > 0
 
 
-def fill_links(journal: Journal, start: int) -> int:
-    """Append rewards of nobody, more than a link of each partition has; returns the last stamp."""
-    rest = [Reward(f"nobody {n}", start + n, 1.0) for n in range(2_300)]
-    journal.append(rest, recorded=[one.at_us for one in rest])
-    return start + len(rest)
+def append_links(journal: Journal, start: int) -> int:
+    """Append unmatched rewards that fill a link of each partition; return the last timestamp."""
+    rewards = [Reward(f"nobody {n}", start + n, 1.0) for n in range(2_300)]
+    journal.append(rewards, recorded=[reward.at_us for reward in rewards])
+    return start + len(rewards)
 
 
 def drop_links(journal: Journal, fold: Fold, empty: Fold, before: int) -> None:
-    """Save what is folded, then drop the first link of each partition, and all that was in it."""
+    """Save a snapshot, then drop the first link of each partition with its records."""
     fold.save(journal)
     ends = [journal.end(partition) for partition in range(PARTITIONS)]
     last = [last_to_drop(journal, p, before, end, LINK) for p, end in enumerate(ends)]
@@ -187,11 +201,11 @@ def drop_links(journal: Journal, fold: Fold, empty: Fold, before: int) -> None:
 
 
 def fill_and_trim(journal: Journal, bandit: str) -> Fold:
-    """The same, and for the last bandit undo some of it and drop its first links."""
+    """Fill a journal; for the bandit `trimmed`, also undo some of it and drop its first links."""
     fold = fill(journal, bandit)
     if bandit == "trimmed":
         undo(journal)
-        late = fill_links(journal, START + 600 * HOUR)
+        late = append_links(journal, START + 600 * HOUR)
         fold = new_fold(bandit)
         fold.load(journal)
         fold.catch_up(journal)

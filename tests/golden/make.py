@@ -1,10 +1,10 @@
-"""Writes what this release writes, for all later ones to read: ``python -m tests.golden.make``.
+"""Write sample files of this release for later releases to read: ``python -m tests.golden.make``.
 
-It makes a folder named after the release: journals in a file of SQLite, with snapshots, one of them
-trimmed and with an erased decision; the same in a dump of PostgreSQL; one as lines of JSON, and as
-commits of Kafka; an archive with what is left of its journal; what waits in a spool; a model as it
-travels; a token; and what all of it comes to. Run it once for each release; what an earlier one has
-written stays as it is, for ever.
+The script creates a folder named after the release. It contains journals in an SQLite file with
+snapshots, one of them trimmed and with an erased decision; the same in a PostgreSQL dump; an export
+and Kafka commits of one of them; an archive with its trimmed journal; a spool; a published model; a
+token; and the expected state of all of them. Run it once per release, and never change the files of
+an earlier one.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from tests.golden.history import (
     START,
     TAIL,
     fill_and_trim,
-    happened,
+    history,
     new_fold,
     requests_in,
-    told,
+    state_of,
 )
 
 HERE = Path(__file__).parent
 
 
-class _Away(MemoryJournal):
-    """Takes nothing, so that all goes to the spool."""
+class _Unavailable(MemoryJournal):
+    """Refuses all appends, so that events go to the spool."""
 
     def append(
         self,
@@ -48,23 +48,23 @@ class _Away(MemoryJournal):
         recorded: Sequence[int] | None = None,
         requests: Requests | None = None,
     ) -> list[int]:
-        raise JournalUnavailable("gone")
+        raise JournalUnavailable("unavailable")
 
 
 def make(folder: Path) -> None:
-    """Write all of it into a folder that is new."""
+    """Write all files to a new folder."""
     folder.mkdir()
     expected: dict[str, Any] = {"bandits": {}}
     for bandit in BANDITS:
         path = folder / "journal.db"
         with SQLiteJournal(path, bandit=bandit, partitions=PARTITIONS) as journal:
-            expected["bandits"][bandit] = told(fill_and_trim(journal, bandit))
+            expected["bandits"][bandit] = state_of(fill_and_trim(journal, bandit))
             if bandit != "trimmed":
                 expected["requests"] = requests_in(journal)
     lines = str(folder / "explicit.jsonl")
     assert main(["journal", "export", f"sqlite:///{path}?bandit=explicit", "-o", lines]) == 0
-    waiting = [event for _, event in happened()][:TAIL]
-    with SpoolJournal(_Away(), folder / "spool", wait=None, clock=lambda: START) as spool:
+    waiting = [event for _, event in history()][:TAIL]
+    with SpoolJournal(_Unavailable(), folder / "spool", wait=None, clock=lambda: START) as spool:
         for event in waiting:
             spool.append([event], requests={0: b"kept"} if isinstance(event, Decision) else None)
     expected["spool"] = [encode(event).hex() for event in waiting]
@@ -85,6 +85,6 @@ def make(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    place = HERE / version("belated")
-    make(place)
-    print(place)
+    release = HERE / version("belated")
+    make(release)
+    print(release)

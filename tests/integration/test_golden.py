@@ -1,8 +1,8 @@
-"""Files written by earlier releases can be read, with the same result as then.
+"""Files of earlier releases can be read, and give the same state.
 
-`tests/golden/make.py` wrote them with the releases that name the folders: every store, archives,
-exports, snapshots, spools, models and tokens. These files are never changed: a later release that
-cannot read one of them would lose what a user has learned.
+`tests/golden/make.py` has written them, in a folder named after the release: every store, archives,
+exports, snapshots, spools, models and tokens. Never change these files: a release that cannot read
+one of them would lose what users have learned.
 """
 
 from __future__ import annotations
@@ -41,40 +41,40 @@ from tests.golden.history import (
     POLICY,
     START,
     TAIL,
-    happened,
+    history,
     new_fold,
     requests_in,
-    told,
+    state_of,
 )
 from tests.golden.make import HERE
 from tests.integration.postgres_server import PostgresServer, StartPostgres
 
-RELEASES = sorted(one.name for one in HERE.iterdir() if (one / "expected.json").exists())
+RELEASES = sorted(file.parent.name for file in HERE.glob("*/expected.json"))
 
 
 @pytest.fixture(params=RELEASES)
 def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A copy of the files of a release."""
+    """Return a copy of the files of a release."""
     return Path(shutil.copytree(HERE / request.param, tmp_path / "golden"))
 
 
 @pytest.fixture
 def server(start_postgres: StartPostgres) -> Iterator[PostgresServer]:
-    """A server without tables."""
-    found = start_postgres()
-    yield found
-    found.stop()
+    """Start a server without tables."""
+    server = start_postgres()
+    yield server
+    server.stop()
 
 
 def expected(golden: Path) -> dict[str, Any]:
-    """The expected state."""
-    found: dict[str, Any] = json.loads((golden / "expected.json").read_text(encoding="utf-8"))
-    return found
+    """Return the state that the release computed."""
+    state: dict[str, Any] = json.loads((golden / "expected.json").read_text(encoding="utf-8"))
+    return state
 
 
 def check(fold: Fold, before: dict[str, Any]) -> None:
-    """Check that a fold has the expected state."""
-    now = told(fold)
+    """Assert that a fold has the state of the release."""
+    now = state_of(fold)
     assert now.pop("theta") == pytest.approx(before.pop("theta"), rel=1e-6)
     assert now == before
 
@@ -169,7 +169,7 @@ def test_commits_of_kafka_are_read(golden: Path) -> None:
     kept = [bytes.fromhex(one) for one in json.loads((golden / "kafka.json").read_text())]
     assert kept == commits()
     plain, whole = (unpack(value, 0, START) for value in kept)
-    stamps, events = zip(*list(happened())[:TAIL], strict=True)
+    stamps, events = zip(*list(history())[:TAIL], strict=True)
     for commit in (plain, whole):
         assert [decode(bytes(commit.event(n))) for n in range(len(commit))] == list(events)
     assert plain.recorded.tolist() == [START] * TAIL
@@ -232,6 +232,6 @@ def test_a_model_is_taken(golden: Path) -> None:
 
 def test_the_codec_writes_what_it_wrote(golden: Path) -> None:
     """Known events have the same bytes, by which retries are recognized."""
-    written = [encode(event).hex() for _, event in happened()]
+    written = [encode(event).hex() for _, event in history()]
     was = expected(golden)["spool"]
     assert written[: len(was)] == was
