@@ -1,4 +1,4 @@
-"""Brokers that share partitions among workers, as those of Kafka do, in this process."""
+"""Brokers that assign partitions to workers within one process, like those of Kafka."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from belated.service.runtime import Runtime, ThreadRuntime, Worker
 
 
 def claimed(mine: Collection[int], others: Sequence[Collection[int]], partitions: int) -> Claim:
-    """Return what a worker holds from now on: what it has, and what is free, up to its share.
+    """Return the partitions of a worker: those it owns, and free ones up to its share.
 
-    Nothing is taken from a worker that lives: one that has more than its share gives it back.
+    Partitions are never taken from a live worker; a worker with more than its share returns the
+    surplus.
 
     Args:
-        mine: the partitions that the worker has.
-        others: those that each of the other workers has.
-        partitions: how many there are.
+        mine: the partitions that the worker owns.
+        others: the partitions of each of the other workers.
+        partitions: the number of partitions.
 
     >>> claimed((), [], 4)
     Claim(partitions=(0, 1, 2, 3), surplus=())
@@ -38,20 +39,20 @@ def claimed(mine: Collection[int], others: Sequence[Collection[int]], partitions
     taken = {partition for other in others for partition in other}
     share = -(-partitions // (len(others) + 1))
     held = sorted(set(mine) - taken)
-    free = [one for one in range(partitions) if one not in taken and one not in held]
-    more = free[: max(0, share - len(held))]
-    return Claim(tuple(sorted([*held, *more])), tuple(held[share:]))
+    free = [number for number in range(partitions) if number not in taken and number not in held]
+    gained = free[: max(0, share - len(held))]
+    return Claim(tuple(sorted([*held, *gained])), tuple(held[share:]))
 
 
 class Brokers:
     """Assign the partitions of one topic.
 
     Args:
-        partitions: of the topic.
-        clock: of the brokers, in microseconds since 1970.
+        partitions: the number of partitions.
+        clock: returns the brokers' time in microseconds since 1970.
 
     Attributes:
-        workers: by name, when the session of a worker ends, and its partitions.
+        workers: the end of the session and the partitions of each worker, by name.
     """
 
     def __init__(self, partitions: int, clock: Callable[[], int]) -> None:
@@ -60,10 +61,10 @@ class Brokers:
         self.workers: dict[str, tuple[int, tuple[int, ...]]] = {}
 
     def claim(self, worker: str, seconds: float) -> Claim:
-        """Be one of the workers, for so many seconds."""
+        """Join or renew the session for some seconds, and return the partitions of the worker."""
         now = self._clock()
         _, mine = self.workers.pop(worker, (0, ()))
-        self.workers = {name: one for name, one in self.workers.items() if one[0] > now}
+        self.workers = {name: state for name, state in self.workers.items() if state[0] > now}
         claim = claimed(mine, [held for _, held in self.workers.values()], self._partitions)
         self.workers[worker] = now + round(seconds * 1e6), claim.partitions
         return claim
@@ -72,7 +73,7 @@ class Brokers:
         """Leave partitions to other workers."""
         if worker in self.workers:
             until, mine = self.workers[worker]
-            self.workers[worker] = until, tuple(one for one in mine if one not in partitions)
+            self.workers[worker] = until, tuple(n for n in mine if n not in partitions)
 
     def leave(self, worker: str) -> None:
         """End the session of this worker now."""
@@ -80,12 +81,12 @@ class Brokers:
 
 
 class Membership:
-    """The place of one worker: it claims partitions, and renews its session beside all else.
+    """The membership of one worker: claims partitions, and renews the session in a thread.
 
     Args:
-        brokers: that assign partitions.
-        worker: its name.
-        seconds: for which the session lasts without being renewed.
+        brokers: assign the partitions.
+        worker: the name of the worker.
+        seconds: the session timeout.
         runtime: time and threads.
     """
 
@@ -101,7 +102,7 @@ class Membership:
         self._worker: Worker | None = None
 
     def claim(self) -> Claim:
-        """Return what the worker holds now.
+        """Return the partitions that the worker owns.
 
         Raises:
             JournalUnavailable: the brokers cannot be reached, and the session has ended.
@@ -116,20 +117,20 @@ class Membership:
         return claim
 
     def give_back(self, partitions: Collection[int]) -> None:
-        """Leave partitions to others; what is held is asked for anew."""
+        """Leave partitions to other workers, and query the claim again."""
         self._brokers.give_back(self._name, partitions)
         self.doubt(partitions)
 
     def doubt(self, partitions: Collection[int]) -> None:
-        """Drop what is known: another seems to hold what this worker believed to hold."""
+        """Drop the cached claim: another worker owns the partition."""
         with self._lock:
             self._ends = -math.inf
 
     def close(self) -> None:
-        """Leave all partitions to others."""
+        """Leave all partitions to other workers."""
         if self._worker is not None:
             self._worker.stop()
-        with suppress(JournalError):  # then the session ends by itself
+        with suppress(JournalError):  # the session expires anyway
             self._brokers.leave(self._name)
         self.doubt(self._claim.partitions)
 
@@ -139,23 +140,23 @@ class Membership:
         self._ends = asked + self._seconds * (1.0 - DRIFT)
 
     def _keep(self) -> float:
-        """Renew in good time; returns when to do so next."""
+        """Renew the session in time; return the seconds until the next call."""
         with self._lock:
             now = self._clock()
             due = self._ends - self._seconds * 2 / 3
             if due <= now < self._heard + PATIENCE and self._ends > -math.inf:
-                with suppress(JournalError):  # it is still held until it ends
+                with suppress(JournalError):  # the claim is valid until the session ends
                     self._renew()
         return self._seconds / 3
 
 
 class BrokeredStore(CoordinationStore):
-    """A coordination store whose partitions such brokers assign.
+    """A coordination store whose partitions these brokers assign.
 
     Args:
-        store: of leases, models and sums.
-        brokers: that assign partitions.
-        worker: the name of who uses it.
+        store: stores leases, models and sums.
+        brokers: assign the partitions.
+        worker: the name of the worker.
         runtime: time and threads.
     """
 
@@ -166,25 +167,25 @@ class BrokeredStore(CoordinationStore):
         self._brokers, self._worker, self._runtime = brokers, worker, runtime
 
     def join_group(self, seconds: float) -> Membership:
-        """Be one of the workers."""
+        """Join as one of the workers."""
         return Membership(self._brokers, self._worker, seconds, self._runtime)
 
 
 def assign_partitions(store: Store, mine: Collection[int], partitions: int) -> None:
-    """Have brokers assign the partitions of a store: several learners without Kafka.
+    """Let brokers assign the partitions of a store, for several learners without Kafka.
 
     Args:
-        store: whose learners share partitions.
-        mine: the partitions that learners of this process may have; another has the rest.
-        partitions: how many there are.
+        store: the store of the learners.
+        mine: the partitions of this process's learners; another worker owns the others.
+        partitions: the number of partitions.
     """
     brokers = Brokers(partitions, lambda: time.monotonic_ns() // 1000)
-    if others := [one for one in range(partitions) if one not in mine]:
+    if others := [number for number in range(partitions) if number not in mine]:
         brokers.workers["another"] = 1 << 62, tuple(others)
     coordination_in = store.coordination_in
 
     def brokered(cells: Cells, bandit: str) -> BrokeredStore:
-        found = coordination_in(cells, bandit)
-        return BrokeredStore(found, brokers, secrets.token_hex(4), ThreadRuntime())
+        inner = coordination_in(cells, bandit)
+        return BrokeredStore(inner, brokers, secrets.token_hex(4), ThreadRuntime())
 
     store.coordination_in = brokered  # type: ignore[method-assign]

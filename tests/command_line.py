@@ -1,4 +1,4 @@
-"""Commands as they are called, and what they say."""
+"""Run commands, and return their output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Command:
     name: str
 
     def said(self, capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-        """What the command prints; nothing else is said."""
+        """Return what the command prints to stdout; assert that stderr is empty."""
         capsys.readouterr()
         assert main([self.name, *map(str, arguments)]) == 0
         out, err = capsys.readouterr()
@@ -24,12 +24,12 @@ class Command:
         return out
 
     def complaint(self, capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-        """What it says, in one line, where it cannot do what was asked."""
+        """Return the one-line error of a command that fails."""
         capsys.readouterr()
         try:
             code = main([self.name, *map(str, arguments)])
-        except SystemExit as left:  # by argparse
-            code = int(left.code or 0)
+        except SystemExit as error:  # raised by argparse
+            code = int(error.code or 0)
         assert code == 2
         out, err = capsys.readouterr()
         assert out == ""

@@ -1,4 +1,4 @@
-"""What all tiers share: the size of the proofs and the settings of hypothesis."""
+"""Configuration of all tiers: the size of the tests, and the settings of hypothesis."""
 
 import os
 import sys
@@ -13,11 +13,11 @@ hypothesis.settings.register_profile("full", deadline=None, max_examples=2_000)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--full`."""
-    parser.addoption("--full", action="store_true", help="run every proof at its full size")
+    parser.addoption("--full", action="store_true", help="run every test at its full size")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the settings of hypothesis."""
+    """Select the settings of hypothesis."""
     if config.getoption("--full"):
         hypothesis.settings.load_profile("full")
     else:
@@ -26,11 +26,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def full(request: pytest.FixtureRequest) -> bool:
-    """Whether to run at full size: `n = 10_000 if full else 500`."""
+    """Return whether to run at full size: `n = 10_000 if full else 500`."""
     return bool(request.config.getoption("--full"))
 
 
-#: Reasons of skips that say that something is run at full size only.
+#: Skip reasons of tests that run only at full size.
 FULL_SIZE = ("full size only", "--full")
 _skipped: list[str] = []
 

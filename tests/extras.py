@@ -1,7 +1,8 @@
-"""Tries one extra alone: a script, not a test file.
+"""Test one extra alone: a script, not a test file.
 
-``python tests/extras.py service`` runs where nothing but the base dependencies and that extra are
-installed. What the extra is for works; whatever needs another extra raises an error that names it.
+Run ``python tests/extras.py service`` in an environment with only the base dependencies and that
+extra. The features of the extra must work; features of other extras must raise an error that names
+the extra they need.
 """
 
 import io
@@ -17,27 +18,27 @@ from belated.exceptions import JournalUnavailable, MissingExtra
 
 
 def fast() -> None:
-    """Kernels are compiled."""
+    """Compile the kernels."""
     from belated.model import kernels
 
     kernels.compiled()
 
 
 def postgres() -> None:
-    """A driver is there."""
+    """Load the PostgreSQL driver."""
     from belated.journals import open_journal
 
-    with suppress(JournalUnavailable):  # nobody is there
+    with suppress(JournalUnavailable):  # no server is running
         open_journal("postgresql://nobody@127.0.0.1:1/none?bandit=b&connect_timeout=1")
 
 
 def kafka() -> None:
-    """So is Kafka's."""
+    """Load the Kafka driver."""
     from belated.journals.kafka import client  # noqa: F401
 
 
 def service() -> None:
-    """A service can be made."""
+    """Create a service."""
     from belated.journals import open_store
     from belated.service import Definition, Service
 
@@ -46,13 +47,13 @@ def service() -> None:
 
 
 def client() -> None:
-    """It can be asked."""
+    """Create a client."""
     from belated.client import Client
 
     Client("http://127.0.0.1:1", bandit="offers").close()
 
 
-def _played() -> belated.Bandit:
+def _rewarded_bandit() -> belated.Bandit:
     bandit = belated.Bandit(
         policy=belated.DelayedUCB(2, belated.Bernoulli(), floor=0.2), rewards=belated.Explicit()
     )
@@ -63,39 +64,39 @@ def _played() -> belated.Bandit:
 
 
 def archive() -> None:
-    """Parquet can be written."""
+    """Write Parquet."""
     from belated.evaluation.files import write_parquet
     from belated.evaluation.journal import JournalLog
 
-    with _played() as bandit:
+    with _rewarded_bandit() as bandit:
         table = JournalLog.of_journal(bandit.journal).table()
         write_parquet([table], None, io.BytesIO())
 
 
 def report() -> None:
-    """A report can be drawn as a picture."""
-    with tempfile.TemporaryDirectory() as folder, _played() as bandit:
+    """Render the charts of a report."""
+    with tempfile.TemporaryDirectory() as folder, _rewarded_bandit() as bandit:
         bandit.report().save_charts(folder)
 
 
 def experiments() -> None:
-    """Frames and pictures can be made."""
-    with _played() as bandit:
+    """Create a data frame."""
+    with _rewarded_bandit() as bandit:
         bandit.frame()
 
 
-TRIED: dict[str, Callable[[], None]] = {
-    one.__name__: one
-    for one in (fast, postgres, kafka, service, client, archive, report, experiments)
+FEATURES: dict[str, Callable[[], None]] = {
+    feature.__name__: feature
+    for feature in (fast, postgres, kafka, service, client, archive, report, experiments)
 }
-#: Extras that an extra brings along.
+#: Extras that another extra includes.
 WITHIN = {"kafka": {"postgres"}}
 
 
 def main() -> None:
-    """Try all of them."""
+    """Test the features of all extras."""
     given = sys.argv[1]
-    for name, attempt in TRIED.items():
+    for name, attempt in FEATURES.items():
         try:
             attempt()
         except MissingExtra as error:

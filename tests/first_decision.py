@@ -1,8 +1,7 @@
-"""From an installed package to the first decision over HTTP, on SQLite: a script, not a test file.
+"""Time the first decision over HTTP with an installed package, on SQLite: a script.
 
-It runs without pytest, in whatever environment belated is installed:
-`python tests/first_decision.py`, see .ci/wheel. It prints the seconds that three commands took:
-init, serve, curl.
+`python tests/first_decision.py` runs without pytest in any environment with belated, see .ci/wheel.
+It prints how many seconds the commands `belated init`, `belated serve` and `curl` took.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
-#: Seconds that all of it may take, cold.
+#: The maximum total time in seconds, with cold caches.
 MOST = 30.0
-#: What `belated init` says to send.
+#: The request that `belated init` suggests.
 BODY = '{"context": {"returning": 1}, "actions": ["blue", "red"]}'
 
 
 def main() -> None:
-    """Do what a newcomer does, and say how long it took."""
+    """Run the commands of a new user, and print how long they took."""
     driver = "with" if importlib.util.find_spec("psycopg") else "without"
     with tempfile.TemporaryDirectory() as folder:
         seconds, decision = first_decision(Path(folder))
@@ -35,7 +34,7 @@ def main() -> None:
 
 
 def first_decision(folder: Path) -> tuple[float, dict[str, Any]]:
-    """Run the commands in a folder; returns the seconds they took, and the decision."""
+    """Run the commands in a folder; return the seconds they took, and the decision."""
     start = time.monotonic()
     belated = [sys.executable, "-m", "belated"]
     subprocess.run([*belated, "init"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
@@ -61,19 +60,19 @@ def first_decision(folder: Path) -> tuple[float, dict[str, Any]]:
 
 
 def ask(port: int) -> dict[str, Any]:
-    """Send it, as curl does."""
+    """Send the request, like curl."""
     url = f"http://127.0.0.1:{port}/v1/offers/decisions"
     request = Request(url, BODY.encode(), {"Content-Type": "application/json"})
     with urlopen(request, timeout=10) as response:
-        found: dict[str, Any] = json.loads(response.read())
-    return found
+        decision: dict[str, Any] = json.loads(response.read())
+    return decision
 
 
 def free_port() -> int:
-    """One that nobody listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
+    """Return a free port."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
         return port
 
 

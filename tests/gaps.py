@@ -1,4 +1,4 @@
-"""A journal whose positions have gaps, as every journal's may."""
+"""A journal whose positions have gaps, as those of any journal may."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from belated.journals import MemoryJournal
 from belated.journals.arrivals import check_range
 from belated.journals.log import Requests
 
-#: How far apart positions are.
+#: The distances between positions.
 STEPS = (1, 2, 7, 1000)
 _position = attrgetter("position")
 
@@ -23,7 +23,7 @@ class GappyJournal(MemoryJournal):
     _steps = random.Random(7)
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
-        """The records beyond a position, which need not be that of a record."""
+        """Return the records after a position, which need not be that of a record."""
         self._check_open()
         check_range(partition, after, limit, self._partitions)
         self._check_kept(partition, after)
@@ -34,10 +34,9 @@ class GappyJournal(MemoryJournal):
         self, handle: None, records: list[Record], data: Sequence[bytes], requests: Requests | None
     ) -> list[Record]:
         spread: list[Record] = []
-        for n, one in enumerate(records):
-            kept = {0: requests[n]} if requests and n in requests else None
-            step = self._steps.choice((1, 2, 7, 1000))
-            position = self._tail(None, one.partition).position + step
-            record = Record(one.partition, position, one.recorded, one.event)
-            spread += super()._insert(handle, [record], data, kept)
+        for n, record in enumerate(records):
+            request = {0: requests[n]} if requests and n in requests else None
+            position = self._tail(None, record.partition).position + self._steps.choice(STEPS)
+            moved = Record(record.partition, position, record.recorded, record.event)
+            spread += super()._insert(handle, [moved], data, request)
         return spread

@@ -1,4 +1,4 @@
-"""Learners of a definition, by their kind."""
+"""Create the learners of a definition."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from belated.service.learning.shared_learner import SharedLearner
 
 
 def learning_service(definition: Definition, store: Store, **settings: Any) -> LearningService:
-    """Return the learner of a bandit that learns all of it."""
+    """Return a learner of all partitions of a bandit."""
     learner = learner_of(replace(definition, learners="one"), store, **settings)
     assert isinstance(learner, LearningService)
     return learner
 
 
 def shared_learner(definition: Definition, store: Store, **settings: Any) -> SharedLearner:
-    """Return one of several learners of a bandit."""
+    """Return one of several learners that share a bandit."""
     learner = learner_of(replace(definition, learners="many"), store, **settings)
     assert isinstance(learner, SharedLearner)
     return learner

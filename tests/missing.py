@@ -1,4 +1,4 @@
-"""How many rewards are missing: along a run, and in law."""
+"""The number of missing rewards: along a run, and its distribution."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from belated.core.inputs import Vector
 
 
 def outstanding(delay: NDArray[np.int64]) -> NDArray[np.int64]:
-    """G_t of the rounds 1 to T: t - 1 less the rewards of the rounds s with s + D_s ≤ t - 1."""
+    """Return G_t for rounds 1 to T: t - 1 minus the number of rounds s with s + D_s ≤ t - 1."""
     horizon = len(delay)
     arrival = np.arange(1, horizon + 1) + delay
     arrived = np.bincount(arrival[arrival < horizon], minlength=horizon)
@@ -17,7 +17,7 @@ def outstanding(delay: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def chances(tails: Vector) -> Vector:
-    """P(G > k) for k from 0, exactly, if the rewards of all ages are missing independently.
+    """Return P(G > k) for k from 0, exactly, if rewards of all ages are missing independently.
 
     A reward of age i is missing with probability ``tails[i - 1]``.
     """

@@ -1,10 +1,10 @@
-"""Do the tests notice a change of the code? A script, not a test file: ``nox -s mutation``.
+"""Check that the tests detect small changes to the code: a script for ``nox -s mutation``.
 
-mutmut changes the functions of the modules that ``pyproject.toml`` names one small thing at a time.
+mutmut applies one small change at a time to the modules listed in ``pyproject.toml``.
 ``python -m tests.mutation --sample 400`` draws that many of its mutants with a fixed seed. Each is
-tried by the quick tests that reach it, and if these notice nothing, by the laws of the ledger. The
-page docs/contributing/mutation.md says how many are noticed, and shows those that are not; the
-script fails if they are more than a tenth.
+tested by the quick tests that reach it, and if these pass, by the laws of the ledger. The page
+docs/contributing/mutation.md has the number of detected mutants, and lists the others; the script
+fails if they are more than a tenth.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from collections import Counter
 from pathlib import Path
 
 PAGE = Path("docs/contributing/mutation.md")
-#: Slow ones, for mutants that no quick test notices.
+#: Slow tests, for mutants that no quick test detects.
 LAWS = [f"tests/laws/test_{name}.py" for name in ("moments", "undone", "ledger", "ledger_pieces")]
 SEED = 1
 GOAL = 0.9
-#: mutmut's exit codes: a test failed, or was ended because it took many times as long as usual.
+#: mutmut's exit codes: a test failed, or was stopped because it took many times as long as usual.
 KILLED, TIMED_OUT = {1, 3}, {24, 36, 152, 255, -24}
 SURVIVED, NO_TESTS = {0}, {5, 33}
 
 
 def main() -> None:
-    """Draw, run, write the page."""
+    """Draw a sample, run it, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sample", type=int, default=400, help="how many mutants")
-    parser.add_argument("--jobs", type=int, default=2, help="how many at a time")
+    parser.add_argument("--jobs", type=int, default=2, help="how many to run concurrently")
     options = parser.parse_args()
     _mutmut("run", "--max-children", str(options.jobs), "belated.service.*__mutmut_1")
-    names = sorted(_verdicts())  # all were made, and a few have run
+    names = sorted(_verdicts())  # the run above creates all mutants
     drawn = random.Random(SEED).sample(names, min(options.sample, len(names)))
     _mutmut("run", "--max-children", str(options.jobs), *drawn)
     found = {name: verdict for name, verdict in _verdicts().items() if name in {*drawn}}
@@ -54,7 +54,7 @@ def _mutmut(*arguments: str) -> None:
 
 
 def _breaks_a_law(mutant: str) -> bool:
-    """mutmut's copy of the sources runs the mutant that the environment names."""
+    """Return whether a law fails for a mutant; the environment selects it in mutmut's copy."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *LAWS]
     environment = os.environ | {"MUTANT_UNDER_TEST": mutant, "PYTHONPATH": "src", "CI": "true"}
     quiet = subprocess.DEVNULL
@@ -70,7 +70,7 @@ def _verdicts() -> dict[str, int | None]:
 
 
 def _write(found: dict[str, int | None], of: int) -> float:
-    """Write the page; returns the share that a test noticed."""
+    """Write the page; return the share of detected mutants."""
     alive = [name for name, code in found.items() if code in SURVIVED | NO_TESTS]
     share = 1.0 - len(alive) / len(found)
     drawn = Counter(map(_module_of, found))
@@ -108,7 +108,7 @@ def _module_of(mutant: str) -> str:
 
 
 def _function_of(mutant: str) -> str:
-    """Its dotted name: mutmut writes ``belated.core.rewards.xǁExplicitǁcheck__mutmut_3``."""
+    """Return the dotted name of ``belated.core.rewards.xǁExplicitǁcheck__mutmut_3``."""
     module, _, mangled = mutant.rpartition(".")
     function = mangled.rpartition("__mutmut_")[0]
     if "ǁ" in function:

@@ -1,8 +1,7 @@
-"""Checks what a wheel and an sdist contain: a script, not a test file.
+"""Check the contents of a wheel and an sdist: a script, not a test file.
 
-``python tests/package_contents.py FOLDER`` looks at the two in a folder, see .ci/wheel. The wheel
-has the package as the repository has it, and its metadata; the sdist has the whole repository.
-Neither has anything else.
+``python tests/package_contents.py FOLDER`` reads both from a folder, see .ci/wheel. The wheel must
+contain exactly the package and its metadata, and the sdist exactly the files of the repository.
 """
 
 import subprocess
@@ -12,27 +11,27 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-#: The metadata of a wheel.
+#: The metadata files of a wheel.
 METADATA = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
 
 
 def tracked() -> set[str]:
-    """All files of the repository."""
+    """Return all files of the repository."""
     command = ["git", "ls-files", "-z"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
     return {name for name in listed.decode().split("\0") if name}
 
 
-def check(what: str, found: set[str], wanted: set[str]) -> None:
-    """Say what is missing and what is too much."""
-    missing, more = sorted(wanted - found), sorted(found - wanted)
-    assert not missing, f"the {what} lacks {missing}"
-    assert not more, f"the {what} should not have {more}"
-    print(f"{what}: {len(found)} files, as in the repository")
+def check(package: str, files: set[str], expected: set[str]) -> None:
+    """Fail if files are missing or superfluous."""
+    missing, extra = sorted(expected - files), sorted(files - expected)
+    assert not missing, f"the {package} lacks {missing}"
+    assert not extra, f"the {package} must not contain {extra}"
+    print(f"{package}: {len(files)} files, as in the repository")
 
 
 def main() -> None:
-    """Look at both."""
+    """Check both packages."""
     folder = Path(sys.argv[1])
     (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
     files = tracked()
@@ -42,7 +41,7 @@ def main() -> None:
     package = {name.removeprefix("src/") for name in files if name.startswith("src/belated/")}
     check("wheel", names, package | {f"{info}/{name}" for name in METADATA})
     with tarfile.open(sdist) as archive:
-        members = {one.name.partition("/")[2] for one in archive.getmembers() if one.isfile()}
+        members = {file.name.partition("/")[2] for file in archive.getmembers() if file.isfile()}
     check("sdist", members, files | {"PKG-INFO"})
 
 

@@ -1,25 +1,25 @@
-"""Ports for servers of tests, which may be stopped and started again on the same one."""
+"""Ports for test servers, which may be restarted on the same port."""
 
 from __future__ import annotations
 
 import random
 import socket
 
-#: Below those that systems give to outgoing connections (32768 and up on Linux, 49152 elsewhere):
-#: one of these could take the port while its server is down or has yet to start.
+#: Below the ports of outgoing connections (32768 and up on Linux, 49152 elsewhere), one of which
+#: could otherwise take the port while its server is down.
 _FIRST, _LAST = 10_000, 32_767
 _given: set[int] = set()
-#: Not the generator that tests seed: it would give the same ports to all processes.
+#: Not the generator that tests seed, which would give all processes the same ports.
 _random = random.SystemRandom()
 
 
 def free_port() -> int:
-    """One that nobody listens on, and that was not given before."""
+    """Return a free port that this process has not returned before."""
     while True:
         port = _random.randint(_FIRST, _LAST)
-        with socket.socket() as found:
+        with socket.socket() as listener:
             try:
-                found.bind(("127.0.0.1", port))
+                listener.bind(("127.0.0.1", port))
             except OSError:
                 continue
         if port not in _given:

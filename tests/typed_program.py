@@ -1,7 +1,7 @@
-"""A user's program, whose types are checked against the installed wheel: see .ci/wheel.
+"""A user's program, to check the types of the installed wheel: see .ci/wheel.
 
-Both ``mypy --strict`` and ``pyright`` must accept it: all public names have types, and the types
-say what a user relies on.
+``mypy --strict`` and ``pyright`` must accept it: all public names have types, with the guarantees
+that users rely on.
 """
 
 from datetime import datetime, timedelta
@@ -26,7 +26,7 @@ from belated import (
 
 
 def shop() -> float | None:
-    """Decide by a context, observe, and look back."""
+    """Decide with a context, observe, and read the entry."""
     features = PerArm(["blue", "green"], context=["age", "returning"])
     policy = DelayedUCB(family=Bernoulli(), floor=0.05)
     rewards = ConversionsOnly(timedelta(days=7))
@@ -45,16 +45,16 @@ def shop() -> float | None:
 
 
 def rows() -> int:
-    """Decide among rows, many at once."""
+    """Decide with rows, in a batch."""
     bandit = Bandit(policy=DelayedThompson(3, Gaussian()), rewards=Explicit("1d"), seed=1)
-    made = bandit.decide_many(rows=[np.eye(3), np.ones((2, 3))])
-    assert_type(made, list[Decision])
-    bandit.observe_many([(one.id, 0.5) for one in made])
-    return len(made)
+    decisions = bandit.decide_many(rows=[np.eye(3), np.ones((2, 3))])
+    assert_type(decisions, list[Decision])
+    bandit.observe_many([(decision.id, 0.5) for decision in decisions])
+    return len(decisions)
 
 
 def wrong() -> None:
-    """What a checker must refuse: an ignored error that is not there is one itself."""
+    """Make mistakes that the checkers must detect: an unused ignore comment is an error, too."""
     Bandit(policy=DelayedUCB(3, Bernoulli()), rewards="1d")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     DefaultAfter(window=[1])  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
 

@@ -1,4 +1,4 @@
-"""Waiting for what other threads and processes do."""
+"""Wait for other threads and processes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 def eventually(
     is_so: Callable[[], bool],
-    otherwise: str = "it did not come to be",
+    otherwise: str = "the condition was not met in time",
     seconds: float = 30,
     pause: float = 0.005,
 ) -> None:
-    """Wait until it is so; look again after each pause."""
+    """Wait until a condition is true, and check it after each pause."""
     deadline = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < deadline, otherwise

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def check_install() -> None:
-    """The wheel is what is imported; it has its types and its version."""
+    """Check that the wheel is imported, with its types and version."""
     import belated
 
     assert belated.__file__ is not None
