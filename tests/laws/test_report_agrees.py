@@ -339,7 +339,7 @@ def test_shares_and_exploration_agree(worlds: list[World]) -> None:
                 shares = [one["share"] for one in data["share"] if one["t"] == row["t"]]
                 entropy = -sum(share * math.log(share) for share in shares if share)
                 assert row["n"] == pytest.approx(math.exp(entropy), rel=2e-3)
-            assert row["n"] >= 1.0 - 1e-9
+            assert 1.0 - 1e-9 <= row["n"] <= len(data["actions"]), row
 
     each(worlds, check)
 

@@ -268,12 +268,12 @@ def test_a_cohort_is_named_only_if_its_difference_is_no_chance(decisions: int, n
     assert named or title == "The rewards of every day arrive as expected"
 
 
-def test_counts_have_ticks_at_whole_numbers(report: Report) -> None:
+def test_counts_have_labels_at_whole_numbers(report: Report) -> None:
     """Also when the largest count is 1."""
     vl_convert = pytest.importorskip("vl_convert")
-    chart = panels.specifications(report.data, LIGHT)["feed"]
-    axes = vl_convert.vegalite_to_vega(chart, vl_version="5.21")["axes"]
-    assert [axis["tickMinStep"] for axis in axes if axis["scale"] == "y"] == [1, 1]
+    chart = panels.specifications(report.data, LIGHT)["feed"] | {"width": 300}
+    picture = vl_convert.vegalite_to_svg(chart, vl_version="5.21")
+    assert re.findall(r"<text[^>]*>(\d*)</text>", picture) == ["0", "1"]
 
 
 @pytest.mark.parametrize(("first", "fell"), [(0.03, False), (0.06, True)])

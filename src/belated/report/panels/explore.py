@@ -41,7 +41,8 @@ def collect(facts: Facts) -> list[dict[str, Any]]:
         shares = np.bincount(action[here]) / here.sum()
         shares = shares[shares > 0]
         overall = math.exp(-float((shares * np.log(shares)).sum()))
-        alone = math.exp(float(surprise[here].mean()))
+        # An estimate from the propensities of the chosen actions can exceed what is possible.
+        alone = min(math.exp(float(surprise[here].mean())), len(facts.actions))
         when = facts.calendar.ms(n)
         rows.append({"t": when, "what": "in use overall", "n": short(overall, 4)})
         rows.append({"t": when, "what": "for one decision", "n": short(alone, 4)})

@@ -167,5 +167,5 @@ LAG = Panel(
     "lag", "Reporting lag", collect, lag_chart, lag_words,
     columns={"when": "period", "p50": "p50, minutes", "p99": "p99, minutes"},
     rows=lambda data: data["feed"] and data["feed"]["lag"],
-    none=lambda data: f"No {data['period']} has {LAGS} rewards of known decisions.",
+    none=f"No period has {LAGS} rewards of known decisions.",
 )  # fmt: skip
