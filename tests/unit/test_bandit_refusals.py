@@ -113,9 +113,9 @@ def test_a_bandit_that_was_refused_leaves_no_identity() -> None:
 @pytest.mark.parametrize(
     ("policy", "match"),
     [
-        (DelayedUCB(2, Poisson()), r"Bernoulli\(\), not Poisson\(\): open it as it was made"),
-        (DelayedUCB(2, Gaussian()), "open it as it was made"),
-        (DelayedUCB(3, Bernoulli()), "rows of 2 numbers, not 3: open it as it was made"),
+        (DelayedUCB(2, Poisson()), r"Bernoulli\(\), not Poisson\(\): use the original family"),
+        (DelayedUCB(2, Gaussian()), "use the original family"),
+        (DelayedUCB(3, Bernoulli()), "rows of 2 numbers, not 3: use the original settings"),
     ],
 )
 def test_a_journal_keeps_its_family_and_width(policy: Policy, match: str) -> None:
@@ -130,10 +130,10 @@ def test_rows_of_callers_and_of_features_do_not_mix() -> None:
     """A journal keeps to one of the two."""
     journal = MemoryJournal()
     Bandit(["blue", "red"], rewards=Explicit(), journal=journal).decide()
-    with pytest.raises(JournalMismatch, match="features, not for rows that callers pass: open it"):
+    with pytest.raises(JournalMismatch, match="features, not for rows that callers pass: use"):
         Bandit(policy=UCB, rewards=Explicit(), journal=journal)
     rows = begun().journal
-    with pytest.raises(JournalMismatch, match="rows that callers pass, not for features: open it"):
+    with pytest.raises(JournalMismatch, match="rows that callers pass, not for features: use"):
         Bandit(["blue", "red"], rewards=Explicit(DAY), journal=rows)
 
 

@@ -182,14 +182,14 @@ def check_change(
     """
     if stored["family"] != identity["family"]:
         message = f"the journal was made for {stored['family']}, not {identity['family']}"
-        raise JournalMismatch(f"{message}: open it as it was made, or choose another journal")
+        raise JournalMismatch(f"{message}: use the original family, or choose another journal")
     if features is None or not stored["features"]:
         difference = f"rows of {stored['dim']} numbers, not {identity['dim']}"
         if stored["features"] != identity["features"]:
             difference = "rows that callers pass, not for features"
             if stored["features"]:
                 difference = "features, not for rows that callers pass"
-        message = f"the journal was made for {difference}: open it as it was made"
+        message = f"the journal was made for {difference}: use the original settings"
         raise JournalMismatch(f"{message}, or choose another journal")
     if "contexts" in stored and not features.extends(stored["features"]):
         message = (

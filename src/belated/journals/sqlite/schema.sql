@@ -1,11 +1,11 @@
 -- The tables of a journal file, version 3. A file may hold the journals of several bandits, each
 -- registered in a cell.
 
--- One number for bandit, partition and position (12 bits of partition, 40 of position) makes
--- the table itself the index: a partition is one range of it. The mark is the first 63 bits of the
--- key of the event's id, and negative for events without an id. The check is a CRC-32 of the row:
--- it finds what was damaged. The digest is a BLAKE2b of the event: readers chain these, and find
--- what was forged.
+-- `place` combines bandit, partition and position (12 bits of partition, 40 of position), so that
+-- the table is its own index and a partition is a range of it. `mark` identifies the event's id
+-- (see `mark_of_key`), and is negative for events without an id. `check` is a CRC-32 of the row, which
+-- reveals damage. `digest` is a BLAKE2b hash of the event. Readers chain the digests, which reveals
+-- forgeries.
 CREATE TABLE record (
     place    INTEGER PRIMARY KEY,
     recorded INTEGER NOT NULL,
@@ -15,16 +15,16 @@ CREATE TABLE record (
     event    BLOB NOT NULL
 );
 
--- What decisions were chosen from, beside their records: no learner reads it.
+-- The requests of decisions, apart from the records, because learners do not read them.
 CREATE TABLE request (
     place   INTEGER PRIMARY KEY,
     request BLOB NOT NULL
 );
 
--- Finds the records of an id. SQLite adds the place to it, so those of one partition lie together.
+-- Finds the records of an id. SQLite appends `place`, so those of a partition are adjacent.
 CREATE INDEX record_by_mark ON record (mark);
 
--- Small named values with versions: whatever is stored beside the records.
+-- Small named values with versions: everything that is stored besides records and requests.
 CREATE TABLE cell (
     name    TEXT PRIMARY KEY,
     version INTEGER NOT NULL,
@@ -32,7 +32,7 @@ CREATE TABLE cell (
     value   BLOB NOT NULL
 );
 
--- For people: the records with their numbers apart.
+-- A readable view of the records.
 CREATE VIEW records AS
 SELECT json_extract(CAST(cell.value AS TEXT), '$.name') AS bandit,
        place >> 40 & 4095 AS partition,

@@ -1,21 +1,21 @@
--- What PostgresJournal asks of the server. A query begins with its name and what it is for.
+-- The queries of PostgresJournal. Each begins with its name and a description.
 
--- settings: the settings on which every promise rests
+-- settings: server settings that durability depends on
 SELECT current_setting('server_version_num')::integer AS version,
        pg_is_in_recovery() AS standby,
        current_setting('fsync') AS fsync,
        current_setting('full_page_writes') AS full_page_writes,
        current_setting('synchronous_commit') AS synchronous_commit;
 
--- process: which process of the server answers
+-- process: id of the server process
 SELECT pg_backend_pid();
 
--- standbys: how many are connected, and whether a commit waits for any
+-- standbys: how many are connected, and whether commits wait for any
 SELECT count(*), current_setting('synchronous_standby_names'),
        current_setting('synchronous_commit')
 FROM pg_stat_replication;
 
--- session: hold what was checked for this connection, and bound every wait
+-- session: fix the checked settings for this connection, and set timeouts
 SELECT set_config('synchronous_commit', current_setting('synchronous_commit'), false),
        set_config('default_transaction_isolation', 'read committed', false),
        set_config('default_transaction_read_only', 'off', false),
@@ -23,20 +23,20 @@ SELECT set_config('synchronous_commit', current_setting('synchronous_commit'), f
        set_config('statement_timeout', %(statement)s, false),
        set_config('idle_in_transaction_session_timeout', %(statement)s, false);
 
--- has_tables: whether this database has the tables at all
+-- has_tables: whether the tables exist
 SELECT to_regclass('belated.migration') IS NOT NULL;
 
--- version: which version the tables have, and the oldest that can work with them
+-- version: version of the tables, and the oldest version that works with them
 SELECT max(version), max(oldest) FROM belated.migration;
 
--- lock_tables: let one process at a time make the tables
+-- lock_tables: let only one process at a time create the tables
 SELECT pg_advisory_xact_lock(7088419842034167156);
 
--- make_partitions: what those who append to a bandit lock
+-- make_partitions: rows that appends to a bandit lock
 INSERT INTO belated.partition (bandit, partition)
 SELECT %(bandit)s, generate_series(0, %(partitions)s::integer - 1);
 
--- append: keep events, all or none; the function is in schema.sql
+-- append: store events, all or none; the function is in schema.sql
 SELECT belated.append(
     %(bandits)b::integer[], %(partitions)b::smallint[], %(marks)b::bytea[], %(crcs)b::bigint[],
     %(digests)b::bytea[], %(events)b::bytea[], %(stamps)b::bigint[], %(owners)b::integer[],
@@ -44,12 +44,12 @@ SELECT belated.append(
     %(behind)b::bytea
 );
 
--- lock: keep others from appending until the transaction ends
+-- lock: block other appends until the transaction ends
 SELECT partition FROM belated.partition
 WHERE bandit = %(bandit)s AND partition = ANY (%(partitions)s)
 ORDER BY partition FOR UPDATE;
 
--- read: the first records beyond a position
+-- read: the first records after a position
 SELECT position, recorded, "check", digest, event FROM belated.record
 WHERE bandit = %(bandit)s AND partition = %(partition)s AND position > %(after)s
 ORDER BY position LIMIT %(limit)s;
@@ -67,16 +67,16 @@ FROM (
     ORDER BY position LIMIT %(limit)s
 ) AS page;
 
--- requests: what decisions were chosen from
+-- requests: stored requests of decisions
 SELECT position, request FROM belated.request
 WHERE bandit = %(bandit)s AND partition = %(partition)s
   AND position = ANY (%(positions)b::bigint[]);
 
--- overwrite: the event of an erased decision; its mark and digest stay
+-- overwrite: replace the event of an erased decision, but not its mark and digest
 UPDATE belated.record SET event = %(event)b, "check" = %(check)s
 WHERE bandit = %(bandit)s AND partition = %(partition)s AND position = %(position)s;
 
--- drop_request: that of an erased decision
+-- drop_request: delete the request of an erased decision
 DELETE FROM belated.request
 WHERE bandit = %(bandit)s AND partition = %(partition)s AND position = %(position)s;
 
@@ -85,7 +85,7 @@ SELECT position, recorded FROM belated.record
 WHERE bandit = %(bandit)s AND partition = %(partition)s
 ORDER BY position DESC LIMIT 1;
 
--- drop: some of the records up to the start
+-- drop: delete some of the records up to the start
 WITH gone AS (
     DELETE FROM belated.record
     WHERE bandit = %(bandit)s AND partition = %(partition)s AND position = ANY (ARRAY(
@@ -102,7 +102,7 @@ WITH gone AS (
 )
 SELECT count(*) FROM gone;
 
--- ends: of the partitions of some bandits
+-- ends: last positions of the partitions of some bandits
 SELECT home.bandit, array_agg(coalesce(last.position, 0) ORDER BY home.partition)
 FROM belated.partition AS home
 LEFT JOIN LATERAL (
@@ -113,13 +113,13 @@ LEFT JOIN LATERAL (
 WHERE home.bandit = ANY (%(numbers)s)
 GROUP BY home.bandit;
 
--- records_of: the decisions of some ids, and as many of their other records; found by their marks
+-- records_of: decisions and a limited number of other records of some ids, by their marks
 SELECT partition, position, recorded, "check", digest, event FROM belated.records_of(
     %(bandit)s, %(partitions)b::smallint[], %(least)b::bytea[], %(decided)b::bytea[],
     %(beyond)b::bytea[], %(limit)s
 );
 
--- settled_lately: those of the last records that have no id
+-- settled_lately: settlements among the last records
 SELECT partition, position, recorded, "check", digest, event
 FROM (
     SELECT partition, position, recorded, "check", digest, event, mark FROM belated.record
@@ -129,32 +129,32 @@ FROM (
 WHERE mark >= %(least)b AND mark < %(beyond)b
 ORDER BY position DESC LIMIT %(limit)s;
 
--- settled: the same among all; "+ 0" keeps the planner from reading all that is no answer
+-- settled: settlements among all records; "+ 0" prevents a scan of other records
 SELECT partition, position, recorded, "check", digest, event FROM belated.record
 WHERE bandit = %(bandit)s AND partition = %(partition)s
   AND mark >= %(least)b AND mark < %(beyond)b
 ORDER BY position + 0 DESC LIMIT %(limit)s;
 
--- cells: by name, unless the version is known
+-- cells: cells by name, unless the version is known
 SELECT name, version, written, value FROM belated.cell
 JOIN unnest(%(names)s::text[], %(known)s::bigint[]) AS one (wanted, known) ON name = wanted
 WHERE version IS DISTINCT FROM known;
 
--- scan: the cells whose names begin like this
+-- scan: cells whose names start with a prefix
 SELECT name, version, written, value FROM belated.cell
 WHERE name >= %(prefix)s AND name < %(prefix)s || chr(127)
 ORDER BY name;
 
--- transact: change cells if others are as expected; the function is in schema.sql
+-- transact: change cells if versions are as expected; the function is in schema.sql
 SELECT belated.transact(
     %(expected)b::text[], %(versions)b::bigint[], %(puts)b::text[], %(contents)b::bytea[],
     %(deletes)b::text[]
 );
 
--- clock: the server's, in microseconds since 1970
+-- clock: time of the server, in microseconds since 1970
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 
--- missing_rights: which of some rights on tables that are there the role has on no column
+-- missing_rights: privileges on existing tables that the role has on no column
 SELECT wanted.name, wanted.privilege, current_user::text
 FROM unnest(%(tables)s::text[], %(privileges)s::text[]) AS wanted (name, privilege)
 JOIN pg_class ON relname = wanted.name AND relkind = 'r'

@@ -1,17 +1,17 @@
--- The tables of the journals, version 11, for a database that has none yet.
+-- The tables of the journals, version 11, for a database without them.
 
 CREATE SCHEMA belated;
 
--- The versions that were applied, and the oldest one whose programs can work with each.
+-- The applied versions, and the oldest version whose programs still work with each.
 CREATE TABLE belated.migration (
     version integer PRIMARY KEY,
     oldest  integer NOT NULL,
     applied timestamptz NOT NULL DEFAULT now()
 );
 
--- One row for each partition, never changed: whoever appends to the partition locks it. An append
--- that cannot lock each partition it writes to fails, so every record has a bandit. A foreign key
--- would guarantee the same, but it is checked for each row and doubles the time of an INSERT.
+-- One row per partition, never changed: appends to the partition lock it. An append that cannot lock
+-- all of its partitions fails, so every record has a bandit. A foreign key would guarantee the same,
+-- but it is checked for each row and doubles the time of an INSERT.
 -- Bandits are registered in cells, with their numbers.
 CREATE TABLE belated.partition (
     bandit    integer NOT NULL,
@@ -19,12 +19,11 @@ CREATE TABLE belated.partition (
     PRIMARY KEY (bandit, partition)
 );
 
--- The mark recognises an event that is sent again, and finds the records of an id: 8 bytes of the key
--- of the id, 8 of a hash of it, whether it is a decision, then 8 bytes of a hash of the event. Ids
--- begin with the time, so that new marks fall on pages that are in memory. Two ids that share the
--- hash cannot be found: that takes 2^64 trials for each.
--- The check is the CRC-32 of the event, with the place and the stamp mixed in: it finds what was
--- damaged. The digest is a BLAKE2b of the event: readers chain these, and find what was forged.
+-- `mark` identifies duplicate events, and finds the records of an id: 8 bytes of the id's key, 8 of a
+-- hash of it, whether it is a decision, then 8 bytes of a hash of the event. Ids begin with the time,
+-- so that new marks fall on cached pages. Finding an id with the hash of another takes 2^64 trials.
+-- `check` is the CRC-32 of the event, combined with its place and stamp, which reveals damage.
+-- `digest` is a BLAKE2b hash of the event; readers chain the digests, which reveals forgeries.
 CREATE TABLE belated.record (
     position  bigint NOT NULL,
     recorded  bigint NOT NULL, -- microseconds since 1970
@@ -38,7 +37,7 @@ CREATE TABLE belated.record (
     CONSTRAINT record_is_new UNIQUE (bandit, partition, mark)
 );
 
--- What decisions were chosen from, beside their records: no learner reads it.
+-- The requests of decisions, apart from the records, because learners do not read them.
 CREATE TABLE belated.request (
     bandit    integer NOT NULL,
     partition smallint NOT NULL,
@@ -47,25 +46,23 @@ CREATE TABLE belated.request (
     PRIMARY KEY (bandit, partition, position)
 );
 
--- Append events to partitions of any bandits, in one commit; gives the position of each, in their
--- order: below zero where the event was there already.
+-- Append events to partitions of any bandits in one commit; return the position of each, in order,
+-- negated if the event was stored already.
 --
--- A reader goes on from the last position it has seen, so a position must never become visible
--- after a greater one. An identity column does not do that: numbers are handed out before the
--- commit, and the later number can be committed first. Here the partition is locked first, and the
--- lock is let go after the commit; so positions have no gaps, and their order is that of commits.
--- What is read after the lock must be read in a statement of its own: a statement sees the table
--- as it was when the statement began, which is before it waited.
+-- A reader continues from the last position it has seen, so a position must never become visible
+-- after a greater one. An identity column does not guarantee this: numbers are assigned before the
+-- commit, and the greater number can be committed first. Here the partition is locked until after
+-- the commit, so positions have no gaps, and their order is that of commits. Tables must be read in
+-- a separate statement after the lock: a statement sees the tables as of its start, before it waited.
 --
--- An event that is there already keeps its place: to send it again is safe. Stamps are those of
--- the server's clock, or those given, and never decrease within a partition.
+-- A stored event keeps its position, so repeating an append is safe. Stamps are those of the server's
+-- clock, or those passed, and never decrease within a partition.
 --
--- Of ids that callers chose, the beginnings of the marks of decisions may be given: where one of
--- them has a decision already, nothing is written, and the answer is NULL. The client then looks it
--- up.
+-- For ids chosen by callers, the beginnings of the marks of decisions may be passed: if one of them
+-- already has a decision, nothing is written, and the result is NULL. The client then looks it up.
 --
--- Whoever knows the last record gives its digest and stamp. If that is the last one still, the
--- stamp of the events follows their positions: then nothing has to be read back.
+-- A caller that knows the last record passes its digest and stamp. If it is still the last record,
+-- the stamp of the events follows their positions, and the caller need not read them back.
 CREATE FUNCTION belated.append(
     bandits    integer[],
     partitions smallint[],
@@ -73,18 +70,18 @@ CREATE FUNCTION belated.append(
     crcs       bigint[],
     digests    bytea[],
     events     bytea[],
-    stamps     bigint[], -- NULL for the clock
-    owners     integer[], -- the bandits of these marks; NULL for none
-    homes      smallint[], -- and their partitions
+    stamps     bigint[], -- NULL for the server's clock
+    owners     integer[], -- bandits of the marks in `decided`; NULL for none
+    homes      smallint[], -- partitions of these marks
     decided    bytea[],
-    kept       bigint[], -- which of the events have requests, from 1 on; NULL for none
+    kept       bigint[], -- indexes of events with requests, from 1 on; NULL for none
     requests   bytea[],
-    behind     bytea -- the last record that is known; NULL for none
+    behind     bytea -- the last record that the caller knows; NULL for none
 ) RETURNS bigint[] LANGUAGE plpgsql
--- Made while the table is small, the plan must still do when it is large; and to make it anew for
--- every call would take longer than all the rest. A mark is looked up in the index of marks, even
--- before the table was ever analysed: ORDER BY mark says so, where nothing may be sorted. What is
--- discouraged so looks expensive where it cannot be avoided, and nothing is worth compiling for.
+-- A plan made while the table is small must also suit a large one, and planning every call would take
+-- longer than everything else. With sorting disabled, ORDER BY mark makes the planner use the index
+-- of marks, even before the table was analysed. The disabled methods inflate the estimated cost where
+-- they are unavoidable, so JIT compilation is disabled, too.
 SET enable_seqscan = off
 SET enable_sort = off
 SET jit = off
@@ -102,7 +99,7 @@ DECLARE
     wanted    integer := least(1, cardinality(bandits));
     locked    integer;
 BEGIN
-    -- In one order everywhere, so that two that lock several cannot wait for each other.
+    -- Always in the same order, to prevent deadlocks.
     IF alone THEN
         PERFORM FROM belated.partition AS home
         WHERE home.bandit = whose AND home.partition = target FOR UPDATE;
@@ -121,8 +118,8 @@ BEGIN
         RAISE foreign_key_violation USING MESSAGE = 'a partition to append to does not exist';
     END IF;
 
-    -- Whoever has locked the partition before has committed: a decision that is not found here now
-    -- is not there. The third byte of an event is its kind, and 1 is a decision.
+    -- Earlier holders of the lock have committed, so a decision that is not found here does not
+    -- exist. The third byte of an event is its kind, and 1 is a decision.
     IF decided IS NOT NULL THEN
         PERFORM FROM unnest(owners, homes, decided) AS one (owner, home, mark)
         CROSS JOIN LATERAL (
@@ -139,9 +136,9 @@ BEGIN
 
     clock := coalesce(stamps[1], extract(epoch FROM clock_timestamp()) * 1000000);
 
-    -- Nearly always all are new: then a plain INSERT does, and is quicker; most of all where they
-    -- are of one partition. Where the index knows one of them, it is undone, and what follows sees
-    -- which.
+    -- Nearly always all events are new: then a plain INSERT is faster, especially for a single
+    -- partition. If the index contains one of them, the INSERT is rolled back, and the statement
+    -- below finds out which.
     IF stamps IS NULL OR clock = ALL (stamps) THEN
         BEGIN
             IF alone THEN
@@ -213,7 +210,7 @@ BEGIN
                (SELECT record.position FROM belated.record
                 WHERE record.bandit = one.bandit AND record.partition = one.partition
                   AND record.mark >= one.mark AND record.mark <= one.mark
-                  AND record.digest = one.digest -- that of an event that was overwritten, too
+                  AND record.digest = one.digest -- also matches an overwritten event
                 ORDER BY record.mark LIMIT 1) AS known
         FROM unnest(bandits, partitions, marks, crcs, digests, events, stamps)
              WITH ORDINALITY AS one (bandit, partition, mark, crc, digest, event, stamp, n)
@@ -253,26 +250,26 @@ BEGIN
         INSERT INTO belated.request (bandit, partition, position, request)
         SELECT bandits[n], partitions[n], abs(positions[n]), request
         FROM unnest(kept, requests) AS one (n, request)
-        ON CONFLICT DO NOTHING; -- of an event that was there already
+        ON CONFLICT DO NOTHING; -- the event was stored already
     END IF;
     RETURN positions;
 END
 $$;
 
--- The records of some ids of a bandit, by their marks: all decisions, which come first, and the first
--- other records of each, as many as wanted.
+-- Return records of some ids of a bandit, by their marks: all decisions, which come first, and up to
+-- `others` other records of each id.
 CREATE FUNCTION belated.records_of(
     bandit_number integer,
     partitions    smallint[],
     first         bytea[],
-    decided       bytea[], -- beyond the decisions
+    decided       bytea[], -- upper bound of the decisions
     beyond        bytea[],
     others        integer -- NULL for all
 ) RETURNS TABLE (
     partition smallint, "position" bigint, recorded bigint, "check" bigint, digest bytea, event bytea
 )
 LANGUAGE sql STABLE
--- As above: by the index of marks, whatever is known of the table.
+-- As above: always use the index of marks.
 SET enable_seqscan = off
 SET enable_sort = off
 SET jit = off
@@ -304,7 +301,7 @@ AS $$
     ) AS found
 $$;
 
--- Small named values with versions: whatever is stored beside the records.
+-- Small named values with versions: everything that is stored besides records and requests.
 CREATE TABLE belated.cell (
     name    text COLLATE "C" PRIMARY KEY,
     version bigint NOT NULL,
@@ -312,11 +309,11 @@ CREATE TABLE belated.cell (
     value   bytea NOT NULL
 );
 
--- Change cells if others have the versions that are expected, 0 for one that must not exist; gives
--- the time, and minus the time if nothing was changed.
+-- Change cells if versions are as expected, 0 for a cell that must not exist; return the time, negated
+-- if nothing was changed.
 --
--- Cells that exist are locked first, in one order everywhere. What must not exist cannot be locked:
--- it is inserted, so that another who inserts it waits, and removed again.
+-- Existing cells are locked first, always in the same order. Cells that must not exist cannot be
+-- locked: they are inserted, so that concurrent inserts wait, and removed again.
 CREATE FUNCTION belated.transact(
     expected text[],
     versions bigint[],
@@ -340,8 +337,8 @@ DECLARE
 BEGIN
     LOOP
         BEGIN
-            -- What is not among the rows that are locked here counts as absent. If it is inserted
-            -- meanwhile, the INSERT below fails, and all begins anew.
+            -- Rows that are not locked here count as absent. If one is inserted meanwhile, the
+            -- INSERT below fails, and the loop is repeated.
             SELECT coalesce(array_agg(name), '{}'), coalesce(array_agg(version), '{}')
             INTO present, held FROM (
                 SELECT name, version FROM belated.cell
@@ -349,7 +346,7 @@ BEGIN
             ) AS locked;
             clock := extract(epoch FROM clock_timestamp()) * 1000000;
             PERFORM FROM belated.cell WHERE name = ANY (puts) AND name <> ALL (present);
-            IF FOUND THEN -- it was just inserted, or this role may not lock it
+            IF FOUND THEN -- just inserted, or this role may not lock it
                 tries := tries + 1;
                 IF tries > 20 THEN
                     RAISE insufficient_privilege USING MESSAGE = 'this role may not change a cell';
@@ -378,13 +375,13 @@ BEGIN
             END IF;
             RETURN clock;
         EXCEPTION WHEN unique_violation THEN
-            NULL; -- another has inserted one of them, and has committed: look again
+            NULL; -- a concurrent transaction has inserted one of them: retry
         END;
     END LOOP;
 END
 $$;
 
--- For people: the records with names and times.
+-- A readable view of the records, with names and times.
 CREATE VIEW belated.records AS
 SELECT bandit.name AS bandit,
        record.partition,
