@@ -151,7 +151,8 @@ class _Calls:
         self, request: DecisionRequest, action: int | str, error: ServiceUnavailable
     ) -> Decided:
         """Decide without the service and queue the decision for reporting."""
-        warnings.warn(f"{error}: took the fallback {action!r}", FallbackWarning, stacklevel=2)
+        level = 5 if self._blocks else 3  # the caller of `decide`
+        warnings.warn(f"{error}: took the fallback {action!r}", FallbackWarning, stacklevel=level)
         at, again = event_time(None), sent_again(request)
         self._unreported.append(
             msgspec.structs.replace(again, sticky=None, fallback=Fallback(action, at))
@@ -293,7 +294,8 @@ class AsyncClient(_Calls):
             except ServiceUnavailable as error:
                 if action is None:
                     raise
-                decisions += [self._fall_back(request, action, error) for request in batch]
+                for request in batch:
+                    decisions.append(self._fall_back(request, action, error))
                 continue
             decisions += response.decisions
             self._slot = response.slot

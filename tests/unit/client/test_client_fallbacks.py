@@ -12,6 +12,7 @@ import httpx
 import msgspec
 import pytest
 
+from belated.client import Client
 from belated.exceptions import FallbackWarning, InvalidInput, ServiceUnavailable
 from belated.wire.messages import (
     Accepted,
@@ -66,6 +67,17 @@ def test_the_fallback_is_taken_and_reported(down: Mock) -> None:
     assert report[0].actions == NAMES
     assert client.decide(None, NAMES, rows=ROWS) == DECIDED
     assert len(down.asked) == 3  # once
+
+
+@pytest.mark.parametrize("kind", [Client], indirect=True)
+def test_the_warning_shows_the_line_of_the_caller(down: Mock) -> None:
+    """And not one of the library, for one decision and for many."""
+    client = down.client(retries=0)
+    with pytest.warns(FallbackWarning, match="took the fallback 'blue'") as one:
+        client.decide(None, NAMES, rows=ROWS, fallback="blue")
+    with pytest.warns(FallbackWarning, match="took the fallback 'blue'") as many:
+        client.decide_many(None, NAMES, rows=[ROWS], fallback="blue")
+    assert {warning.filename for warning in (*one, *many)} == {__file__}
 
 
 def test_a_lost_answer_is_voided(down: Mock) -> None:
