@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import jsonschema
 import pytest
+import yaml
 from openfeature import api
 from openfeature.contrib.provider.ofrep import OFREPProvider
 from openfeature.evaluation_context import EvaluationContext
@@ -194,3 +196,28 @@ def test_bulk_evaluation_is_not_repeated_for_the_same_tag(url: str, flag: str) -
     assert again.headers["etag"] == tag
     missing = httpx.post(f"{url}{PREFIX}", json={"context": {}})
     assert (missing.status_code, missing.json()["errorCode"]) == (400, "TARGETING_KEY_MISSING")
+
+
+def test_responses_have_the_schemas_of_the_protocol(url: str, flag: str) -> None:
+    """Successes and failures of both routes, by the OpenAPI document of the protocol."""
+    document = yaml.safe_load((HERE / "openapi.yaml").read_text(encoding="utf-8"))
+    context = {"targetingKey": "visitor", "returning": 1}
+    requests = [
+        (flag, {"context": context}, 200),
+        (flag, {"context": {"returning": 1}}, 200),
+        (flag, {"context": {"returning": "often"}}, 400),
+        (flag, {"context": 1}, 400),
+        ("nobody", {"context": context}, 404),
+        ("", {"context": context}, 200),
+        ("", {"context": {"targetingKey": "another", "returning": "often"}}, 200),
+        ("", {}, 400),
+    ]
+    for name, body, status in requests:
+        path = f"{PREFIX}/{name}" if name else PREFIX
+        response = httpx.post(f"{url}{path}", json=body)
+        assert response.status_code == status, response.text
+        documented = document["paths"][f"{PREFIX}/{{key}}" if name else PREFIX]["post"]
+        (media,) = documented["responses"][str(status)]["content"].values()
+        jsonschema.validate(response.json(), {**document, **media["schema"]})
+    (failed,) = httpx.post(f"{url}{PREFIX}", json=requests[-2][1]).json()["flags"]
+    assert (failed["key"], failed["errorCode"]) == (flag, "INVALID_CONTEXT")
