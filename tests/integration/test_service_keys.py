@@ -89,7 +89,7 @@ def test_every_route_for_every_scope(
     journal = store.journal("other")
     for route in ROUTES:
         may = route.scope in (None, scope)
-        allowed = (200, 201, 202, 307, 503)
+        allowed: tuple[int, ...] = (200, 201, 202, 307, 503)
         if route is EVALUATE:  # which the bandits refuse, because they have no features
             allowed = (400,)
         for bandit in ("guarded", "other", "nowhere") if "{bandit}" in route.path else ("",):

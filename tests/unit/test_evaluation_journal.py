@@ -216,7 +216,7 @@ def test_decisions_of_the_holdout_count(baseline: str, floor: float) -> None:
     assert rows[~held] == pytest.approx(expected[~held], nan_ok=True)
     assert both.propensity[both.chosen] == pytest.approx(table.overall[kept])
     assert np.isnan(rows[held]).sum() == held.sum()
-    target = baseline if baseline == "uniform" else "uniform" if floor else base
+    target: Any = baseline if baseline == "uniform" else "uniform" if floor else base
     if baseline == "uniform" or floor:
         found = bandit.evaluate(target)
         assert found.decisions == len(offers) > (~held).sum()
