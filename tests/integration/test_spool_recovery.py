@@ -1,4 +1,4 @@
-"""What dead processes left in their spools: delivered, or told of, whoever owns the files."""
+"""Spools of dead processes are delivered or reported, whoever owns the files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.waiting import eventually
 
 
 def leave_behind(path: Path, bandit: str, *ids: str) -> None:
-    """As a process that died while its store was unavailable."""
+    """Leave a spool, as a process that died while its store was unavailable."""
     journal = MemoryStore().journal(bandit)
 
     def unavailable(*arguments: Any, **options: Any) -> NoReturn:
@@ -38,7 +38,7 @@ def leave_behind(path: Path, bandit: str, *ids: str) -> None:
 
 @pytest.fixture
 def take_away(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
-    """Takes the rights to a file, as if it were another user's; root needs to be told so."""
+    """Remove the permissions of a file, as if it belonged to another user; simulated for root."""
     taken: set[str] = set()
     opened = os.open
 
@@ -68,7 +68,7 @@ def test_a_file_of_another_user_is_told_of_and_holds_nothing_up(
     take_away: Any,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """In the log and the metrics; what others left is delivered, and this once it may be read."""
+    """In the log and the metrics; other spools are delivered, and this one once it is readable."""
     name = bandit.replace(" ", "-")
     for number in range(3):
         leave_behind(tmp_path / f"{name}.{number}.spool", name, f"left {number}")
@@ -123,7 +123,7 @@ def test_what_cannot_be_delivered_yet_is_counted(bandit: str, tmp_path: Path) ->
 def test_one_error_of_the_disk_does_not_end_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither of one file nor of the whole folder: the others, and the next look, go on."""
+    """Whether a file or the whole folder fails: the others, and the next check, continue."""
     for number in range(2):
         leave_behind(tmp_path / f"offers.{number}.spool", "offers", f"left {number}")
     store = MemoryStore()
@@ -154,7 +154,7 @@ def test_one_error_of_the_disk_does_not_end_it(
 def test_each_reason_why_a_file_cannot_be_read_is_told_apart(
     tmp_path: Path, take_away: Any
 ) -> None:
-    """One that is in use is none of them: its process delivers what waits there."""
+    """A spool in use does not count: its process delivers it."""
     for number in range(4):
         leave_behind(tmp_path / f"offers.{number}.spool", "offers", "a", "b")
     take_away(tmp_path / "offers.1.spool")
@@ -173,7 +173,7 @@ def test_each_reason_why_a_file_cannot_be_read_is_told_apart(
 def test_a_folder_of_another_user_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It does not look for a free number for ever; a file of another user is passed over."""
+    """The search for a free number ends; a file of another user is skipped."""
     opened = os.open
 
     def refusing(path: Any, flags: int, *arguments: Any, **options: Any) -> int:

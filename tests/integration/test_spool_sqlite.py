@@ -1,4 +1,4 @@
-"""A spool in front of a file of SQLite: its contract, and a process that dies with events in it."""
+"""A spool in front of a SQLite file: its contract, and a process that dies with pending events."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from tests.shelf_contract import ShelfContract
 
 
 class TestSpoolJournal(JournalContract, ShelfContract):
-    """The contract; a second opening has a spool of its own."""
+    """The contract; a second opening has a separate spool."""
 
     @pytest.fixture(autouse=True)
     def _paths(self, tmp_path: Path) -> None:
         self.paths = (tmp_path / f"{n}" for n in count())
 
     def open_journal(self, partitions: int, clock: ManualClock) -> Journal:
-        """Two files of its own."""
+        """Open two new files."""
         self.path = next(self.paths)
         file = SQLiteJournal(self.path, bandit="b", partitions=partitions, clock=clock)
         return SpoolJournal(file, next(self.paths), wait=60, clock=clock)
 
     def reopen(self, journal: Journal, clock: ManualClock) -> Journal:
-        """The same file of SQLite."""
+        """Open the same SQLite file."""
         file = SQLiteJournal(self.path, bandit="b", clock=clock)
         return SpoolJournal(file, next(self.paths), wait=60, clock=clock)
 
@@ -56,7 +56,7 @@ sys.stdin.read()
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL here")
 def test_what_a_killed_process_left_is_handed_over(tmp_path: Path) -> None:
-    """While it lives its spool is its own; afterwards all that was acknowledged is there, once."""
+    """Only its process uses it; after that dies, everything acknowledged is stored once."""
     process = subprocess.Popen(
         [sys.executable, "-c", DIE, tmp_path],
         stdin=subprocess.PIPE,

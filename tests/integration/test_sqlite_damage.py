@@ -1,4 +1,4 @@
-"""A damaged row number in a file of SQLite: what follows it must not disappear silently."""
+"""A damaged row number in a SQLite file: later records must not disappear silently."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BASE = 1 << 52
 
 
 def as_stored(number: int) -> bytes:
-    """A row number as SQLite writes it: seven bits per byte, the first ones first."""
+    """Return a row number as SQLite stores it: seven bits per byte, the first ones first."""
     groups = [number & 127]
     while number := number >> 7:
         groups.append(number & 127 | 128)
@@ -40,7 +40,7 @@ def intact(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def flipped(data: bytes, position: int, bit: int) -> bytes:
-    """The same file with one bit changed in the row number of a record."""
+    """Return the same file with one bit changed in the row number of a record."""
     number = as_stored(BASE + position)
     assert data.count(number) == 1
     at = data.index(number) + bit // 8
@@ -48,7 +48,7 @@ def flipped(data: bytes, position: int, bit: int) -> bytes:
 
 
 def read_all(journal: SQLiteJournal) -> int:
-    """Read page by page, as a learner does; returns how many records there are."""
+    """Read page by page, as a learner does; return the number of records."""
     count = 0
     while page := journal.read(0, count, 50):
         count += len(page)
@@ -77,14 +77,14 @@ def test_a_scan_that_ends_before_the_end_of_the_log_is_damage(
 
 
 def rows_in(path: Path) -> int:
-    """How many rows the file holds, in whatever order they are."""
+    """Return the number of rows in the file, in any order."""
     with closing(sqlite3.connect(path)) as connection:
         (count,) = connection.execute("SELECT count(*) FROM record").fetchone()
     return int(count)
 
 
 def test_an_append_that_readers_could_not_find_is_refused(intact: bytes, tmp_path: Path) -> None:
-    """Where the damaged number hides the last records, SQLite takes an earlier one for the last."""
+    """If the damaged number hides the last records, SQLite takes an earlier one for the last."""
     refused = 0
     for position in range(50, RECORDS + 1):
         path = tmp_path / f"{position}.db"
@@ -102,7 +102,7 @@ def test_an_append_that_readers_could_not_find_is_refused(intact: bytes, tmp_pat
 def test_verify_names_the_record_with_the_damaged_row_number(
     intact: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Wherever it is, also at the end, where the journal would look shorter than it is."""
+    """Wherever it is, also at the end, where the journal would otherwise look shorter."""
     path = tmp_path / "journal.db"
     for position in (30, RECORDS - 3):
         for file in tmp_path.iterdir():

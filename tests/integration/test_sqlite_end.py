@@ -1,4 +1,4 @@
-"""Acknowledged events that vanish with SQLite's write-ahead log are noticed."""
+"""Acknowledged events that are lost with SQLite's write-ahead log are detected."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ SUFFIXES = ("", "-wal", "-shm", ".end")
 
 
 def beside(path: Path) -> dict[str, Path]:
-    """The files of a journal that are there, by their suffix."""
+    """Return the existing files of a journal, by suffix."""
     found = {one: path.with_name(path.name + one) for one in SUFFIXES}
     return {suffix: one for suffix, one in found.items() if one.exists()}
 
 
 def crashed(path: Path, folder: Path) -> Path:
-    """What a process that died would leave: a copy of the files while they are open."""
+    """Return a copy of the files while they are open, as a dead process would leave them."""
     folder.mkdir()
     for suffix, one in beside(path).items():
         if suffix != "-shm":
@@ -36,7 +36,7 @@ def crashed(path: Path, folder: Path) -> Path:
 
 
 def test_damage_in_the_log_is_noticed(tmp_path: Path, full: bool) -> None:
-    """Every acknowledged event is there, or the file is refused; never neither."""
+    """Every acknowledged event is read, or the file is rejected."""
     rng, path = np.random.default_rng(7), tmp_path / "offers.db"
     noticed = 0
     with SQLiteJournal(path, bandit="offers", partitions=2) as journal:
@@ -60,7 +60,7 @@ def test_damage_in_the_log_is_noticed(tmp_path: Path, full: bool) -> None:
 
 
 def test_it_says_what_to_do_and_that_helps(tmp_path: Path) -> None:
-    """The journal is opened without what was lost, once somebody has said so."""
+    """After the end file is removed, the journal is opened without the lost events."""
     path = tmp_path / "offers.db"
     with SQLiteJournal(path, bandit="offers") as journal:
         journal.append([Void("a", 5)])
@@ -76,7 +76,7 @@ def test_it_says_what_to_do_and_that_helps(tmp_path: Path) -> None:
 
 
 def test_a_process_that_dies_is_no_damage(tmp_path: Path) -> None:
-    """An incomplete file of the last record is ignored."""
+    """An incomplete end file is ignored."""
     path = tmp_path / "offers.db"
     with SQLiteJournal(path, bandit="offers") as journal:
         journal.append([Void("a", 5)])
@@ -89,7 +89,7 @@ def test_a_process_that_dies_is_no_damage(tmp_path: Path) -> None:
 
 
 def test_overwriting_the_last_record_is_no_damage(tmp_path: Path) -> None:
-    """A reward for an erased decision comes last, another process overwrites it, and this dies."""
+    """A reward of an erased decision is last, another process overwrites it, and this one dies."""
     path, key = tmp_path / "offers.db", erased_key_of("order-17")
     with SQLiteJournal(path, bandit="offers") as journal:
         journal.append([Reward("order-17", 5, 1.0), Erased(key, 6)])
@@ -103,7 +103,7 @@ def test_overwriting_the_last_record_is_no_damage(tmp_path: Path) -> None:
 
 
 def test_files_that_come_and_go(tmp_path: Path) -> None:
-    """Closed, there is one file; and what a file that was removed has left is of no import."""
+    """After closing there is one file; leftovers of a removed file are ignored."""
     path = tmp_path / "offers.db"
     journal, other = (SQLiteJournal(path, bandit="offers") for _ in range(2))
     journal.append([Void("a", 5)])
@@ -123,7 +123,7 @@ def test_files_that_come_and_go(tmp_path: Path) -> None:
 
 
 def test_a_commit_that_is_undone_is_not_noted(tmp_path: Path) -> None:
-    """Only what was acknowledged is looked for."""
+    """Only acknowledged records are expected."""
     path = tmp_path / "offers.db"
     with SQLiteJournal(path, bandit="offers") as journal:
         journal.append([Void("a", 5)])
@@ -157,7 +157,7 @@ def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
 def test_what_lies_in_the_log_for_long_is_put_in_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where little is written; and on close, though others have the file open."""
+    """Also with few writes; and on close, although others have the file open."""
     path = tmp_path / "offers.db"
 
     def without_log(name: str) -> int:

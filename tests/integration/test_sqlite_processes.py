@@ -1,4 +1,4 @@
-"""The journal in a file, under several processes, under kills, and across forks."""
+"""The SQLite journal with several processes, kills and forks."""
 
 import os
 import random
@@ -65,7 +65,7 @@ def _start(code: str, *arguments: object) -> "subprocess.Popen[str]":
 
 
 def test_processes_append_to_one_file_at_once(tmp_path: Path, full: bool) -> None:
-    """Four make and fill a file: every event is there once, positions dense, batches whole."""
+    """Four create and fill a file: no event is lost or duplicated, and batches are complete."""
     path, batches = tmp_path / "offers.db", 500 if full else 60
     processes = [_start(APPEND, path, name, batches) for name in range(4)]
     for process in processes:
@@ -86,7 +86,7 @@ def test_processes_append_to_one_file_at_once(tmp_path: Path, full: bool) -> Non
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL here")
 def test_a_killed_writer_loses_nothing_acknowledged(tmp_path: Path, full: bool) -> None:
-    """After each kill the file opens; acknowledged batches are there once, and all are whole."""
+    """After each kill the file opens; acknowledged batches are stored once and complete."""
     path, rng = tmp_path / "offers.db", random.Random(0)
     acknowledged: list[str] = []
     for name in range(50 if full else 10):
@@ -107,7 +107,7 @@ def test_a_killed_writer_loses_nothing_acknowledged(tmp_path: Path, full: bool) 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_journal_may_be_used_on_both_sides_of_a_fork(tmp_path: Path) -> None:
-    """What the child commits stays, also after the parent has closed the file it opened first."""
+    """Commits of the child persist, also after the parent has closed its file."""
     path = tmp_path / "offers.db"
     process = _start(FORK, path)
     process.communicate(timeout=60)
@@ -125,7 +125,7 @@ def test_a_journal_may_be_used_on_both_sides_of_a_fork(tmp_path: Path) -> None:
 def test_a_fork_python_was_not_told_of_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A connection of another process is not touched: the error says to close it there."""
+    """The connection of another process is not used: the error says to close it there."""
     with SQLiteJournal(tmp_path / "offers.db", bandit="offers") as journal:
         here = os.getpid()
         monkeypatch.setattr(os, "getpid", lambda: here + 1)

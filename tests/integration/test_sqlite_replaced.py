@@ -1,4 +1,4 @@
-"""The file of a journal that is removed or replaced while it is open."""
+"""The file of a journal is removed or replaced while it is open."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ OFFERS = Definition("offers", DelayedUCB(2, Bernoulli()), Explicit())
 
 
 def remove(path: Path) -> None:
-    """Remove the file with all that lies beside it."""
+    """Remove the file with its companion files."""
     for file in path.parent.glob(f"{path.name}*"):
         file.unlink()
 
 
 def replace(path: Path) -> None:
-    """Put a backup in place of the file."""
+    """Replace the file by a backup."""
     backup = path.with_name("backup")
     with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(backup)) as copy:
         source.backup(copy)
@@ -40,7 +40,7 @@ def replace(path: Path) -> None:
 
 
 def remove_log(path: Path) -> None:
-    """Remove the write-ahead log alone."""
+    """Remove only the write-ahead log."""
     path.with_name(f"{path.name}-wal").unlink()
 
 
@@ -48,7 +48,7 @@ def remove_log(path: Path) -> None:
 def test_a_journal_whose_file_was_replaced_acknowledges_nothing(
     harm: Callable[[Path], None], tmp_path: Path
 ) -> None:
-    """Neither appends nor reads go to a file that nobody can open any more."""
+    """Neither appends nor reads use a file that can no longer be opened by others."""
     path = tmp_path / "offers.db"
     with SQLiteJournal(path, bandit="offers") as journal:
         journal.append([Void("before", 1)])
@@ -60,7 +60,7 @@ def test_a_journal_whose_file_was_replaced_acknowledges_nothing(
 
 
 def test_a_file_that_is_put_back_is_used_again(tmp_path: Path) -> None:
-    """It is the same file, whatever it was called meanwhile."""
+    """It is the same file, whatever its name was meanwhile."""
     path = tmp_path / "offers.db"
     with SQLiteJournal(path, bandit="offers") as journal:
         journal.append([Void("before", 1)])

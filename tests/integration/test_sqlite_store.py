@@ -1,4 +1,4 @@
-"""A file of SQLite as a store: journals, leases and keys in it, and who may read it."""
+"""A SQLite file as a store: journals, leases and keys, and its permissions."""
 
 from __future__ import annotations
 
@@ -28,42 +28,42 @@ from tests.integration.damage import meddle_file
 
 
 class TestSQLiteStore(StoreContract):
-    """The contract, on files of SQLite."""
+    """The contract, on SQLite files."""
 
     @pytest.fixture(autouse=True)
     def _paths(self, tmp_path: Path) -> None:
         self.paths = (tmp_path / f"{n}.db" for n in count())
 
     def make_store(self) -> SQLiteStore:
-        """In a file of its own."""
+        """Create a store in a new file."""
         return SQLiteStore(next(self.paths))
 
 
 class TestSQLiteCells(CellsContract):
-    """The contract, on a file of SQLite."""
+    """The contract, on a SQLite file."""
 
     @pytest.fixture(autouse=True)
     def _path(self, tmp_path: Path) -> None:
         self.path = tmp_path / "cells.db"
 
     def open_cells(self, clock: ManualClock) -> SQLiteCells:
-        """In a file of its own."""
+        """Open cells in a new file."""
         return SQLiteCells(self.path, clock=clock)
 
     def reopen(self, cells: SQLiteCells, clock: ManualClock) -> SQLiteCells:
-        """A second connection to the file."""
+        """Open the file again over a second connection."""
         return SQLiteCells(self.path, clock=clock)
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A file that is not there yet."""
+    """The path of a file that does not exist yet."""
     return tmp_path / "offers.db"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="there are no such rights here")
 def test_only_the_owner_can_read_a_new_file(path: Path) -> None:
-    """Nor its log, whatever the process lets others do; through a link to nowhere too."""
+    """Nor its log, whatever the umask; also through a dangling link."""
     link = path.with_name("link.db")
     link.symlink_to(path)
     before = os.umask(0)
@@ -79,7 +79,7 @@ def test_only_the_owner_can_read_a_new_file(path: Path) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="there are no such rights here")
 def test_the_rights_of_a_file_that_is_there_stay(path: Path) -> None:
-    """Whoever gave them had a reason."""
+    """They may be intentional."""
     path.touch(0o640)
     path.chmod(0o640)
     SQLiteJournal(path, bandit="offers").close()
@@ -94,7 +94,7 @@ def test_looking_makes_no_file(path: Path) -> None:
 
 
 def test_of_many_at_once_one_gets_the_lease(path: Path) -> None:
-    """Each over a connection of its own."""
+    """Each over a separate connection."""
     store = SQLiteStore(path)
     store.journal().close()
     epochs: dict[str, int | None] = {}
@@ -116,7 +116,7 @@ def test_of_many_at_once_one_gets_the_lease(path: Path) -> None:
 
 
 def test_a_changed_mark_is_noticed(path: Path) -> None:
-    """By which a record would no longer be found under its id."""
+    """Otherwise a record would no longer be found by its id."""
     with SQLiteJournal(path, bandit="offers") as journal:
         journal.append([Reward("a", 5, 1.0), Reward("b", 6, 1.0)])
     meddle_file(path, "UPDATE record SET mark = mark + 1 WHERE place & 255 = 2")
@@ -127,7 +127,7 @@ def test_a_changed_mark_is_noticed(path: Path) -> None:
 
 
 def test_chosen_ids_share_no_mark(path: Path) -> None:
-    """Whatever they begin with: the mark of an id has a keyed hash, and files differ in the key."""
+    """Whatever they begin with: marks have a keyed hash, whose key differs between files."""
     ids = [f"018bcfe5680070058{n:015x}" for n in range(2_000)]
     marks = []
     for file in (path, path.with_name("other.db")):
@@ -141,7 +141,7 @@ def test_chosen_ids_share_no_mark(path: Path) -> None:
 
 
 def test_ids_that_share_a_mark_are_found_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By chance two ids of one look-up may have the same."""
+    """Two ids of one look-up may have the same mark by chance."""
     monkeypatch.setattr("belated.journals.sqlite.log.mark_of_key", lambda key, keyed: 2)
     with SQLiteJournal(path, bandit="offers") as journal:
         rewards = [Reward(id, 5, 1.0) for id in ("a", "b", "c")]
