@@ -61,7 +61,7 @@ from belated.decider import (
     ParsedRequest,
 )
 from belated.decider.actions import ActionState, action_change, is_offered, states_at
-from belated.decider.batches import OneReward, named, naming, split_requests, split_rewards
+from belated.decider.batches import BatchReward, named, naming, split_requests, split_rewards
 from belated.decider.holdouts import check_holdout
 from belated.decider.requests import (
     check_same,
@@ -666,7 +666,7 @@ class Bandit:
             max_reward=self._fold.max_reward,
         )
 
-    def _reported(self, report: OneReward, now: int) -> Reward:
+    def _reported(self, report: BatchReward, now: int) -> Reward:
         return reported_reward(
             report.id,
             report.value,

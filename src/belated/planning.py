@@ -329,13 +329,13 @@ class HoldoutTimes:
     Attributes:
         share: Share of the decisions that are held out.
         seconds: Time until the lift is known, if you look once at that time.
-        seconds_always: Time until it is known, if you look every day.
+        seconds_sequential: Time until it is known, if you look every day.
         rewards: Rewards that the holdout costs in ``seconds``.
     """
 
     share: float
     seconds: float
-    seconds_always: float
+    seconds_sequential: float
     rewards: float
 
 

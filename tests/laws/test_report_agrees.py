@@ -230,12 +230,12 @@ def test_counts_add_up(worlds: list[World]) -> None:
         assert data["health"]["decisions_last_day"] <= head["decisions"]
         assert data["pending"][-1]["n"] == head["pending"]["n"]
         assert head["pending"]["n"] <= head["decisions"] - head["rewards"]
-        assert quality["affected"] <= quality["rewards_told"]
+        assert quality["affected"] <= quality["reward_messages"]
         for row in quality["rows"]:
             assert sum(row["daily"]) == row["n"]
             assert row["kind"] == "voided" or row["n"] <= quality["affected"]
         if data["feed"]:
-            assert sum(row["n"] for row in data["feed"]["bins"]) == quality["rewards_told"]
+            assert sum(row["n"] for row in data["feed"]["bins"]) == quality["reward_messages"]
         for rows, keys in ((data["share"], ["t"]), (data["segments"], ["by", "segment"])):
             shares: dict[Any, float] = defaultdict(float)
             for row in rows:

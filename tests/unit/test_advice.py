@@ -40,7 +40,7 @@ def honest(n: int = 1_000, seed: int = 0, **changes: Any) -> Evidence:
         duplicates=0,
         unmatched=0,
         made=made,
-        came=came,
+        arrived=came,
         value=(rng.random(n) < 0.05).astype(np.float64),
         learned=came >= 0,
         rows=rows.astype(np.float32),
@@ -53,10 +53,10 @@ def clicks(n: int = 1_000, seed: int = 0, rate: float = 0.05, **changes: Any) ->
     """The same decisions, with only good outcomes reported."""
     seen = honest(n, seed)
     good = np.random.default_rng(seed + 1).random(n) < rate
-    came = np.where(good, seen.came, -1)
+    came = np.where(good, seen.arrived, -1)
     seen = dataclasses.replace(
         seen,
-        came=came,
+        arrived=came,
         value=good.astype(np.float64),
         learned=came >= 0,
         latest=int(came.max()),
@@ -76,7 +76,7 @@ def names(seen: Evidence) -> list[str]:
 def test_honest_evidence_is_not_warned_of(n: int, seed: int) -> None:
     """There are no findings, for any number of decisions and either semantics."""
     some = honest(max(n, 1), seed)
-    columns = ("made", "came", "value", "learned", "rows", "at")
+    columns = ("made", "arrived", "value", "learned", "rows", "at")
     seen = dataclasses.replace(some, **{name: getattr(some, name)[:n] for name in columns})
     assert names(seen) == []
     assert names(dataclasses.replace(seen, window=HOUR)) == []
@@ -117,7 +117,7 @@ def test_rare_clicks_of_which_both_outcomes_are_reported_are_all_alike() -> None
     """At the start there are only zeros, and most are still pending."""
     assert names(honest(value=np.zeros(1_000))) == []
     early = honest(60, value=np.zeros(60))
-    slow = dataclasses.replace(early, came=np.where(np.arange(60) < 15, early.now, -1))
+    slow = dataclasses.replace(early, arrived=np.where(np.arange(60) < 15, early.now, -1))
     assert names(slow) == []
 
 
@@ -125,7 +125,7 @@ def test_most_rewards_missing_is_warned_of_unless_a_window_ends_the_wait() -> No
     """Of both kinds, so that it is not only one that is reported."""
     lost = np.random.default_rng(3).random(1_000) < 0.7
     seen = honest()
-    seen = dataclasses.replace(seen, came=np.where(lost, -1, seen.came))
+    seen = dataclasses.replace(seen, arrived=np.where(lost, -1, seen.arrived))
     assert names(seen) == ["missing"]
     assert names(dataclasses.replace(seen, window=HOUR)) == []
 
@@ -146,7 +146,7 @@ def test_no_reward_at_all(decisions: int, window: int | None, defaults: bool, wa
     """After 1,000 decisions with ended windows, or 5,000 if most have no reward."""
     seen = honest(
         decisions,
-        came=np.full(decisions, -1),
+        arrived=np.full(decisions, -1),
         learned=np.zeros(decisions, dtype=np.bool_),
         latest=-1,
         window=window,
@@ -158,7 +158,7 @@ def test_no_reward_at_all(decisions: int, window: int | None, defaults: bool, wa
 def test_rewards_of_unknown_ids_are_named_where_none_comes() -> None:
     """They are the most likely cause."""
     none = np.full(1_000, -1)
-    seen = honest(came=none, learned=none == 0, latest=-1, unmatched=950)
+    seen = honest(arrived=none, learned=none == 0, latest=-1, unmatched=950)
     (one,) = advise(seen)
     assert "950 events are for ids that no decision has" in one.message
 
@@ -167,16 +167,18 @@ def test_rewards_of_unknown_ids_are_named_where_none_comes() -> None:
 def test_rewards_that_have_stopped(made: int, warned: bool) -> None:
     """More decisions without a reward than chance explains, all old enough to have one."""
     seen = honest(500 + made)
-    came = np.where((seen.came < seen.made[500]) & (np.arange(500 + made) < 500), seen.came, -1)
-    seen = dataclasses.replace(seen, came=came, latest=int(came.max()), learned=came >= 0)
+    came = np.where(
+        (seen.arrived < seen.made[500]) & (np.arange(500 + made) < 500), seen.arrived, -1
+    )
+    seen = dataclasses.replace(seen, arrived=came, latest=int(came.max()), learned=came >= 0)
     assert names(seen) == warned * ["silence"]
 
 
 def test_rare_clicks_that_stay_away_for_a_while_have_not_stopped() -> None:
     """At a rate of 1 in 50, 200 decisions without a reward are chance."""
     seen = clicks(1_000, rate=0.02, defaults=True, window=HOUR)
-    came = np.where(seen.made < seen.made[800], seen.came, -1)
-    assert names(dataclasses.replace(seen, came=came, latest=int(came.max()))) == []
+    came = np.where(seen.made < seen.made[800], seen.arrived, -1)
+    assert names(dataclasses.replace(seen, arrived=came, latest=int(came.max()))) == []
 
 
 @pytest.mark.parametrize(
@@ -195,7 +197,7 @@ def test_rewards_that_depend_on_their_delay(sign: int) -> None:
     """Bad or good rewards arrive late."""
     seen = honest(value=np.random.default_rng(5).normal(size=1_000), family=Gaussian())
     wait = np.exp(sign * 0.5 * seen.value) * 10 * MINUTE
-    seen = dataclasses.replace(seen, came=seen.made + wait.astype(np.int64))
+    seen = dataclasses.replace(seen, arrived=seen.made + wait.astype(np.int64))
     (one,) = advise(seen)
     assert one.name == "dependence"
     assert f"{'high' if sign > 0 else 'low'} rewards come late" in one.message
@@ -208,7 +210,7 @@ def test_rows_that_explain_both_are_no_dependence() -> None:
     wait = (1 + 9 * arm) * rng.exponential(5 * MINUTE, size=1_000)
     seen = honest(family=Gaussian(), value=3.0 * arm + rng.normal(size=1_000))
     rows = np.eye(2, dtype=np.float32)[arm]
-    seen = dataclasses.replace(seen, came=seen.made + wait.astype(np.int64), rows=rows)
+    seen = dataclasses.replace(seen, arrived=seen.made + wait.astype(np.int64), rows=rows)
     assert names(seen) == []
     assert names(dataclasses.replace(seen, rows=np.ones_like(rows))) == ["dependence"]
 
@@ -219,7 +221,7 @@ def test_rewards_that_grow_are_no_dependence() -> None:
     value = np.arange(2_000) / 200 + np.random.default_rng(7).normal(size=2_000)
     wait = np.random.default_rng(8).exponential(700 * MINUTE, size=2_000).astype(np.int64)
     came = np.where(seen.made + wait <= seen.now, seen.made + wait, -1)
-    seen = dataclasses.replace(seen, value=value, came=came, learned=came >= 0)
+    seen = dataclasses.replace(seen, value=value, arrived=came, learned=came >= 0)
     assert "dependence" not in names(seen)
 
 
@@ -229,7 +231,7 @@ def test_rewards_that_grow_are_no_dependence() -> None:
 def test_a_window_much_longer_than_rewards_take(window: int, warned: bool) -> None:
     """There is no finding if few are pending, or none is old enough."""
     seen = clicks(2_000, rate=0.3, defaults=True, window=window)
-    waits = (seen.came < 0) & (seen.now - seen.made < window)
+    waits = (seen.arrived < 0) & (seen.now - seen.made < window)
     seen = dataclasses.replace(seen, pending=int(waits.sum()), learned=~waits)
     assert names(seen) == warned * ["window"]
 
@@ -237,12 +239,12 @@ def test_a_window_much_longer_than_rewards_take(window: int, warned: bool) -> No
 def test_a_shorter_window_is_advised_only_if_rewards_keep_it() -> None:
     """A shorter window would lose rewards that arrive even later."""
     seen = clicks(2_000, rate=0.3, defaults=True, window=10 * HOUR)
-    waits = (seen.came < 0) & (seen.age < 10 * HOUR)
+    waits = (seen.arrived < 0) & (seen.age < 10 * HOUR)
     seen = dataclasses.replace(seen, pending=int(waits.sum()), learned=~waits)
     (advice,) = advise(seen)
     assert "or a shorter window (99% of the rewards came within" in advice.message
     late = seen.rewarded & (np.arange(2_000) % 40 < 2) & (seen.age > 12 * HOUR)
-    seen = dataclasses.replace(seen, came=np.where(late, seen.made + 11 * HOUR, seen.came))
+    seen = dataclasses.replace(seen, arrived=np.where(late, seen.made + 11 * HOUR, seen.arrived))
     (advice,) = advise(seen)
     assert advice.name == "window"
     assert "shorter window" not in advice.message

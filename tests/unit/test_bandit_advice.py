@@ -140,14 +140,14 @@ def test_the_evidence_is_what_happened(policy: Policy) -> None:
     assert (seen.decisions, seen.pending, seen.rewards) == (89, 49, 40)
     assert seen.made.tolist() == [at for at, _ in made[1:]]
     assert seen.now == clock.now
-    assert seen.latest == seen.came.max() == made[88][0]
+    assert seen.latest == seen.arrived.max() == made[88][0]
     expected = [0.25 if n % 3 == 1 else 0.5 for n in range(1, 90) if n % 3 == 1 or n % 9 == 2]
     assert seen.value[seen.rewarded].tolist() == expected
-    assert (seen.came == seen.made)[seen.rewarded].all()
+    assert (seen.arrived == seen.made)[seen.rewarded].all()
     assert seen.at.tolist() == list(range(89))
     np.testing.assert_array_equal(seen.rows, [decision.x for _, decision in made[1:]])
     digest = bandit.digest
-    assert evidence_of(bandit._fold).came.tolist() == seen.came.tolist()
+    assert evidence_of(bandit._fold).arrived.tolist() == seen.arrived.tolist()
     assert bandit.digest == digest
 
 
@@ -166,7 +166,7 @@ def test_a_replay_has_the_same_evidence() -> None:
     seen, replayed = evidence_of(bandit._fold), evidence_of(again._fold)
     assert len(seen.made) == SAMPLE < seen.decisions
     assert len(seen.rows) == ROWS
-    for name in ("made", "came", "value", "learned", "rows", "at"):
+    for name in ("made", "arrived", "value", "learned", "rows", "at"):
         np.testing.assert_array_equal(getattr(seen, name), getattr(replayed, name))
     assert seen.latest == replayed.latest
 

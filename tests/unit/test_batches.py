@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from belated.decider.batches import OneReward, split_requests, split_rewards
+from belated.decider.batches import BatchReward, split_requests, split_rewards
 from belated.exceptions import InvalidInput
 from belated.features.records import frame_records, is_frame
 
@@ -171,7 +171,7 @@ def test_a_lazy_frame_must_be_collected() -> None:
 def test_rewards_come_as_pairs_records_or_a_frame(frame: Frame) -> None:
     """Omitted values have the defaults of ``observe``."""
     moment = datetime(2026, 1, 8, tzinfo=UTC)
-    expected = [OneReward("a", 1.0), OneReward("b", 0.0, moment, "sale", 2)]
+    expected = [BatchReward("a", 1.0), BatchReward("b", 0.0, moment, "sale", 2)]
     records = [{"id": "a", "value": 1.0}, expected[1]._asdict()]
     assert split_rewards(records) == expected
     assert split_rewards(iter([("a", 1.0), records[1]])) == expected

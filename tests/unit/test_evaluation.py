@@ -186,13 +186,13 @@ def test_a_slower_group_is_not_a_worse_one() -> None:
 def test_lift_at_all_times_uses_final_outcomes_only() -> None:
     """Decisions younger than the window are left out."""
     table = _groups(6_000, 4.0, DefaultAfter("5d"), 6)
-    always = lift(table).always
+    always = lift(table).confidence_sequence
     assert always is not None
     difference, low, high = always
     assert low < 0 < high
     assert high - low > lift(table).high - lift(table).low
     assert difference == pytest.approx((low + high) / 2)
-    assert lift(_groups(6_000, 4.0, DefaultAfter("11d"), 6)).always is None
+    assert lift(_groups(6_000, 4.0, DefaultAfter("11d"), 6)).confidence_sequence is None
     assert lift(table, limit="1d").estimand.endswith("within 1 days")
 
 
@@ -288,5 +288,5 @@ def test_rewards_that_become_fewer_are_noticed(kept: float) -> None:
     )
     found = slowing(table)
     assert found.slowed is (kept < 0.5)
-    assert found.came == pytest.approx(kept * found.expected, rel=0.15)
-    assert found.to_dict()["came"] == found.came
+    assert found.received == pytest.approx(kept * found.expected, rel=0.15)
+    assert found.to_dict()["received"] == found.received

@@ -139,7 +139,7 @@ def test_lift_is_what_the_policy_earns_beyond() -> None:
     found = bandit.lift()
     assert found.low > 0
     assert found.holdout.value == pytest.approx(1 / 3, abs=0.1)
-    assert found.always is not None
+    assert found.confidence_sequence is not None
     assert found.baseline == "uniform"
     assert "baseline='uniform'" in repr(found)
     assert bandit.evaluate("uniform").low < 1 / 3 < bandit.evaluate("uniform").high

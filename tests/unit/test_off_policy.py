@@ -147,9 +147,9 @@ def test_conversions_count_silence_as_the_default() -> None:
     table, offers = _log(pending=0.3, rewards=DefaultAfter("30d"), count=2_000)
     found = off_policy_value(table, offers, np.tile([0.0, 1.0], 2_000), Bernoulli())
     assert found.low < 0.6 < found.high
-    assert found.always is not None
-    assert found.always[0] < 0.6 < found.always[1]
-    assert found.always[1] - found.always[0] > found.high - found.low
+    assert found.confidence_sequence is not None
+    assert found.confidence_sequence[0] < 0.6 < found.confidence_sequence[1]
+    assert found.confidence_sequence[1] - found.confidence_sequence[0] > found.high - found.low
 
 
 def test_a_log_that_never_tried_it_is_refused() -> None:
@@ -248,10 +248,10 @@ def test_explicit_outcomes_that_never_came_count_as_the_worst() -> None:
         np.full(540, 0.5),
         Bernoulli(),
     )
-    assert found.always is not None
-    assert whole.always is not None
-    assert found.always[0] < whole.always[0]
-    assert found.always[1] > whole.always[1]
+    assert found.confidence_sequence is not None
+    assert whole.confidence_sequence is not None
+    assert found.confidence_sequence[0] < whole.confidence_sequence[0]
+    assert found.confidence_sequence[1] > whole.confidence_sequence[1]
 
 
 def test_a_gambler_finds_the_mean_and_no_more() -> None:

@@ -124,7 +124,7 @@ def test_looking_every_day_takes_longer_and_larger_holdouts_less_long() -> None:
     times = holdout_times(replace(SHOP, lift=0.2))
     assert [one.share for one in times] == [*SHARES]
     for one in times:
-        assert one.seconds_always > one.seconds
+        assert one.seconds_sequential > one.seconds
     waits = [one.seconds for one in times]
     assert waits == sorted(waits, reverse=True)
     costs = [one.rewards for one in times]
@@ -137,7 +137,9 @@ def test_the_always_interval_shows_the_lift_when_the_plan_says() -> None:
     planned = holdout_times(asked)[SHARES.index(0.2)]
     rng, found = np.random.default_rng(6), 0
     for _ in range(100):
-        always = lift(a_table(asked, 0.2, planned.seconds_always, rng), limit="7d").always
+        always = lift(
+            a_table(asked, 0.2, planned.seconds_sequential, rng), limit="7d"
+        ).confidence_sequence
         found += always is not None and always[1] > 0.0
     assert 0.68 <= found / 100 <= 0.92
 

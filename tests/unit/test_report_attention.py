@@ -46,7 +46,7 @@ def calm() -> dict[str, Any]:
     return {
         "calibration": {"bias": 0.3, "bias_se": 0.2},
         "feed": {"outages": []},
-        "quality": {"rewards_told": 1000, "rows": []},
+        "quality": {"reward_messages": 1000, "rows": []},
         "health": {"mode": "learn", "converged": True},
     }
 
@@ -121,7 +121,7 @@ def test_each_by_itself(
     [
         ("calibration", {"bias": 0.59}),
         ("calibration", {"bias": 0.09, "bias_se": 0.001}),
-        ("quality", {"rewards_told": 10, "rows": [{"kind": "conflict", "n": 9}]}),
+        ("quality", {"reward_messages": 10, "rows": [{"kind": "conflict", "n": 9}]}),
         ("quality", {"rows": [{"kind": "late", "n": 900}]}),
         *(
             ("quality", {"rows": [{"kind": kind, "n": int(1000 * limit)}]})
@@ -155,7 +155,7 @@ SAID: dict[str, tuple[Overview, str, str]] = {
     "mode": (Overview(mode="off"), "the mode is off", "does not learn as usual"),
     "fit": (Overview(converged=False), "has not converged", "out of scale"),
     **{
-        kind: (Overview(told=100, care={kind: 25}), "25% of reward messages", "")
+        kind: (Overview(reward_messages=100, problems={kind: 25}), "25% of reward messages", "")
         for kind in CARE
     },
 }  # fmt: skip

@@ -174,9 +174,9 @@ def slowed(seen: Evidence) -> Words | None:
     """Fewer than half of the rewards that the forecast expects arrive."""
     if seen.overview.slowing is None:
         return None
-    since, came, expected = seen.overview.slowing
+    since, received, expected = seen.overview.slowing
     return (
-        f"{came} reward{'' if came == 1 else 's'} since {_day(since)}",
+        f"{received} reward{'' if received == 1 else 's'} since {_day(since)}",
         f"about {expected:.0f} should have come. Check the process that reports rewards",
     )
 
@@ -500,10 +500,11 @@ def _care(kind: str) -> Find:
     share, said, remedy = CARE[kind]
 
     def find(seen: Evidence) -> Words | None:
-        count, told = seen.overview.care.get(kind, 0), seen.overview.told
-        if count < LEAST or count <= share * told:
+        overview = seen.overview
+        count, messages = overview.problems.get(kind, 0), overview.reward_messages
+        if count < LEAST or count <= share * messages:
             return None
-        return f"{count / told:.0%} of reward messages {said}", remedy
+        return f"{count / messages:.0%} of reward messages {said}", remedy
 
     return find
 

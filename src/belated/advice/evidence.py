@@ -19,7 +19,7 @@ from belated.model.statistics.log_rank import STRATA, excess, strata_of
 SAMPLE, ROWS, NUMBERS = 8_192, 1_024, 1 << 19
 #: The fewest rewards for conclusions about delays.
 FEW = 10
-#: Marks decisions without a reward in ``came``.
+#: Marks decisions without a reward in ``arrived``.
 NONE = -1
 
 
@@ -51,8 +51,8 @@ class Overview:
             too few decisions, or only one action.
         mode: mode of the bandit.
         converged: whether the last fit converged.
-        told: total number of reward messages.
-        care: number of reward messages with each kind of problem.
+        reward_messages: total number of reward messages.
+        problems: number of reward messages with each kind of problem.
     """
 
     quiet: tuple[int, float, bool] | None = None
@@ -62,8 +62,8 @@ class Overview:
     favorite: tuple[str, float] = "", 0.0
     mode: str = "learn"
     converged: bool = True
-    told: int = 0
-    care: Mapping[str, int] = field(default_factory=dict)
+    reward_messages: int = 0
+    problems: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,7 @@ class Evidence:
         duplicates: number of reward events that repeat a known reward.
         unmatched: number of events with an unknown decision id.
         made: when each decision of the sample was made, in the order of their numbers.
-        came: when its reward arrived, or NONE.
+        arrived: when its reward arrived, or NONE.
         value: the reward, or the default.
         learned: whether the value is learned.
         rows: rows of a part of the sample.
@@ -108,7 +108,7 @@ class Evidence:
     duplicates: int = 0
     unmatched: int = 0
     made: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    came: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    arrived: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     value: Vector = field(default_factory=lambda: np.zeros(0))
     learned: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     rows: Row = field(default_factory=lambda: np.zeros((0, 1), dtype=np.float32))
@@ -130,7 +130,7 @@ class Evidence:
     @cached_property
     def rewarded(self) -> NDArray[np.bool_]:
         """Mask of the decisions with a reward."""
-        return np.asarray(self.came != NONE)
+        return np.asarray(self.arrived != NONE)
 
     @cached_property
     def age(self) -> NDArray[np.int64]:
@@ -140,7 +140,7 @@ class Evidence:
     @cached_property
     def delay(self) -> NDArray[np.int64]:
         """Delay of each reward, where there is one; 0 if it arrived before its decision."""
-        return np.asarray(np.maximum(self.came - self.made, 0))
+        return np.asarray(np.maximum(self.arrived - self.made, 0))
 
     @cached_property
     def patience(self) -> float:

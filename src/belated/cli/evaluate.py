@@ -141,8 +141,8 @@ def _lift_text(lift: Lift) -> str:
     relative = always = "not known"
     if (shares := relative_lift(lift)) is not None:
         relative = "{} ({} to {})".format(*map(percent, shares))
-    if lift.always is not None:
-        always = "{:+.4g} ({:+.4g} to {:+.4g})".format(*lift.always)
+    if lift.confidence_sequence is not None:
+        always = "{:+.4g} ({:+.4g} to {:+.4g})".format(*lift.confidence_sequence)
     rows = [(lift.estimand, f"{lift.difference:+.4g} ({lift.low:+.4g} to {lift.high:+.4g})")]
     for group in (lift.bandit, lift.holdout):
         what = f"{group.value:.4g} ± {group.error:.2g}"
@@ -166,8 +166,8 @@ def _policy(options: argparse.Namespace, log: JournalLog) -> tuple[Any, str]:
     value = log.evaluate(policy, since=options.since, limit=options.limit)
     if options.figure is not None:
         lines = [Interval(options.policy, value.value, value.low, value.high)]
-        if value.always is not None:
-            lines.append(Interval("at all times", value.value, *value.always))
+        if value.confidence_sequence is not None:
+            lines.append(Interval("at all times", value.value, *value.confidence_sequence))
         title = f"{options.policy}: {value.value:.4g}"
         save_intervals(options.figure, title, value.estimand, lines)
     return value.to_dict(), _policy_text(options.policy, value)
@@ -175,8 +175,8 @@ def _policy(options: argparse.Namespace, log: JournalLog) -> tuple[Any, str]:
 
 def _policy_text(policy: str, value: Value) -> str:
     always = "not known"
-    if value.always is not None:
-        always = f"{value.always[0]:.4g} to {value.always[1]:.4g}"
+    if value.confidence_sequence is not None:
+        always = f"{value.confidence_sequence[0]:.4g} to {value.confidence_sequence[1]:.4g}"
     rows = [
         ("value of", value.estimand),
         (f"{value.level:.0%}, at all times", always),

@@ -200,7 +200,7 @@ def _cost_of_delay(plan: LearningPlan) -> str:
 def _holdouts(plan: LearningPlan) -> list[str]:
     asked = plan.asked
     rows = [
-        [percent(times.share), _wait(times.seconds), _wait(times.seconds_always), _cost(times)]
+        [percent(times.share), _wait(times.seconds), _wait(times.seconds_sequential), _cost(times)]
         for times in plan.holdouts
     ]
     head = [">holdout", ">one look", ">daily looks", ">rewards it costs"]

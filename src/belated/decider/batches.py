@@ -14,7 +14,7 @@ from belated.features import Actions
 from belated.features.records import as_list, frame_records, is_frame, shown
 
 
-class OneRequest(NamedTuple):
+class BatchRequest(NamedTuple):
     """One decision request of a batch, with the arguments of ``decide``.
 
     Attributes:
@@ -32,7 +32,7 @@ class OneRequest(NamedTuple):
     subject: str | None = None
 
 
-class OneReward(NamedTuple):
+class BatchReward(NamedTuple):
     """One reward of a batch, with the arguments of ``observe``; not validated yet."""
 
     id: Any
@@ -49,7 +49,7 @@ def split_requests(
     rows: Any = None,
     ids: Any = None,
     subjects: Any = None,
-) -> list[OneRequest]:
+) -> list[BatchRequest]:
     """Return the decision requests of a batch.
 
     Args:
@@ -62,7 +62,7 @@ def split_requests(
         subjects: the subject of each decision, None for none; or the name of such a column.
 
     >>> split_requests([{"age": 41}, {"age": 18}], ["red", "blue"], ids=["a", "b"])[1]
-    OneRequest(context={'age': 18}, actions=['red', 'blue'], rows=None, id='b', subject=None)
+    BatchRequest(context={'age': 18}, actions=['red', 'blue'], rows=None, id='b', subject=None)
     >>> split_requests([({"age": 41}, ["red", "blue"])])[0].actions
     ['red', 'blue']
     """
@@ -73,7 +73,7 @@ def split_requests(
         tables = _listed(rows, "rows", "row tables")
         names, owners = _ids(ids, len(tables)), _subjects(subjects, len(tables))
         lines = zip(tables, names, owners, strict=True)
-        return [OneRequest(None, actions, table, id, subject) for table, id, subject in lines]
+        return [BatchRequest(None, actions, table, id, subject) for table, id, subject in lines]
     records: list[Any]
     if is_frame(contexts):
         records = frame_records(contexts)
@@ -91,13 +91,13 @@ def split_requests(
             if actions is not None:
                 message = "actions are given both for all requests and with a request"
                 raise InvalidInput(f"{message}: leave one of them out", context)
-            requests.append(OneRequest(context[0], context[1], None, id, subject))
+            requests.append(BatchRequest(context[0], context[1], None, id, subject))
         else:
-            requests.append(OneRequest(context, actions, None, id, subject))
+            requests.append(BatchRequest(context, actions, None, id, subject))
     return requests
 
 
-def split_rewards(rewards: Any) -> list[OneReward]:
+def split_rewards(rewards: Any) -> list[BatchReward]:
     """Return the rewards of a batch.
 
     Args:
@@ -105,7 +105,7 @@ def split_rewards(rewards: Any) -> list[OneReward]:
             and revision; or a pandas or polars frame with such columns.
 
     >>> split_rewards([("order-17", 1.0), {"id": "order-18", "value": 0.0, "part": "click"}])[1]
-    OneReward(id='order-18', value=0.0, at=None, part='click', revision=0)
+    BatchReward(id='order-18', value=0.0, at=None, part='click', revision=0)
     """
     if is_frame(rewards):
         return [_reward(record) for record in frame_records(rewards)]
@@ -128,11 +128,11 @@ def naming(place: str, error: InvalidInput) -> InvalidInput:
     return prefixed
 
 
-def _reward(item: Any) -> OneReward:
+def _reward(item: Any) -> BatchReward:
     if isinstance(item, Mapping):
-        unknown = next((key for key in item if key not in OneReward._fields), None)
+        unknown = next((key for key in item if key not in BatchReward._fields), None)
         if unknown is not None:
-            known = ", ".join(OneReward._fields)
+            known = ", ".join(BatchReward._fields)
             message = f"a reward has the unknown key {shown(unknown)}; known keys: {known}"
             raise InvalidInput(f"{message}. Remove other keys", unknown)
         missing = next((key for key in ("id", "value") if item.get(key) is None), None)
@@ -143,9 +143,9 @@ def _reward(item: Any) -> OneReward:
         # Columns with missing values are float.
         if isinstance(revision, float) and revision.is_integer():
             given["revision"] = int(revision)
-        return OneReward(**given)
+        return BatchReward(**given)
     if isinstance(item, tuple | list) and len(item) == 2:
-        return OneReward(*item)
+        return BatchReward(*item)
     expected = "an (id, value) pair, or a mapping with the keys id and value, was expected"
     raise InvalidInput(f"a reward is {shown(item)}: {expected}", item)
 

@@ -51,9 +51,9 @@ class Log(DecisionLog):
         features: the features that encode contexts as rows.
         actions: the actions on offer, the same in every decision.
         decisions: the decisions, one line each.
-        known: the context of each decision.
-        chances: probability of each action in each decision; NaN if unknown.
-        places: the line of the frame that each decision comes from.
+        raw_contexts: the context of each decision, not encoded.
+        propensities: probability of each action in each decision; NaN if unknown.
+        line_numbers: the line of the frame that each decision comes from.
     """
 
     name: str
@@ -62,9 +62,9 @@ class Log(DecisionLog):
     features: Features
     actions: Sequence[int | str]
     decisions: JournalTable
-    known: list[Any]
-    chances: Matrix
-    places: Times
+    raw_contexts: list[Any]
+    propensities: Matrix
+    line_numbers: Times
     retention: int | None = None
     until: int | None = None
 
@@ -151,14 +151,14 @@ class Log(DecisionLog):
         place = {name: n for n, name in enumerate(actions)}
         index = np.array([place.get(name, -1) for name in chosen], dtype=np.int32)
         _refuse(index < 0, action, f"is not one of the actions {list(actions)!r}")
-        chances = _chances(read("propensity", propensity), propensity, index, len(place))
+        propensities = _propensities(read("propensity", propensity), propensity, index, len(place))
         family = family or family_of(value)
         check_default(rewards, family.support)
         low, high = rewards.range(family.support)
         _refuse((value < low) | (value > high), reward, f"is outside {low:g} to {high:g}")
         lines = np.argsort(made, kind="stable")
         lines = lines[made[lines] <= now]
-        index, chances = index[lines], chances[lines]
+        index, propensities = index[lines], propensities[lines]
         ids = [f"line-{n}" for n in range(len(made))]
         if id is not None:
             ids = [check_id(text) for text in values(read("id", id))]
@@ -176,15 +176,17 @@ class Log(DecisionLog):
             as_of=now,
             rewards=rewards,
             action=np.array(chosen, dtype=object)[lines],
-            propensity=chances[np.arange(len(lines)), index],
+            propensity=propensities[np.arange(len(lines)), index],
             mean=mean,
         )
         contexts = _contexts(frame, context, len(made))
-        known = [contexts[line] for line in lines.tolist()]
+        raw_contexts = [contexts[line] for line in lines.tolist()]
         if features is None:
-            features = _features_for(known, actions)
+            features = _features_for(raw_contexts, actions)
         decisions = _as_in_a_journal(table, np.array(ids, dtype=object)[lines], index)
-        return cls(name, family, rewards, features, actions, decisions, known, chances, lines)
+        return cls(
+            name, family, rewards, features, actions, decisions, raw_contexts, propensities, lines
+        )
 
     def table(self, watch: object = None) -> JournalTable:
         """Return the table with one line per decision."""
@@ -192,7 +194,7 @@ class Log(DecisionLog):
 
     def lines(self, table: JournalTable) -> NDArray[np.int64]:
         """Return the line of the frame that each decision comes from."""
-        return self.places
+        return self.line_numbers
 
     def offers(self, table: JournalTable) -> tuple[Mask, Offers]:
         """Return the actions on offer in the decisions; the mask is true for all of them."""
@@ -204,7 +206,7 @@ class Log(DecisionLog):
             rows=self._rows(lines.tolist()),
             starts=starts,
             chosen=starts + table.index,
-            propensity=self.chances[lines].reshape(-1),
+            propensity=self.propensities[lines].reshape(-1),
             actions=np.tile(names, len(lines)),
             kept=np.ones(len(lines)),
             blocks=getattr(self.features, "blocks", None),
@@ -212,7 +214,7 @@ class Log(DecisionLog):
 
     def contexts(self, table: JournalTable) -> Iterator[tuple[int, Any]]:
         """Yield the line and the context of each decision."""
-        return enumerate(self.known[line] for line in (table.position - 1).tolist())
+        return enumerate(self.raw_contexts[line] for line in (table.position - 1).tolist())
 
     def chosen_rows(self, table: JournalTable) -> Row:
         """Return the row of the chosen action for each decision."""
@@ -265,14 +267,14 @@ class Log(DecisionLog):
         return replace(table, mean=np.maximum(means[offers.chosen], 1e-9))
 
     def _rows(self, lines: list[int]) -> Row:
-        contexts, features = [self.known[line] for line in lines], self.features
+        contexts, features = [self.raw_contexts[line] for line in lines], self.features
         if isinstance(features, PerArm):
             # On failure, the contexts are encoded one at a time below, to name the invalid line.
             with suppress(InvalidInput):
                 return features.tables(contexts, self.actions)
         tables = []
         for line, context in zip(lines, contexts, strict=True):
-            with named(f"line {self.places[line]} of the frame"):
+            with named(f"line {self.line_numbers[line]} of the frame"):
                 tables.append(features.rows(context, self.actions))
         return np.concatenate(tables)
 
@@ -284,9 +286,10 @@ class Log(DecisionLog):
             count = len(table) if table.conversions else table.arrived.sum()
             means = np.full(len(table), observed.sum() / max(count, 1))
         columns = (
-            table.ids, table.made, table.index, table.value, table.rewarded, means, self.chances,
+            table.ids, table.made, table.index, table.value, table.rewarded, means,
+            self.propensities,
         )  # fmt: skip
-        lines = zip(*(column.tolist() for column in columns), self.known, strict=True)
+        lines = zip(*(column.tolist() for column in columns), self.raw_contexts, strict=True)
         for id, made, index, value, arrived, mean, shares, context in lines:
             yield LoggedDecision(
                 id=id,
@@ -320,7 +323,7 @@ def _times_of_rewards(frame: Any, name: str, made: Times, value: Vector) -> Time
     return arrived
 
 
-def _chances(given: Any, name: str, index: NDArray[np.int32], count: int) -> Matrix:
+def _propensities(given: Any, name: str, index: NDArray[np.int32], count: int) -> Matrix:
     """Return the probability of each action in each line; NaN if unknown."""
     lines = np.arange(len(index))
     first = values(given[:1])
@@ -330,15 +333,15 @@ def _chances(given: Any, name: str, index: NDArray[np.int32], count: int) -> Mat
             np.array([shares is None or len(shares) != count for shares in listed]), name,
             f"is not a list of {count} probabilities, one for each action",
         )  # fmt: skip
-        chances = np.array([list(shares) for shares in listed], dtype=np.float64)
-        wrong = (chances < 0.0).any(axis=1) | ~(np.abs(chances.sum(axis=1) - 1.0) <= NEAR)
+        propensities = np.array([list(shares) for shares in listed], dtype=np.float64)
+        wrong = (propensities < 0.0).any(axis=1) | ~(np.abs(propensities.sum(axis=1) - 1.0) <= NEAR)
         _refuse(wrong, name, "does not hold probabilities that add up to 1")
     else:
-        chances = np.full((len(index), count), np.nan)
-        chances[lines, index] = numbers(given, name)
-    chosen = chances[lines, index]
+        propensities = np.full((len(index), count), np.nan)
+        propensities[lines, index] = numbers(given, name)
+    chosen = propensities[lines, index]
     _refuse(~((chosen > 0.0) & (chosen <= 1.0)), name, "is not above 0 and at most 1")
-    return chances
+    return propensities
 
 
 def _contexts(frame: Any, context: str | Sequence[str], count: int) -> list[Any]:
@@ -355,9 +358,9 @@ def _contexts(frame: Any, context: str | Sequence[str], count: int) -> list[Any]
     return [dict(zip(context, line, strict=True)) for line in zip(*columns, strict=True)]
 
 
-def _features_for(known: list[Any], actions: Sequence[int | str]) -> Features:
+def _features_for(raw_contexts: list[Any], actions: Sequence[int | str]) -> Features:
     """Return features with separate coefficients for each action, fitted to a sample."""
-    sample = known[:: max(1, len(known) // SAMPLE)]
+    sample = raw_contexts[:: max(1, len(raw_contexts) // SAMPLE)]
     first = next((context for context in sample if context is not None), None)
     if first is None:
         return PerArm(actions)

@@ -62,8 +62,8 @@ class Lift(Result):
         p: p-value of the test that there is no difference.
         relative: difference relative to the mean of the holdout, and the ends of its interval; None
             if either mean is not above 0.
-        always: difference and anytime-valid interval, from decisions older than the limit or the
-            window; None without both, or if too few decisions are that old.
+        confidence_sequence: difference and anytime-valid interval, from decisions older than the
+            limit or the window; None without both, or if too few decisions are that old.
         level: confidence level of the intervals.
         estimand: description of the estimated quantity.
         baseline: what the holdout is shown: the name of an action, ``"first"`` or ``"uniform"``;
@@ -77,7 +77,7 @@ class Lift(Result):
     high: float
     p: float
     relative: tuple[float, float, float] | None
-    always: tuple[float, float, float] | None
+    confidence_sequence: tuple[float, float, float] | None
     level: float
     estimand: str
     baseline: str | None = None
@@ -117,7 +117,7 @@ def lift(table: DecisionTable, *, limit: Duration | None = None, level: float = 
         difference + z * error,
         float(2.0 * ndtr(-abs(difference) / error)) if error else float(difference == 0.0),
         relative,
-        always=final_difference(table, limit=limit, level=level),
+        confidence_sequence=final_difference(table, limit=limit, level=level),
         level=level,
         estimand=estimand("difference in mean reward, over all decisions", table, limit),
         baseline=table.baseline,

@@ -100,14 +100,14 @@ class Slowing(Result):
 
     Attributes:
         since: the time from which rewards are counted.
-        came: number of rewards that have arrived since.
+        received: number of rewards that have arrived since.
         expected: number of rewards expected since.
         slowed: whether fewer than half of the expected rewards have arrived, and too few for
             chance.
     """
 
     since: datetime
-    came: int
+    received: int
     expected: float
     slowed: bool
 

@@ -43,7 +43,7 @@ class Value(Result):
         value: mean reward of a decision: self-normalized doubly robust (SNDR).
         low: lower end of the interval, for a single evaluation.
         high: upper end of the interval.
-        always: confidence sequence, an interval that holds at all times, from decisions older than
+        confidence_sequence: interval that holds at all times, from decisions older than
             the limit or the window. None without either, without such decisions, or if rewards are
             unbounded, both by the family and by the declared ``bounds``.
         level: confidence level of the intervals.
@@ -66,7 +66,7 @@ class Value(Result):
     value: float
     low: float
     high: float
-    always: tuple[float, float] | None
+    confidence_sequence: tuple[float, float] | None
     level: float
     estimand: str
     decisions: int
@@ -149,7 +149,9 @@ def off_policy_value(
         value=value,
         low=low,
         high=high,
-        always=_always(table, ratio, among, limit, bounds, level, (high - low) / 10),
+        confidence_sequence=_confidence_sequence(
+            table, ratio, among, limit, bounds, level, (high - low) / 10
+        ),
         level=level,
         estimand=estimand("mean reward of a decision", table, limit),
         decisions=len(table),
@@ -379,7 +381,7 @@ def _check(unsupported: float, design: float, known: int, rewards: int) -> None:
         )
 
 
-def _always(
+def _confidence_sequence(
     table: DecisionTable,
     ratio: Vector,
     among: Vector,

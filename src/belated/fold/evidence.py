@@ -55,7 +55,7 @@ def evidence_of(fold: Fold, duplicates: int = 0) -> Evidence:
         duplicates=counters.get("duplicate", 0) + duplicates,
         unmatched=counters.get("unmatched", 0),
         made=np.concatenate([sample.recorded for sample in samples]),
-        came=np.concatenate([sample.rewarded for sample in samples]),
+        arrived=np.concatenate([sample.rewarded for sample in samples]),
         value=np.concatenate([sample.value for sample in samples]),
         learned=(state == State.REWARDED) | (state == State.DEFAULTED),
         rows=np.concatenate(rows),

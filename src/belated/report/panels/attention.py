@@ -49,8 +49,8 @@ def _overview(facts: Facts, data: dict[str, Any]) -> Overview:
         favorite=_favorite(facts),
         mode=health["mode"],
         converged=health.get("converged", True),
-        told=quality["rewards_told"],
-        care={row["kind"]: row["n"] for row in quality["rows"]},
+        reward_messages=quality["reward_messages"],
+        problems={row["kind"]: row["n"] for row in quality["rows"]},
     )
 
 
@@ -63,7 +63,7 @@ def _slowing(facts: Facts) -> tuple[int, int, float] | None:
     found = if_known(slowing, facts.table)
     if found is None or not found.slowed:
         return None
-    return int(1e6 * found.since.timestamp()), found.came, found.expected
+    return int(1e6 * found.since.timestamp()), found.received, found.expected
 
 
 def _favorite(facts: Facts) -> tuple[str, float]:

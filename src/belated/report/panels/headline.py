@@ -49,8 +49,8 @@ def collect(facts: Facts) -> dict[str, Any]:
     found["estimand"] = compared.estimand
     if (relative := relative_lift(compared)) is not None:
         found["lift"] = interval(*relative)
-    if compared.always is not None:
-        found["always"] = interval(*compared.always)
+    if compared.confidence_sequence is not None:
+        found["confidence_sequence"] = interval(*compared.confidence_sequence)
     return found
 
 

@@ -46,7 +46,7 @@ def collect(facts: Facts) -> dict[str, Any]:
     affected = len({number for numbers in watched.care.values() for number in numbers})
     return {
         "rows": rows,
-        "rewards_told": len(recorded),
+        "reward_messages": len(recorded),
         "affected": affected,
         "fields": fields,
     }
@@ -55,8 +55,8 @@ def collect(facts: Facts) -> dict[str, Any]:
 def words(data: Data) -> Said:
     """Return the title: the share of messages with an issue."""
     found = data["quality"]
-    messages = several(found["rewards_told"], "reward message")
-    if not found["rewards_told"]:
+    messages = several(found["reward_messages"], "reward message")
+    if not found["reward_messages"]:
         title = "No reward message has arrived yet"
     elif not found["affected"]:
         title = f"None of {messages} had an issue"
@@ -64,7 +64,7 @@ def words(data: Data) -> Said:
         rows = [row for row in found["rows"] if row["n"] and row["kind"] != "voided"]
         top = sorted(rows, key=lambda row: -row["n"])[:2]
         names = [KINDS[row["kind"]][0].lower() for row in top]
-        share = percent(found["affected"] / found["rewards_told"])
+        share = percent(found["affected"] / found["reward_messages"])
         title = f"{share} of {messages} had an issue, most often “{'” and “'.join(names)}”"
     return Said(
         title,
@@ -74,7 +74,7 @@ def words(data: Data) -> Said:
 
 def card(data: Data) -> str:
     """Return the card, with one line per kind of issue."""
-    said, total = words(data), data["quality"]["rewards_told"]
+    said, total = words(data), data["quality"]["reward_messages"]
     partial = data["partial"] is not None
     lines = []
     for row in data["quality"]["rows"]:
