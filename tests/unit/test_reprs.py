@@ -41,7 +41,7 @@ def wide() -> dict[str, Any]:
     for n in range(300):
         clock.now += 600_000_000
         made.append(bandit.decide(dict(zip(FIELDS, rng.random(30).tolist(), strict=True))))
-        if n % 3 == 0:
+        if n % 3:  # enough for the delays of several actions to be compared
             bandit.observe(made[-1], 1.0)
     world = environments.fixed(seed=1)
     return {
@@ -56,7 +56,7 @@ def wide() -> dict[str, Any]:
         "value": bandit.evaluate("uniform"),
         "curve": bandit.delay_curve(),
         "dependence": bandit.delay_depends(),
-        "forecast": bandit.forecast([f"{n}d" for n in range(1, 9)]),
+        "forecast": bandit.forecast([f"{n}h" for n in range(1, 9)]),
         "report": bandit.report(),
         "table": bandit._log().table(),
         "trace": simulate(DelayedUCB(), world, delays.Constant(3), horizon=30),
