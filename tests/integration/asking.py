@@ -77,7 +77,7 @@ class Asking:
         assert self.length == before
         if response.status_code not in (404, 405):
             method, path = response.request.method, response.request.url.raw_path.decode()
-            route = find(method, path.partition("?")[0].split("/")[3:])
+            route = find(method, "", path.partition("?")[0].split("/")[3:])
             assert str(response.status_code) in _PATHS[route.path][method.lower()]["responses"]
         return problem.detail
 

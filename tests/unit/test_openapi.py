@@ -162,24 +162,24 @@ def test_a_route_is_found_by_its_path(route: Route) -> None:
     """Whatever stands at the places in braces."""
     for id in ("a1", "batch", "{id}"):
         parts = route.path.format(bandit="b", id=id, subject=id).split("/")[3:]
-        assert find(route.method, parts) is route
+        assert find(route.method, "offers", parts) is route
 
 
 def test_what_is_not_there_is_said(described: dict[str, Any]) -> None:
     """404 for a path, 405 for a method, with those that there are."""
     with pytest.raises(ProblemError) as caught:
-        find("GET", ["elsewhere"])
+        find("GET", "offers", ["elsewhere"])
     assert caught.value.problem.status == 404
     with pytest.raises(ProblemError) as caught:
-        find("POST", ["decisions", "a1"])
+        find("POST", "offers", ["decisions", "a1"])
     assert caught.value.problem.status == 405
     assert caught.value.headers == {"allow": "DELETE, GET"}
 
 
 def test_a_body_is_read_as_its_route_says() -> None:
     """And none where there is none."""
-    assert find("POST", ["decisions"]).parse(b'{"dim":1}') == DecisionRequest(dim=1)
-    assert find("GET", []).parse(b"whatever") is None
+    assert find("POST", "offers", ["decisions"]).parse(b'{"dim":1}') == DecisionRequest(dim=1)
+    assert find("GET", "offers", []).parse(b"whatever") is None
     with pytest.raises(msgspec.ValidationError):
-        find("POST", ["decisions"]).parse(b'{"dim":"1"}')
-    assert find("POST", ["decisions"]).answer is Decided
+        find("POST", "offers", ["decisions"]).parse(b'{"dim":"1"}')
+    assert find("POST", "offers", ["decisions"]).answer is Decided

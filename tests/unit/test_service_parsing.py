@@ -44,7 +44,7 @@ def rows_of() -> Callable[[str], bytes]:
     bandit = Definition("b", DelayedUCB(2, Bernoulli()), Explicit())
 
     def read(text: str) -> bytes:
-        request = find("POST", ["decisions"]).parse(b'{"rows":%b}' % text.encode())
+        request = find("POST", "offers", ["decisions"]).parse(b'{"rows":%b}' % text.encode())
         parsed, rows = parse_request(request, bandit)
         assert len(rows) == 8 * parsed.n_rows
         return rows
@@ -99,7 +99,7 @@ def test_more_rows_than_an_offer_may_have_are_refused(rows_of: Callable[[str], b
 
 def test_a_context_may_come_with_rows_that_are_null(rows_of: Callable[[str], bytes]) -> None:
     """As programs write it that name every field."""
-    parse = find("POST", ["decisions"]).parse
+    parse = find("POST", "offers", ["decisions"]).parse
     colors = defined(PerArm(["blue", "red"]))
     assert parse_request(parse(b'{"rows":null,"dim":null}'), colors)[0].n_rows == 2
     with pytest.raises(InvalidInput, match="without `rows`"):

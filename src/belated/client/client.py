@@ -457,8 +457,10 @@ class AsyncClient(_Calls):
         """Report the remaining fallback decisions and close all connections."""
         await self._report_fallbacks(MAX_UNREPORTED)
         if self._unreported:
-            message = f"the service is unavailable: {len(self._unreported)} fallback decisions"
-            warnings.warn(f"{message} were not reported", FallbackWarning, stacklevel=2)
+            count = len(self._unreported)
+            lost = "1 fallback decision was" if count == 1 else f"{count:,} fallback decisions were"
+            message = f"the service is unavailable: {lost} not reported"
+            warnings.warn(message, FallbackWarning, stacklevel=2)
         await self._transport.close()
 
     async def __aenter__(self) -> Self:

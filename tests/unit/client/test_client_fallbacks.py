@@ -99,7 +99,7 @@ def test_a_report_waits_for_the_service(down: Mock) -> None:
     client.decide(None, NAMES, rows=ROWS, id="a1", fallback="blue")
     down.answers = [answer(201, DECIDED), DOWN]
     assert client.decide(None, NAMES, rows=ROWS) == DECIDED
-    with pytest.warns(FallbackWarning, match="1 fallback decisions were not reported"):
+    with pytest.warns(FallbackWarning, match="1 fallback decision was not reported"):
         client.close()
 
 

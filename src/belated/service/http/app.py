@@ -346,7 +346,7 @@ class Service:
         for name, bandit in self.bandits.items():
             bandit.report_page = self.reports[name]
             path = f"/v1/{quote(name, safe='')}/decisions".encode()
-            self._parsed_paths["POST", path] = name, find("POST", ["decisions"]), ""
+            self._parsed_paths["POST", path] = name, find("POST", name, ["decisions"]), ""
         self._learners.start()
 
     def close(self) -> None:
@@ -462,7 +462,7 @@ def _parse_path(method: str, raw: bytes) -> tuple[str | None, Route, str]:
     if raw.startswith(_OFREP):
         return _parse_flag(method, raw.decode("latin-1"))
     _, _, name, *parts = raw.decode("latin-1").split("/")
-    return _decoded(name), find(method, parts), _decoded(parts[1]) if len(parts) > 1 else ""
+    return _decoded(name), find(method, name, parts), _decoded(parts[1]) if len(parts) > 1 else ""
 
 
 def _parse_flag(method: str, path: str) -> tuple[str | None, Route, str]:

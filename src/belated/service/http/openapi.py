@@ -39,6 +39,8 @@ _PROBLEMS = {
 }
 _KEY_PROBLEMS = frozenset({401, 429})
 _ATTRIBUTE = re.compile(r"^    (\w+): (.+\n?(?:     .*\n?)*)", re.MULTILINE)
+#: None in docstrings, which is null in JSON.
+_NONE = re.compile(r"\bNone\b")
 _PARAMETERS = {
     "bandit": "The name of the bandit.",
     "id": "The id of the decision. Percent-encode everything but letters, digits and -._~.",
@@ -205,4 +207,6 @@ def _add_descriptions(schema: dict[str, Any], kind: type) -> None:
         schema["description"] = " ".join(summary.split())
         for name, text in _ATTRIBUTE.findall(attributes):
             if name in schema.get("properties", {}):
-                schema["properties"][name]["description"] = " ".join(text.split())
+                schema["properties"][name]["description"] = _NONE.sub(
+                    "null", " ".join(text.split())
+                )

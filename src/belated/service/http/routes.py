@@ -673,26 +673,29 @@ _NAMED = {"decisions": "{id}", "subjects": "{subject}"}
 _METHODS = sorted({route.method for route in BANDIT_ROUTES})
 
 
-def find(method: str, parts: list[str]) -> Route:
+def find(method: str, name: str, parts: list[str]) -> Route:
     """Return the route of a request.
 
     Args:
         method: HTTP method.
+        name: Name of the bandit in the path.
         parts: Parts of the path after the bandit.
 
     Raises:
         ProblemError: there is no such route.
 
-    >>> find("PUT", ["decisions", "a1", "reward"]).path
+    >>> find("PUT", "offers", ["decisions", "a1", "reward"]).path
     '/v1/{bandit}/decisions/{id}/reward'
     """
     route = _find(method, parts)
     if route is None or (parts and not parts[-1]):
-        path = "…/" + "/".join(parts)
+        path = "/".join(["/v1", name, *parts])
         if parts and not parts[-1]:
             raise no_slash(path)
         allowed = [method for method in _METHODS if _find(method, parts)]
-        if not allowed and len(parts) > 2 and parts[0] in _NAMED:
+        if not allowed and name == "v1":
+            path += ": /v1 is in the path twice, remove one"
+        elif not allowed and len(parts) > 2 and parts[0] in _NAMED:
             path += ": if the id contains a slash, write it as %2F"
         raise not_found(method, allowed, path)
     return route
