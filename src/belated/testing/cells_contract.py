@@ -30,7 +30,7 @@ class CellsContract:
         """Open the same cells a second time, while the first are still open."""
         raise NotImplementedError
 
-    def test_a_value_is_read_as_it_was_written(self) -> None:
+    def test_values_round_trip(self) -> None:
         """Any bytes and names round-trip; versions count writes, and the store sets the time."""
         clock, name = ManualClock(), _unique("/%\\'_x")
         with closing(self.open_cells(clock)) as cells, closing(self.reopen(cells, clock)) as other:
@@ -43,7 +43,7 @@ class CellsContract:
                 assert (found, cell.version, bytes(cell.value)) == (name, version, value)
                 assert cell.written == outcome.now
 
-    def test_the_time_is_that_of_the_store(self) -> None:
+    def test_transactions_return_the_store_time(self) -> None:
         """An empty transaction returns the time of the store's clock, which increases."""
         clock = ManualClock()
         with closing(self.open_cells(clock)) as cells:
@@ -54,7 +54,7 @@ class CellsContract:
             assert second.ok
             assert first.now < second.now
 
-    def test_what_is_known_is_left_out(self) -> None:
+    def test_get_omits_known_versions(self) -> None:
         """Cells with exactly the known version are left out, and no others."""
         with closing(self.open_cells(ManualClock())) as cells:
             first, second = _unique("first"), _unique("second")
@@ -63,7 +63,7 @@ class CellsContract:
             assert set(cells.get([first, second], {first: 1})) == {second}
             assert set(cells.get([first, second], {first: 5, second: 2})) == {first}
 
-    def test_cells_are_found_by_prefix(self) -> None:
+    def test_scan_returns_cells_by_prefix(self) -> None:
         """They are ordered by name; wildcards in a prefix are literal characters."""
         with closing(self.open_cells(ManualClock())) as cells:
             prefix = _unique("a_%")
@@ -73,7 +73,7 @@ class CellsContract:
             assert list(cells.scan(f"{prefix}/")) == names
             assert cells.scan(_unique("nothing")) == {}
 
-    def test_nothing_changes_unless_all_is_as_expected(self) -> None:
+    def test_version_mismatch_aborts_the_transaction(self) -> None:
         """All versions must match; 0 stands for a cell that does not exist."""
         with closing(self.open_cells(ManualClock())) as cells:
             first, second, new = _unique("one"), _unique("two"), _unique("new")
@@ -93,7 +93,7 @@ class CellsContract:
                 (name, cell.value) for name, cell in cells.get([first, second, new]).items()
             ] == [(first, b"yes")]
 
-    def test_a_deleted_cell_begins_anew(self) -> None:
+    def test_deleted_cell_restarts_versions(self) -> None:
         """Versions start at 1 again; deleting a missing cell changes nothing."""
         with closing(self.open_cells(ManualClock())) as cells:
             name = _unique("name")
@@ -105,7 +105,7 @@ class CellsContract:
             assert cells.get([name])[name].version == 1
 
     @pytest.mark.parametrize("expects_absent", [False, True])
-    def test_of_several_at_once_one_succeeds(self, expects_absent: bool) -> None:
+    def test_one_of_concurrent_transactions_commits(self, expects_absent: bool) -> None:
         """Of concurrent transactions on one version, or on a missing cell, exactly one commits."""
         clock = ManualClock()
         with closing(self.open_cells(clock)) as cells:
@@ -121,7 +121,7 @@ class CellsContract:
             for other in others:
                 other.close()
 
-    def test_what_is_expected_holds_until_the_commit(self) -> None:
+    def test_write_skew_is_prevented(self) -> None:
         """Of two transactions that each expect the other's cell to be missing, one commits."""
         clock = ManualClock()
         with closing(self.open_cells(clock)) as cells, closing(self.reopen(cells, clock)) as other:
@@ -135,7 +135,7 @@ class CellsContract:
                 )
                 assert won.count(True) == 1
 
-    def test_closed_cells_say_so(self) -> None:
+    def test_closed_cells_raise(self) -> None:
         """Every call raises JournalClosed; closing twice is allowed."""
         cells = self.open_cells(ManualClock())
         cells.close()

@@ -81,7 +81,7 @@ class LogContract:
 
     # --- records ----------------------------------------------------------------------------
 
-    def test_a_new_log_is_empty(self) -> None:
+    def test_new_log_is_empty(self) -> None:
         """No partition has records, an end or a stamp."""
         with self.open_journal(4, ManualClock()) as journal:
             assert isinstance(journal, Log)
@@ -90,13 +90,13 @@ class LogContract:
                 assert journal.read(partition, 0, 10) == []
                 assert (journal.end(partition), journal.last_stamp(partition)) == (0, 0)
 
-    def test_events_survive_exactly(self) -> None:
+    def test_events_round_trip(self) -> None:
         """All kinds of events are read back unchanged and in order."""
         with self.open_journal(1, ManualClock()) as journal:
             journal.append(_EVERY_KIND)
             assert [record.event for record in journal.read(0, 0, 100)] == _EVERY_KIND
 
-    def test_positions_increase_and_are_those_of_the_records(self) -> None:
+    def test_append_returns_increasing_positions(self) -> None:
         """The positions returned by append are those of the records."""
         with self.open_journal(1, ManualClock()) as journal:
             positions = journal.append([Void("a", 1)])
@@ -107,7 +107,7 @@ class LogContract:
                 zip(positions, [Void("a", 1), Void("b", 2), Void("c", 3)], strict=True)
             )
 
-    def test_nothing_may_be_appended(self) -> None:
+    def test_empty_append_is_allowed(self) -> None:
         """An empty batch returns no positions and changes nothing."""
         with self.open_journal(1, ManualClock()) as journal:
             assert journal.append([]) == []
@@ -115,7 +115,7 @@ class LogContract:
             assert journal.end(0) == 0
 
     @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
-    def test_pages_of_any_size_give_every_record_once(self, limit: int) -> None:
+    def test_pages_cover_every_record_once(self, limit: int) -> None:
         """A page is full unless it is the last, and the next starts where it ended."""
         with self.open_journal(1, ManualClock()) as journal:
             journal.append([Void(f"{n}", n) for n in range(7)])
@@ -128,7 +128,7 @@ class LogContract:
             assert [record.event for record in whole] == [Void(f"{n}", n) for n in range(7)]
 
     @pytest.mark.parametrize("limit", [1, 3, 100])
-    def test_columns_are_the_records(self, limit: int) -> None:
+    def test_columns_equal_the_records(self, limit: int) -> None:
         """If the log supports columns, they equal the records, page by page."""
         with self.open_journal(1, ManualClock()) as journal:
             if not isinstance(journal, ColumnLog):
@@ -142,7 +142,7 @@ class LogContract:
                 assert columns.records(0) == journal.read(0, after, limit)
             assert len(journal.read_columns(0, positions[-1], limit)) == 0
 
-    def test_what_follows_directly_is_given_back(self) -> None:
+    def test_append_after_returns_adjacent_records(self) -> None:
         """If supported: the appended records, or none if ``last`` is not the last record."""
         with self.open_journal(1, ManualClock()) as journal:
             if not isinstance(journal, FollowedLog):
@@ -159,7 +159,7 @@ class LogContract:
                 assert appended.positions == [journal.end(0)]
             assert [record.event.id for record in journal.read(0, 0, 10)] == list("abcde")  # type: ignore[union-attr]
 
-    def test_what_cannot_be_read_is_refused(self) -> None:
+    def test_invalid_reads_are_refused(self) -> None:
         """Unknown partitions, negative positions and negative limits raise InvalidInput."""
         with self.open_journal(2, ManualClock()) as journal:
             for partition, after, limit in [(2, 0, 1), (-1, 0, 1), (0, -1, 1), (0, 0, -1)]:
@@ -172,7 +172,7 @@ class LogContract:
             assert journal.read(0, 0, 0) == []
             assert journal.read(0, 99, 10) == []
 
-    def test_an_event_is_in_the_partition_of_its_id(self) -> None:
+    def test_events_are_partitioned_by_id(self) -> None:
         """Whatever the batches, each partition holds the events of its ids, in order."""
 
         @settings(max_examples=max(1, settings().max_examples // 4))  # some logs sync a disk
@@ -196,7 +196,7 @@ class LogContract:
 
         holds()
 
-    def test_ids_made_here_go_by_their_slot(self) -> None:
+    def test_generated_ids_are_partitioned_by_slot(self) -> None:
         """Generated ids go to their slot modulo P; settlements to the partition they name."""
         with self.open_journal(4, ManualClock()) as journal:
             journal.append([Void(new_id(10**15, slot), slot) for slot in (0, 5, 4094)])
@@ -206,7 +206,7 @@ class LogContract:
 
     # --- batches ----------------------------------------------------------------------------
 
-    def test_a_batch_with_something_wrong_in_it_leaves_nothing(self) -> None:
+    def test_invalid_batch_stores_nothing(self) -> None:
         """Objects that are not events, unknown partitions, unreadable events: nothing is stored."""
         wrong: list[object] = ["no event", Settled(2, 5), Settled(-1, 5), _FROM_THE_FUTURE, None]
         with self.open_journal(2, ManualClock()) as journal:
@@ -221,7 +221,7 @@ class LogContract:
 
     # --- stamps -----------------------------------------------------------------------------
 
-    def test_stamps_are_those_of_the_clock(self) -> None:
+    def test_records_are_stamped_by_the_clock(self) -> None:
         """All records of a batch have one stamp, and ``last_stamp`` returns the last."""
         clock = ManualClock(1000)
         with self.open_journal(1, clock) as journal:
@@ -231,7 +231,7 @@ class LogContract:
             assert [record.recorded for record in journal.read(0, 0, 10)] == [1000, 1000, 1007]
             assert journal.last_stamp(0) == 1007
 
-    def test_the_clock_that_stamps_can_be_asked(self) -> None:
+    def test_now_returns_the_clock_time(self) -> None:
         """``now`` returns the clock's time, also if it is behind the last stamp."""
         clock = ManualClock(1000)
         with self.open_journal(1, clock) as journal:
@@ -239,7 +239,7 @@ class LogContract:
             clock.now = 900
             assert journal.now() == 900
 
-    def test_a_clock_that_steps_back_is_held(self) -> None:
+    def test_stamps_never_decrease(self) -> None:
         """Stamps never decrease within a partition, for single events and batches."""
         clock = ManualClock(1000)
         with self.open_journal(1, clock) as journal:
@@ -249,7 +249,7 @@ class LogContract:
             stamps = [record.recorded for record in journal.read(0, 0, 100)]
             assert stamps == [1000] * 12 + [1001] * 6
 
-    def test_a_clock_is_held_in_each_partition_apart(self) -> None:
+    def test_partitions_have_independent_stamps(self) -> None:
         """The last stamp of a partition does not affect others."""
         clock = ManualClock(1000)
         with self.open_journal(2, clock) as journal:
@@ -258,7 +258,7 @@ class LogContract:
             journal.append([Settled(0, 2), Settled(1, 2)])
             assert (journal.last_stamp(0), journal.last_stamp(1)) == (1000, 500)
 
-    def test_times_may_be_given_with_the_events(self) -> None:
+    def test_append_accepts_explicit_stamps(self) -> None:
         """Explicit stamps replace the clock's, and never decrease either."""
         with self.open_journal(1, ManualClock(1000)) as journal:
             journal.append([Void("a", 1), Void("b", 1), Void("c", 1)], recorded=[70, 50, 80])
@@ -267,7 +267,7 @@ class LogContract:
 
     # --- records from elsewhere -------------------------------------------------------------
 
-    def test_imported_records_keep_stamp_and_event(self) -> None:
+    def test_import_preserves_stamps_and_events(self) -> None:
         """All kinds are imported, also unreadable events; later stamps are not less."""
         events = [*_EVERY_KIND, _FROM_THE_FUTURE]
         records = [Record(0, 10 * n, 5000 + n // 2, event) for n, event in enumerate(events)]
@@ -280,7 +280,7 @@ class LogContract:
             journal.append([Void("a", 1)])
             assert journal.last_stamp(0) == records[-1].recorded
 
-    def test_imported_records_find_their_partition(self) -> None:
+    def test_import_routes_records_to_partitions(self) -> None:
         """Records are routed by id, unreadable ones by their partition modulo the number here."""
         id = new_id(10**15, slot=7)
         records = [Record(0, 1, 5, Void(id, 1)), Record(7, 1, 5, _FROM_THE_FUTURE)]
@@ -289,7 +289,7 @@ class LogContract:
             assert [r.event for r in journal.read(1, 0, 10)] == [Void(id, 1), _FROM_THE_FUTURE]
             assert journal.end(0) == 0
 
-    def test_imported_stamps_that_decrease_are_refused_whole(self) -> None:
+    def test_import_refuses_decreasing_stamps(self) -> None:
         """Stamps that decrease, within the call or after existing records: nothing is stored."""
         first, second = Record(0, 1, 50, Void("a", 1)), Record(0, 2, 40, Void("b", 1))
         with self.open_journal(1, ManualClock(1000)) as journal:
@@ -303,7 +303,7 @@ class LogContract:
 
     # --- requests ---------------------------------------------------------------------------
 
-    def test_requests_lie_beside_their_decisions(self) -> None:
+    def test_requests_are_stored_with_decisions(self) -> None:
         """Requests are returned by partition and position of their decisions."""
         events: list[Event] = [Void("a", 1), *map(_decision, "abcdef"), Settled(0, 5)]
         requests = {n: bytes([1, 0, n]) * 3 for n in (1, 3, 6)}
@@ -330,7 +330,7 @@ class LogContract:
             with pytest.raises(InvalidInput):
                 journal.requests(4, [1])
 
-    def test_requests_come_with_imported_records(self) -> None:
+    def test_import_stores_requests(self) -> None:
         """Requests are stored with their decisions, whatever the partition."""
         records = [Record(0, 10 * n, 5000 + n, _decision(id)) for n, id in enumerate("abcd")]
         with self.open_journal(2, ManualClock(1000)) as journal:
@@ -343,7 +343,7 @@ class LogContract:
                     imported[record.event.id] = requests.get(record.position)
             assert imported == {"a": None, "b": b"of b", "c": None, "d": b"of d"}
 
-    def test_a_request_of_no_decision_leaves_nothing(self) -> None:
+    def test_request_without_a_decision_is_refused(self) -> None:
         """A request of another event, or of none, is refused: nothing is stored."""
         with self.open_journal(1, ManualClock()) as journal:
             for place in (1, 2, -1):
@@ -357,7 +357,7 @@ class LogContract:
 
     # --- several at once --------------------------------------------------------------------
 
-    def test_what_one_writes_the_other_reads(self) -> None:
+    def test_two_instances_share_records(self) -> None:
         """Two objects on one log read each other's records and stamps."""
         clock = ManualClock(1000)
         with self.open_journal(2, clock) as first, self.reopen(first, clock) as other:
@@ -373,7 +373,7 @@ class LogContract:
 
     # --- closing ----------------------------------------------------------------------------
 
-    def test_a_closed_log_says_so(self) -> None:
+    def test_closed_log_raises(self) -> None:
         """Every call raises JournalClosed; closing twice is allowed."""
         journal = self.open_journal(1, ManualClock())
         journal.append([Void("a", 1)])
@@ -409,7 +409,7 @@ class JournalContract(LogContract):
         """Open the same journal a second time, while the first one is open."""
         pytest.skip("this journal does not outlive its object")
 
-    def test_all_records_of_ids_are_found_and_no_others(self) -> None:
+    def test_lookups_equal_a_full_read(self) -> None:
         """Look-ups by generated and by callers' ids equal a full read, in order."""
         ids = [new_id(10**15 + n) for n in range(20)] + [f"order-{n}" for n in range(20)]
         events: list[Event] = []
@@ -427,7 +427,7 @@ class JournalContract(LogContract):
                 expected = [r for r in everything if getattr(r.event, "id", None) in sample]
                 assert log.records_of(sample) == expected
 
-    def test_of_an_id_with_many_records_the_first_are_returned(self) -> None:
+    def test_lookup_limit_returns_the_first_records(self) -> None:
         """With a limit, the first records of each id are returned, and always its decision."""
         with self.open_journal(1, ManualClock()) as log:
             log.append([Reward("a", n, 1.0) for n in range(20)])
@@ -437,7 +437,7 @@ class JournalContract(LogContract):
             assert log.records_of(["a"], 0) == [everything[21]]
             assert len(log.records_of(["a"], 100)) == len(log.records_of(["a"])) == 22
 
-    def test_ids_that_begin_alike_are_told_apart(self) -> None:
+    def test_ids_with_a_common_prefix_are_distinct(self) -> None:
         """An index may store only part of the key; ids of zeros are not events without an id."""
         ids = [f"00000000000070008{end:015x}" for end in range(3)] + ["0" * 32]
         with self.open_journal(1, ManualClock()) as log:
@@ -448,7 +448,7 @@ class JournalContract(LogContract):
             assert [record.event for record in log.settlements(0)] == [Settled(0, 7)]
             assert log.mode() == ModeChanged(5, "freeze")
 
-    def test_under_an_id_no_second_decision_is_taken(self) -> None:
+    def test_first_decision_with_an_id_wins(self) -> None:
         """The first decision with an id counts, also within a call; other events are stored."""
         with self.open_journal(4, ManualClock()) as log:
             first = _decision("a")
@@ -472,7 +472,7 @@ class JournalContract(LogContract):
             assert twice[1] not in stored
             assert events[1] not in stored
 
-    def test_a_decision_that_is_not_taken_leaves_no_request(self) -> None:
+    def test_rejected_decision_stores_no_request(self) -> None:
         """The request of a rejected decision is dropped, also within a call."""
         with self.open_journal(4, ManualClock()) as log:
             (first,), _ = log.append_unique([_decision("a")], {"a"}, {0: b"first"})
@@ -488,7 +488,7 @@ class JournalContract(LogContract):
             )
             assert stored == 3
 
-    def test_ids_that_are_not_named_are_not_looked_at(self) -> None:
+    def test_only_the_given_ids_are_checked(self) -> None:
         """Only the ids passed are checked; empty calls are allowed."""
         with self.open_journal(1, ManualClock()) as log:
             log.append([_decision("a")])
@@ -497,7 +497,7 @@ class JournalContract(LogContract):
             assert log.append_unique([], {"a"}) == ([], {})
             assert log.append_unique([Void("a", 5)], {"a"}).standing == {}
 
-    def test_ids_that_share_half_their_key_have_a_decision_each(self) -> None:
+    def test_index_collisions_keep_decisions_apart(self) -> None:
         """An index may store only part of the key; each id still has its own decision."""
         ids = [f"018bcfe568007005ab1c2d3e4f50617{n}" for n in range(4)]
         with self.open_journal(1, ManualClock()) as log:
@@ -508,7 +508,7 @@ class JournalContract(LogContract):
                 ids[2]: _decision(ids[2])
             }
 
-    def test_of_many_that_race_all_are_told_the_same(self) -> None:
+    def test_concurrent_decisions_with_an_id_agree(self) -> None:
         """Concurrent threads all get the same decision for an id."""
         clock = ManualClock()
         with self.open_journal(1, clock) as log:
@@ -535,7 +535,7 @@ class JournalContract(LogContract):
                 if other is not log:
                     other.close()
 
-    def test_the_decision_that_stands_is_that_of_the_ledger(self) -> None:
+    def test_log_and_ledger_select_the_same_decision(self) -> None:
         """Of several decisions with one id, the log and the ledger select the same one."""
         rivals = [_decision("a", at, index) for at in (9, 5) for index in range(6)]
         with self.open_journal(4, ManualClock()) as log:
@@ -551,7 +551,7 @@ class JournalContract(LogContract):
             (standing,) = [r.event for r in records if r.position == entry.position]
             assert log.decisions(["a", "b", "c"]) == {"a": standing}
 
-    def test_the_last_settlements_are_found_wherever_they_are(self) -> None:
+    def test_settlements_returns_the_latest(self) -> None:
         """They are found at the end of the partition or far before it, in order."""
         with self.open_journal(2, ManualClock()) as log:
             assert log.settlements(1) == []
@@ -567,7 +567,7 @@ class JournalContract(LogContract):
             with pytest.raises(InvalidInput):
                 log.settlements(2)
 
-    def test_the_mode_is_that_of_the_last_switch(self) -> None:
+    def test_mode_returns_the_latest_change(self) -> None:
         """The mode is initially None; only mode changes affect it."""
         with self.open_journal(2, ManualClock()) as log:
             assert log.mode() is None
@@ -577,7 +577,7 @@ class JournalContract(LogContract):
             log.append([ModeChanged(5, "baseline"), ModeChanged(4, "learn"), Settled(0, 1)])
             assert log.mode() == ModeChanged(4, "learn")
 
-    def test_the_last_change_of_each_action_counts(self) -> None:
+    def test_actions_returns_the_latest_changes(self) -> None:
         """The last change of each action is returned; other events do not affect it."""
         with self.open_journal(2, ManualClock()) as log:
             assert log.actions() == {}
@@ -589,7 +589,7 @@ class JournalContract(LogContract):
             log.append([ActionChanged(6, "a", "retire"), *last, Settled(0, 1)])
             assert log.actions() == {change.action: change for change in (*first, *last)}
 
-    def test_what_was_erased_can_be_overwritten(self) -> None:
+    def test_erased_records_can_be_overwritten(self) -> None:
         """Events and requests are removed; positions, stamps and digests are unchanged."""
         with self.open_journal(4, ManualClock()) as log:
             key = erased_key_of("order-17")
@@ -615,7 +615,7 @@ class JournalContract(LogContract):
             log.append(events)  # duplicates do not change overwritten records
             assert log.read(home, 0, len(before)) == after
 
-    def test_what_undoes_is_found(self) -> None:
+    def test_undone_returns_erasures_and_retractions(self) -> None:
         """Only erasures and retractions of a partition are returned, in order."""
         with self.open_journal(4, ManualClock()) as log:
             assert log.undone(1) == []
@@ -636,7 +636,7 @@ class JournalContract(LogContract):
             with pytest.raises(InvalidInput):
                 log.undone(4)
 
-    def test_the_settings_are_the_last_ones(self) -> None:
+    def test_configured_returns_the_latest_settings(self) -> None:
         """Settings are initially None; only configuration events affect them."""
         with self.open_journal(2, ManualClock()) as log:
             assert log.configured() is None
@@ -650,7 +650,7 @@ class JournalContract(LogContract):
                 [record.event.id for record in log.read(1, 0, 100)]  # type: ignore[union-attr]
             )
 
-    def test_what_one_appends_the_other_finds(self) -> None:
+    def test_two_instances_share_lookups(self) -> None:
         """Events appended through one object are found by another, also after a look-up."""
         clock = ManualClock()
         with self.open_journal(1, clock) as first, self.reopen(first, clock) as other:
@@ -661,7 +661,7 @@ class JournalContract(LogContract):
             assert other.mode() == ModeChanged(5, "off")
             assert [record.event for record in other.settlements(0)] == [Settled(0, 4)]
 
-    def test_a_closed_log_looks_nothing_up(self) -> None:
+    def test_closed_log_refuses_lookups(self) -> None:
         """Every look-up raises JournalClosed."""
         log = self.open_journal(1, ManualClock())
         log.close()
@@ -677,14 +677,14 @@ class JournalContract(LogContract):
             with pytest.raises(JournalClosed):
                 call()
 
-    def test_it_is_a_journal(self) -> None:
+    def test_implements_the_journal_protocol(self) -> None:
         """It implements the protocol."""
         with self.open_journal(1, ManualClock()) as journal:
             assert isinstance(journal, Journal)
 
     # --- dropping old records -----------------------------------------------------------------
 
-    def test_old_records_are_dropped_behind_a_base(self) -> None:
+    def test_drop_removes_records_before_the_base(self) -> None:
         """Records are dropped in steps; later records and operator actions are unchanged."""
         with self.open_journal(1, ManualClock()) as journal:
             places = _fill(journal)
@@ -720,7 +720,7 @@ class JournalContract(LogContract):
             journal.drop(0, 100)
             assert journal.read(0, seventh, 1) == before[7:8]
 
-    def test_a_base_that_would_lose_something_is_refused(self) -> None:
+    def test_base_that_loses_data_is_refused(self) -> None:
         """A base needs a later snapshot, must be newer than the last, and know all erasures."""
         with self.open_journal(1, ManualClock()) as journal:
             places = _fill(journal)

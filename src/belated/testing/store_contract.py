@@ -35,7 +35,7 @@ class StoreContract:
         store.create_tables()
         return store
 
-    def test_bandits_are_listed_and_looking_makes_none(self, new_store: Store) -> None:
+    def test_describe_lists_bandits(self, new_store: Store) -> None:
         """Bandits are sorted by name; listing creates nothing."""
         assert isinstance(new_store, Store)
         new_store.create_tables()
@@ -44,7 +44,7 @@ class StoreContract:
             new_store.journal(bandit).close()
         assert [bandit.name for bandit in new_store.describe()] == ["Zoo", "default", "offers"]
 
-    def test_a_journal_is_the_same_whenever_it_is_opened(self, new_store: Store) -> None:
+    def test_reopened_journal_keeps_its_data(self, new_store: Store) -> None:
         """Events and the number of partitions persist; a different number is refused."""
         with new_store.journal("offers", partitions=4) as journal:
             assert (journal.bandit, journal.partitions) == ("offers", 4)
@@ -61,7 +61,7 @@ class StoreContract:
             assert (journal.bandit, journal.partitions) == ("default", 1)
             assert journal.records_of(["a"]) == []
 
-    def test_names_and_numbers_are_checked(self, new_store: Store) -> None:
+    def test_invalid_arguments_are_refused(self, new_store: Store) -> None:
         """Nothing is created if an argument is refused."""
         with pytest.raises(InvalidInput):
             new_store.journal("")
@@ -69,7 +69,7 @@ class StoreContract:
             new_store.journal("offers", partitions=3)
         assert [bandit.name for bandit in new_store.describe()] == []
 
-    def test_coordination_needs_a_journal(self, new_store: Store) -> None:
+    def test_coordination_requires_a_journal(self, new_store: Store) -> None:
         """Coordination of an unknown bandit is refused; leases are per bandit."""
         with pytest.raises(JournalError, match="open its journal first"):
             new_store.coordination("offers")
@@ -82,13 +82,13 @@ class StoreContract:
             assert offers.acquire_lease("me", 100.0) is not None
             assert other.leader() is None
 
-    def test_keys_belong_to_the_store(self, new_store: Store) -> None:
+    def test_keys_are_shared_by_the_store(self, new_store: Store) -> None:
         """A key created through one object is visible through another."""
         with closing(new_store.keys()) as keys, closing(new_store.keys()) as other:
             assert keys.create("id", "shop", ["*"], ["read"], None, b"hash")
             assert [key.id for key in other.live()] == ["id"]
 
-    def test_one_session_serves_many_bandits(self, new_store: Store) -> None:
+    def test_session_serves_many_bandits(self, new_store: Store) -> None:
         """Batches of several bandits are stored, and state of all bandits is read at once."""
         with closing(new_store.session()) as session:
             assert isinstance(session, StoreSession)
@@ -161,7 +161,7 @@ class StoreContract:
             assert holders == {"a": "me", "b": "another", "c": "me"}
             assert all(leader and leader.seconds > 50.0 for leader in leaders_now.values())
 
-    def test_closing_what_a_session_opened_leaves_the_others_open(self, new_store: Store) -> None:
+    def test_closing_one_journal_keeps_the_session_open(self, new_store: Store) -> None:
         """Closing one journal leaves others of the session usable."""
         session = new_store.session()
         journal, other = session.journal("a"), session.journal("b")
