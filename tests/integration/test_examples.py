@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -156,6 +158,29 @@ def test_a_shop_that_asks_a_service(tmp_path: Path) -> None:
             assert http.post(f"/clicks/{id}").status_code == 503
     finally:
         service.stop()
+
+
+def test_shop_with_the_service_mounted(tmp_path: Path) -> None:
+    """A visitor keeps the offer; a purchase that is reported twice counts once."""
+    folder = shutil.copytree(EXAMPLES / "fastapi_shop", tmp_path / "shop")
+    port = free_port()
+    command = ["-m", "uvicorn", "shop:app", "--port", str(port)]
+    url = f"http://127.0.0.1:{port}"
+    visitor = {"visitor": "ann", "returning": "1", "basket": "0.4"}
+    with (
+        contextlib.chdir(folder),
+        running(*command),
+        httpx.Client(base_url=url) as http,
+        Client(f"{url}/bandits", bandit="offers") as client,
+    ):
+        later(lambda: _answers(f"{url}/bandits/readyz"))
+        shown = {http.get("/offer", params=visitor).json()["offer"] for _ in range(3)}
+        assert len(shown) == 1
+        for _ in range(2):
+            paid = http.post("/payments", json={"visitor": "ann", "order": "order-1"})
+            assert paid.json() == {"status": "accepted"}
+        later(lambda: (client.state().observations, client.state().pending) == (1, 0))
+        assert http.get("/bandits/", follow_redirects=True).url.path == "/bandits/console"
 
 
 def test_a_click_is_reported_from_another_origin(shop: Shop, tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ class _Calls:
 
     def __init__(
         self,
-        url: str,
+        url: str | Callable[..., Any],
         *,
         bandit: str,
         timeout: float = 5.0,
@@ -544,7 +544,8 @@ class Client(_Calls):
     the journal. An id of your own is always looked up, because you may have sent it before.
 
     Args:
-        url: the address of the service, such as ``http://decisions:8080``.
+        url: the address of the service, such as ``http://decisions:8080``. For an ``AsyncClient``
+            also an ASGI application in this process, :func:`belated.service.asgi_app`.
         bandit: the name of the bandit.
         timeout: seconds to wait for a connection, and then for each part of the response.
         retries: how often to retry a call that got no response.

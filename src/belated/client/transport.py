@@ -68,13 +68,20 @@ class Transport:
 
     @classmethod
     def to(
-        cls, url: str, *, blocking: bool, timeout: float, headers: dict[str, str], retries: int
+        cls, url: Any, *, blocking: bool, timeout: float, headers: dict[str, str], retries: int
     ) -> Self:
         """Return a transport to a service, blocking or for asyncio."""
-        check_url(url)
-        http = (httpx.Client if blocking else httpx.AsyncClient)(
-            base_url=url, timeout=timeout, headers=headers
-        )
+        http: httpx.Client | httpx.AsyncClient
+        if callable(url) and not blocking:  # an ASGI application of this process
+            mounted, url = httpx.ASGITransport(url), "http://localhost"
+            http = httpx.AsyncClient(
+                transport=mounted, base_url=url, timeout=timeout, headers=headers
+            )
+        else:
+            check_url(url)
+            http = (httpx.Client if blocking else httpx.AsyncClient)(
+                base_url=url, timeout=timeout, headers=headers
+            )
         return cls(url, http, time.sleep if blocking else asyncio.sleep, retries=retries)
 
     async def call(
