@@ -890,12 +890,12 @@ export interface components {
              */
             state: "open" | "paused" | "retired";
             /**
-             * @description when the state began, or will change if in the future; None if it never changed.
+             * @description when the state began, or will change if in the future; null if it never changed.
              * @default null
              */
             since?: string | null;
             /**
-             * @description when a pause ends; None: only when the action is resumed.
+             * @description when a pause ends; null: only when the action is resumed.
              * @default null
              */
             until?: string | null;
@@ -924,7 +924,7 @@ export interface components {
             /** @description how these events are treated, and what to do. */
             remedy: string;
             /**
-             * @description time of the last occurrence; None if it was before this process started.
+             * @description time of the last occurrence; null if it was before this process started.
              * @default null
              */
             last?: string | null;
