@@ -220,7 +220,7 @@ def check(run: Run) -> None:
     np.testing.assert_allclose(predicted.reshape(-1), theirs, rtol=1e-3)
     value = off_policy_value(table, offers, np.full(len(theirs), 1.0 / ACTIONS), Bernoulli())
     np.testing.assert_allclose(ours.interval, (value.low, value.high), rtol=1e-3, atol=1e-6)
-    np.testing.assert_allclose(ours.design, value.design, rtol=1e-3)
+    np.testing.assert_allclose(ours.design, value.effective_sample_size, rtol=1e-3)
 
 
 # --- other methods --------------------------------------------------------------------------------

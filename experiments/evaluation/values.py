@@ -68,7 +68,7 @@ def _evaluated(
         normal = _normal_width(table, offers, target, predicted, conversions)
         line |= {
             "refused": False,
-            "design": found.design,
+            "design": found.effective_sample_size,
             "error": found.value - truth,
             "covered": found.low <= truth <= found.high,
             "width": min(found.high, 1.0) - max(found.low, 0.0),

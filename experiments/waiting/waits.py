@@ -12,7 +12,7 @@ import pandas as pd
 from belated import environments, simulate
 from belated.exceptions import DelayWarning
 from belated.model.families import Bernoulli
-from belated.theory.confidence import least_slope, noise, threshold, warmup_paper
+from belated.theory.confidence import min_slope, noise, threshold, warmup_paper
 from experiments.parallel import Rows, table_of
 from experiments.waiting.policies import DELAYS, HORIZON, WAITS, WORLDS
 
@@ -51,7 +51,7 @@ def literal(seeds: Iterable[int]) -> dict[str, tuple[float, float]]:
         "fresh": 1.0 / dim,  # rows on the unit sphere
     }
     family = Bernoulli()
-    sigma, kappa = noise(family, NORM), least_slope(family, NORM)
+    sigma, kappa = noise(family, NORM), min_slope(family, NORM)
     target = threshold(dim, delta=DELTA, sigma=sigma, kappa=kappa)
     none = {"missing": 0.0, "c1": 0.0, "c2": 0.0}
     return {

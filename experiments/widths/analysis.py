@@ -19,7 +19,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from belated.theory import least_slope
+from belated.theory import min_slope
 from experiments.figures import COLOURS, figure as empty, head, save
 from experiments.labels import end_labels
 from experiments.quantiles import quantile
@@ -71,7 +71,7 @@ def lines(table: pd.DataFrame, errors: tuple[str, ...], titles: list[str]) -> li
     head += [column for name in names for column in (name, *titles)]
     out = rule("problem", head)
     for (world, norm, at), group in table.groupby(CELL, sort=False):
-        cells = [world, str(norm), f"{least_slope(FAMILY, norm):.2g}", f"{at:,}"]
+        cells = [world, str(norm), f"{min_slope(FAMILY, norm):.2g}", f"{at:,}"]
         cells += [needed(group[error]) for error in errors]
         cells += [cell for name in names for cell in given(group, name)]
         out.append("| " + " | ".join(cells) + " |")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from belated import DelayedUCB
-from belated.theory import least_slope, width_log, width_paper, width_spectral, width_tight
+from belated.theory import min_slope, width_log, width_paper, width_spectral, width_tight
 from belated.theory.confidence import noise
 from experiments.widths.errors import DIM, FAMILY
 
@@ -31,7 +31,7 @@ def theory(function: Callable[..., float], second: str) -> Width:
     """A width of the theory, which is told ‖θ*‖ for its κ, and one more column."""
 
     def of(row: pd.Series) -> float:
-        kappa, sigma = least_slope(FAMILY, row["norm"]), noise(FAMILY, row["norm"])
+        kappa, sigma = min_slope(FAMILY, row["norm"]), noise(FAMILY, row["norm"])
         return function(row["arrived"], row[second], DIM, delta=DELTA, sigma=sigma, kappa=kappa)
 
     return Width(of, PAPER)

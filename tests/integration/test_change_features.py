@@ -72,7 +72,7 @@ CHANGES = {
     "field encoded otherwise": Change(BASE, fields(country=Text(hash=8))),
     "category added": Change(BASE, fields(country=Category(["FR", "AT", "DE"]))),
     "norm of an embedding": Change(BASE, fields(seen=Vector(3))),
-    "action added at the end": Change(BASE, BASE.grown(["none"])),
+    "action added at the end": Change(BASE, BASE.with_actions(["none"])),
     "action added at the front": Change(BASE, replace(BASE, actions=NEW_ACTIONS)),
     "action renamed": Change(
         BASE, replace(BASE, actions=["mail", "phone", "visit"], renamed={"call": "phone"})
@@ -345,7 +345,7 @@ def test_without_contexts_features_stay_as_they_are() -> None:
     for contexts in (True, False):
         with pytest.raises(JournalMismatch, match=r"contexts=False: without contexts, rows cannot"):
             open_bandit(journal, after, contexts=contexts)
-    grown = open_bandit(journal, BASE.grown(["none"]), contexts=False)
+    grown = open_bandit(journal, BASE.with_actions(["none"]), contexts=False)
     assert grown.pending.count == 1
     with pytest.raises(InvalidInput, match="contexts is 'no': True or False was expected"):
         open_bandit(journal, BASE, contexts="no")

@@ -338,11 +338,11 @@ def test_requests_are_found_across_commits(kafka: KafkaCluster, dsn: str, bandit
 
 def test_partitions_that_have_grown_are_told_in_one_question(opened: KafkaJournal) -> None:
     """Those with other ends than the given positions, also if records were lost."""
-    assert opened.grown(dict.fromkeys(range(4), 0)) == set()
+    assert opened.advanced(dict.fromkeys(range(4), 0)) == set()
     ids = [new_id(1_700_000_000_000_000, slot) for slot in (0, 0, 2)]
     *_, behind, other = opened.append([Reward(id, 1, 1.0) for id in ids])
-    assert opened.grown(dict.fromkeys(range(4), 0)) == {0, 2}
-    assert opened.grown({0: behind, 1: 0, 2: other, 3: 0}) == set()
+    assert opened.advanced(dict.fromkeys(range(4), 0)) == {0, 2}
+    assert opened.advanced({0: behind, 1: 0, 2: other, 3: 0}) == set()
     opened.append([Reward(ids[2], 1, 1.0)])
-    assert opened.grown({0: behind, 2: other}) == {2}
-    assert opened.grown({0: behind + (1 << 16)}) == {0}
+    assert opened.advanced({0: behind, 2: other}) == {2}
+    assert opened.advanced({0: behind + (1 << 16)}) == {0}

@@ -140,7 +140,7 @@ def test_features_may_grow_at_any_time(
             bandit.save()
         else:
             if step == "grow":
-                features = features.grown([f"arm {len(features.actions)}"])
+                features = features.with_actions([f"arm {len(features.actions)}"])
                 policy = DelayedUCB(features.dim, family).bound_to(features)
                 how = replace(how, policy=policy, features=features)
             before, bandit = bandit, opened()

@@ -174,14 +174,14 @@ def test_growth_in_any_number_of_steps_keeps_old_rows(
     first = PerArm(start, context=width)
     grown = first
     for step in steps:
-        larger = grown.grown(step)
+        larger = grown.with_actions(step)
         assert larger.extends(grown)
         assert larger.extends(first)
         assert grown.extends(larger) == (larger == grown)
         grown = larger
     z = context[:width]
     np.testing.assert_array_equal(grown.rows(z, start), first.rows(z, start))
-    at_once = first.grown(list(dict.fromkeys(id for step in steps for id in step)))
+    at_once = first.with_actions(list(dict.fromkeys(id for step in steps for id in step)))
     assert at_once == grown
     assert at_once.fingerprint == grown.fingerprint
 

@@ -23,7 +23,7 @@ RELEASES = (
     replace(FIRST, context={"age": AGE, "country": COUNTRY, "visits": VISITS}),
     replace(FIRST, context={"country": COUNTRY}),
     replace(FIRST, context={"age": Number(0, 50), "country": Category(["FR", "AT", "DE"])}),
-    FIRST.grown(["none"]),
+    FIRST.with_actions(["none"]),
     replace(FIRST, actions=["none", "mail", "call", "visit"]),
     replace(FIRST, actions=["mail", "phone", "visit"], renamed={"call": "phone"}),
     replace(FIRST, actions=["visit", "mail"]),

@@ -141,7 +141,7 @@ def test_a_process_with_older_features_goes_on() -> None:
     """It learns nothing of a decision whose action it does not know."""
     journal, small = MemoryJournal(), PerArm(["blue", "red"])
     older = Bandit(small, rewards=Explicit(), journal=journal)
-    newer = Bandit(small.grown(["green"]), rewards=Explicit(), journal=journal)
+    newer = Bandit(small.with_actions(["green"]), rewards=Explicit(), journal=journal)
     newer.decide(None, ["green"])
     newer.decide(None, ["red"])
     older.sync()

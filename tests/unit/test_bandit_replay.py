@@ -123,7 +123,7 @@ def test_what_is_pending_counts_as_much_after_a_restart(clock: ManualClock) -> N
 def test_grown_features_learn_from_older_rows(clock: ManualClock) -> None:
     """A new action has a block of its own, beside those of before."""
     small = PerArm(["blue", "red"], context=1)
-    large = small.grown(["green"])
+    large = small.with_actions(["green"])
     policies = DelayedUCB(4, Gaussian()), DelayedUCB(6, Gaussian())
     journal = MemoryJournal(clock=clock)
     first = opened(clock, journal=journal, policy=policies[0], features=small)

@@ -33,7 +33,7 @@ class Server:
     def __init__(self, seconds: float = 0.0, **answers: list[tuple[Any, ...]]) -> None:
         self._answers, self._seconds = SOUND | answers, seconds
 
-    def look(self) -> Server:
+    def inspect(self) -> Server:
         """It is there."""
         return self
 

@@ -158,8 +158,8 @@ def test_kappa_is_not_known_before_theta_is() -> None:
 
     truths = {size: printed(size) for size in (0.5, 1.0, 3.0)}
     assert truths[0.5] / truths[3.0] > 8.0
-    assert all(theory.least_slope(Bernoulli(), 3.0) <= kappa for kappa in truths.values())
-    assert theory.least_slope(Bernoulli(), 3.0) == pytest.approx(truths[3.0], rel=0.1)
+    assert all(theory.min_slope(Bernoulli(), 3.0) <= kappa for kappa in truths.values())
+    assert theory.min_slope(Bernoulli(), 3.0) == pytest.approx(truths[3.0], rel=0.1)
 
 
 # --- Algorithm 1 and Theorem 1 -----------------------------------------------------------------
@@ -199,7 +199,7 @@ def test_theorem_1_does_not_follow_with_all_that_is_missing(law: delays.Law, tim
     assumption: Assumption = "bounded" if law.params().bound else "independent"
     theorem = theory.regret_theorem(assumption, s, law.params(), warmup=0, delta=DELTA)
     alone = theory.width_paper(s.horizon, 0, s.dim, delta=DELTA, sigma=s.sigma, kappa=s.kappa)
-    proof = 2.0 * s.steepest * potential(s.horizon, s.dim)
+    proof = 2.0 * s.max_slope * potential(s.horizon, s.dim)
     assert proof * (alone + most) == pytest.approx(times * theorem, rel=0.01)
     ours = theory.width_paper(s.horizon, most, s.dim, delta=DELTA, sigma=s.sigma, kappa=s.kappa)
     assert proof * ours < theorem
@@ -260,7 +260,7 @@ def test_the_last_step_of_theorem_1_fails_for_one_feature() -> None:
     left, right = sides(1e4, 2, 0.9)
     assert left > right
     for d, delta in ((1, 0.2), (10, 0.05), (2, 0.9)):
-        setting = Setting(horizon=10**4, dim=d, sigma=0.5, kappa=0.1, steepest=0.25)
+        setting = Setting(horizon=10**4, dim=d, sigma=0.5, kappa=0.1, max_slope=0.25)
         regret = theory.regret_ucb(setting, missing=0, warmup=0, delta=delta)
         assert regret == pytest.approx(0.25 * 5.0 * 100.0 * max(sides(1e4, d, delta)))
 
@@ -272,7 +272,7 @@ def test_the_constant_of_the_warm_up_is_not_universal() -> None:
     """
 
     def constant(norm_bound: float, missing: float = 0.0) -> float:
-        kappa = theory.least_slope(Bernoulli(), norm_bound)
+        kappa = theory.min_slope(Bernoulli(), norm_bound)
         target = theory.threshold(10, delta=DELTA, sigma=0.5, kappa=kappa)
         tau = theory.warmup_chernoff(10, delta=DELTA, target=target, missing=missing)
         return tau / (10 + LOG)
@@ -308,4 +308,4 @@ def test_regret_grows_with_the_root_of_the_delay() -> None:
         assert 5.0 < grown <= 10.0 + 1e-9
     # The first term of Proposition 2.2 as it is printed: 4√μ √(Td log(T/d)).
     first = 4.0 * 100.0 * potential(s.horizon, s.dim) / math.sqrt(2.0)
-    assert iid(10**4) - iid(0) == pytest.approx(s.steepest * first)
+    assert iid(10**4) - iid(0) == pytest.approx(s.max_slope * first)

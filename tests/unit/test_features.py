@@ -168,9 +168,9 @@ def test_only_per_arm_features_grow() -> None:
         (lambda: PerArm(["a", "a"]), "'a' is offered twice"),
         (lambda: PerArm("ab"), "actions is 'ab'"),
         (lambda: PerArm(["a"], context=[], intercept=False), r"context is \[\]"),
-        (lambda: PerArm(["a"]).grown(["b", "b"]), "'b' is offered twice"),
-        (lambda: PerArm(["a"]).grown("bc"), "actions is 'bc'"),
-        (lambda: PerArm(["a"]).grown([None]), "None"),  # type: ignore[list-item]
+        (lambda: PerArm(["a"]).with_actions(["b", "b"]), "'b' is offered twice"),
+        (lambda: PerArm(["a"]).with_actions("bc"), "actions is 'bc'"),
+        (lambda: PerArm(["a"]).with_actions([None]), "None"),  # type: ignore[list-item]
         (lambda: Hashed(0), "dim is 0"),
         (lambda: Hashed(1), "dim is 1"),
         (lambda: Hashed(8.0), r"dim is 8\.0"),  # type: ignore[arg-type]

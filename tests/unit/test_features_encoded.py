@@ -220,7 +220,7 @@ def test_a_value_changed_afterwards_changes_nothing() -> None:
 
 def test_actions_may_be_added() -> None:
     """Blocks at the end, as without encoders."""
-    larger = FEATURES.grown(["letter"])
+    larger = FEATURES.with_actions(["letter"])
     assert larger.extends(FEATURES)
     assert larger.extends(FEATURES.fingerprint)
     assert larger.context == FEATURES.context

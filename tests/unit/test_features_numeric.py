@@ -222,7 +222,7 @@ def test_an_unknown_arm_is_refused_and_says_which_are_known() -> None:
 def test_growth_changes_no_row() -> None:
     """A new action has a block of its own; the old features are not changed."""
     old = PerArm(["blue", "red"], context=["age"])
-    new = old.grown(["green", "red", 3])
+    new = old.with_actions(["green", "red", 3])
     assert new.actions == ("blue", "red", "green", 3)
     assert old.actions == ("blue", "red")
     before = old.rows({"age": 4.0}, ["red", "blue"])
@@ -230,13 +230,13 @@ def test_growth_changes_no_row() -> None:
     assert (after[:2] == before).all()
     assert after[2].tolist() == [2, 1, 4]
     assert new.names[: old.dim] == old.names
-    assert old.grown([]) == old == old.grown(["red"])
+    assert old.with_actions([]) == old == old.with_actions(["red"])
 
 
 def test_larger_features_extend_smaller_ones_and_not_the_other_way() -> None:
     """Known from the fingerprint alone, as a journal keeps it."""
     old = PerArm(["blue", "red"], context=["age"])
-    new = old.grown(["green"]).grown(["white"])
+    new = old.with_actions(["green"]).with_actions(["white"])
     assert new.extends(old)
     assert new.extends(old.fingerprint)
     assert not old.extends(new)

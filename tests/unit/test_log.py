@@ -248,9 +248,9 @@ def test_the_chosen_propensity_is_enough() -> None:
     whole = Log.from_frame(frame | {"propensity": both}, rewards=Explicit(), context=["member"])
     for target in ("b", "uniform", lambda context, names: "ab"[context["member"]]):
         found, known = log.evaluate(target), whole.evaluate(target)
-        for name in ("value", "ips", "snips", "dr", "effective", "model_only"):
+        for name in ("value", "ips", "snips", "dr", "kish_sample_size", "dm"):
             assert getattr(found, name) == pytest.approx(getattr(known, name), rel=1e-12)
-        assert found.design == pytest.approx(known.design, rel=0.2)
+        assert found.effective_sample_size == pytest.approx(known.effective_sample_size, rel=0.2)
         assert "estimated from the choices" in found.notes[0]
     value = log.evaluate("b")
     assert value.low < 0.6 < value.high

@@ -38,7 +38,7 @@ def test_the_papers_width_has_the_size_that_was_computed() -> None:
 @pytest.mark.parametrize(("norm", "expected"), [(1.0, 30.0), (3.0, 181.0), (5.0, 1298.0)])
 def test_the_papers_width_explodes_with_the_norm(norm: float, expected: float) -> None:
     """30, 181 and 1298 for |θ*| up to 1, 3 and 5, within 2 %."""
-    kappa = theory.least_slope(Bernoulli(), norm)
+    kappa = theory.min_slope(Bernoulli(), norm)
     width = theory.width_paper(10_000, 0, 10, delta=0.05, sigma=0.5, kappa=kappa)
     assert width == pytest.approx(expected, rel=0.02)
 
@@ -109,9 +109,9 @@ def test_the_width_that_works_has_no_constants() -> None:
 )
 def test_the_least_slope_of_a_logistic_is_at_the_ends(norm: float, kappa: float) -> None:
     """κ = e^-Z/(1 + e^-Z)² at Z = S + 1, to the digits it was computed to."""
-    assert theory.least_slope(Bernoulli(), norm) == pytest.approx(kappa, rel=0.03)
+    assert theory.min_slope(Bernoulli(), norm) == pytest.approx(kappa, rel=0.03)
     decay = math.exp(-norm - 1.0)
-    assert theory.least_slope(Bernoulli(), norm) == pytest.approx(decay / (1 + decay) ** 2)
+    assert theory.min_slope(Bernoulli(), norm) == pytest.approx(decay / (1 + decay) ** 2)
 
 
 @pytest.mark.parametrize("family", [Bernoulli(), Gaussian(0.25), Poisson()], ids=repr)
@@ -119,7 +119,7 @@ def test_the_least_slope_of_a_logistic_is_at_the_ends(norm: float, kappa: float)
 def test_no_slope_is_below_the_least(family: Family, norm: float) -> None:
     """On a fine grid of [-S - 1, S + 1] the slope is nowhere less, and once as little."""
     slopes = family.slope(np.linspace(-norm - 1.0, norm + 1.0, 10_001))
-    assert slopes.min() == pytest.approx(theory.least_slope(family, norm), rel=1e-12)
+    assert slopes.min() == pytest.approx(theory.min_slope(family, norm), rel=1e-12)
 
 
 @pytest.mark.parametrize("family", [Bernoulli(), Gaussian(0.25), Poisson()], ids=repr)
@@ -127,13 +127,13 @@ def test_no_slope_is_below_the_least(family: Family, norm: float) -> None:
 def test_no_slope_is_above_the_greatest(family: Family, norm: float) -> None:
     """On the same grid the slope is nowhere more, and once as much: ¼ for a logistic."""
     slopes = family.slope(np.linspace(-norm - 1.0, norm + 1.0, 10_001))
-    assert slopes.max() == pytest.approx(theory.greatest_slope(family, norm), rel=1e-12)
+    assert slopes.max() == pytest.approx(theory.max_slope(family, norm), rel=1e-12)
 
 
 @pytest.mark.parametrize("norm", [0.0, -1.0, math.nan, math.inf])
 def test_a_bound_on_the_norm_is_above_zero(norm: float) -> None:
     """The error names the value."""
-    for slope in (theory.least_slope, theory.greatest_slope):
+    for slope in (theory.min_slope, theory.max_slope):
         with pytest.raises(InvalidInput, match=repr(norm)):
             slope(Bernoulli(), norm)
 
@@ -182,7 +182,7 @@ def test_the_literal_warm_up_has_the_size_that_was_computed(
 
     1154 of each are the bound on missing rewards; the others are arrivals.
     """
-    kappa = theory.least_slope(Bernoulli(), norm)
+    kappa = theory.min_slope(Bernoulli(), norm)
     target = theory.threshold(10, delta=0.05, sigma=0.5, kappa=kappa)
     arrivals = theory.warmup_chernoff(10, delta=0.05, target=target)
     assert arrivals == pytest.approx(total - MISSING, rel=digits)

@@ -27,7 +27,7 @@ from belated.delays import (
 from belated.exceptions import InvalidInput
 from belated.theory.regret import Assumption
 
-SETTING = theory.Setting(horizon=10**6, dim=5, sigma=0.5, kappa=0.1, steepest=0.25)
+SETTING = theory.Setting(horizon=10**6, dim=5, sigma=0.5, kappa=0.1, max_slope=0.25)
 DELTA, WARMUP = 0.05, 1234.0
 
 #: Theorem by theorem: its function, its Bayesian twin, a delay it is for, and its G* bound.
@@ -203,7 +203,7 @@ def test_a_bayesian_theorem_is_no_better_than_the_inequality_it_comes_from(
 @pytest.mark.parametrize(("horizon", "delta"), [(10**4, 0.2), (10**6, 0.05)])
 def test_the_last_step_of_the_proof_fails_with_one_feature(horizon: int, delta: float) -> None:
     """21.99 > 21.64 and 33.66 > 33.62: then the side before the step is the bound."""
-    one = theory.Setting(horizon=horizon, dim=1, sigma=1.0, kappa=1.0, steepest=1.0)
+    one = theory.Setting(horizon=horizon, dim=1, sigma=1.0, kappa=1.0, max_slope=1.0)
     found = theory.regret_ucb(one, missing=0, warmup=0, delta=delta) / math.sqrt(horizon)
     stated = 2 * math.log(horizon / delta)
     root = math.sqrt(0.5 * math.log(1 + 2 * horizon) + math.log(1 / delta))
@@ -217,7 +217,7 @@ def test_the_last_step_of_the_proof_holds_with_more_features() -> None:
     """For d ≥ 2 the stated term is the greater one, wherever it was tried."""
     for d, T in itertools.product([2, 5, 10, 50], [10**3, 10**4, 10**6, 10**8]):
         for delta in (0.5, 0.2, 0.05, 1 / T):
-            s = theory.Setting(horizon=T, dim=d, sigma=1.0, kappa=1.0, steepest=1.0)
+            s = theory.Setting(horizon=T, dim=d, sigma=1.0, kappa=1.0, max_slope=1.0)
             found = theory.regret_ucb(s, missing=0, warmup=0, delta=delta)
             assert found == pytest.approx(learning(s, delta), rel=1e-12)
 
@@ -286,14 +286,14 @@ def test_a_theorem_that_does_not_apply_says_what_to_take(
 def test_constants_come_from_the_family() -> None:
     """Logistic: L_g = 1/4 and rewards in [0, 1]. Linear: slope 1 and means up to S apart."""
     logistic = theory.Setting.of(Bernoulli(), horizon=100, dim=3, norm_bound=3.0)
-    assert logistic.steepest == 0.25
+    assert logistic.max_slope == 0.25
     assert logistic.kappa == pytest.approx(0.0177, abs=5e-5)
     assert (logistic.sigma, logistic.span) == (0.5, 1.0)
     linear = theory.Setting.of(Gaussian(0.09), horizon=100, dim=3, norm_bound=3.0)
-    assert (linear.kappa, linear.steepest, linear.span) == (1.0, 1.0, 6.0)
+    assert (linear.kappa, linear.max_slope, linear.span) == (1.0, 1.0, 6.0)
     assert linear.sigma == pytest.approx(0.3)
     counts = theory.Setting.of(Poisson(), horizon=100, dim=3, norm_bound=1.0)
-    assert counts.steepest == pytest.approx(math.exp(2.0))
+    assert counts.max_slope == pytest.approx(math.exp(2.0))
     assert counts.span == pytest.approx(2.0 * math.sinh(1.0))
 
 
@@ -305,7 +305,7 @@ def test_constants_come_from_the_family() -> None:
         ({"dim": 0}, "dim is 0"),
         ({"sigma": 0.0}, "sigma is 0.0"),
         ({"kappa": -1.0}, "kappa is -1.0"),
-        ({"steepest": math.nan}, "steepest is nan"),
+        ({"max_slope": math.nan}, "max_slope is nan"),
         ({"span": math.inf}, "span is inf"),
     ],
 )

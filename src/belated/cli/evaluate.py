@@ -181,8 +181,8 @@ def _policy_text(policy: str, value: Value) -> str:
         ("value of", value.estimand),
         (f"{value.level:.0%}, at all times", always),
         ("decisions", f"{value.decisions:,}, outcome known of {value.arrived:,}"),
-        ("worth", f"{value.design:,.0f} decisions of the policy's own"),
-        ("model alone", f"{value.model_only:.4g}"),
+        ("worth", f"{value.effective_sample_size:,.0f} decisions of the policy's own"),
+        ("model alone", f"{value.dm:.4g}"),
     ]
     head = f"{policy}: {value.value:.4g} ({value.low:.4g} to {value.high:.4g})"
     notes = (wrapped(f"  note: {note}", "  ") for note in value.notes)

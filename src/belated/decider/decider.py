@@ -680,7 +680,7 @@ class HoldoutDecider(Decider):
             for request in requests
         ]
         units = [request.unit or request.id or "" for request in named]
-        held = np.array([self.holdout.holds(unit) for unit in units])
+        held = np.array([self.holdout.contains(unit) for unit in units])
         if not held.any():
             return super().choose(named, table, now=now, rng=rng, hold=hold)
         line = np.repeat(held, [request.n_rows for request in named])

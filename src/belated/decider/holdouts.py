@@ -28,7 +28,7 @@ class Holdout:
             the same group. None: each decision is assigned by its id.
 
     >>> holdout = Holdout(0.1, "first")
-    >>> sum(holdout.holds(f"order {n}") for n in range(10_000))
+    >>> sum(holdout.contains(f"order {n}") for n in range(10_000))
     1001
     """
 
@@ -50,7 +50,7 @@ class Holdout:
             message = f"by is {by!r}: the name of a field of the context was expected"
             raise InvalidInput(message, by)
 
-    def holds(self, unit: str) -> bool:
+    def contains(self, unit: str) -> bool:
         """Return whether an id or a unit is in the holdout; the same in every process."""
         draw = blake2b(unit.encode(), digest_size=8, person=b"belated.holdout").digest()
         return int.from_bytes(draw) < self.share * (1 << 64)

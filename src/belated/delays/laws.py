@@ -76,37 +76,37 @@ class Constant(Independent):
 
 @dataclass(frozen=True)
 class Uniform(Independent):
-    r"""Delays from 0 to u = ``upto``, equally likely: :math:`P(D \ge i) = 1 - i/(u + 1)`.
+    r"""Delays from 0 to u = ``high``, equally likely: :math:`P(D \ge i) = 1 - i/(u + 1)`.
 
     Args:
-        upto: the largest delay.
+        high: the largest delay.
 
     >>> Uniform(9).quantile([0.0, 0.55, 0.99])
     array([0, 5, 9])
     """
 
-    upto: int
+    high: int
 
     def __post_init__(self) -> None:
-        set_checked(self, as_rounds, "upto")
+        set_checked(self, as_rounds, "high")
 
     @property
     def mean(self) -> float:
         """Half the largest delay."""
-        return 0.5 * self.upto
+        return 0.5 * self.high
 
     def tail(self, i: Any) -> Vector:
         """Return the share of delays that are at least i."""
-        return tail_at(i, lambda i: np.maximum(self.upto + 1.0 - i, 0.0) / (self.upto + 1.0))
+        return tail_at(i, lambda i: np.maximum(self.high + 1.0 - i, 0.0) / (self.high + 1.0))
 
     def quantile(self, u: Any) -> NDArray[np.int64]:
-        """Return ⌊u (upto + 1)⌋."""
-        return np.minimum(rounded_down(as_uniforms(u) * (self.upto + 1.0)), self.upto)
+        """Return ⌊u (high + 1)⌋."""
+        return np.minimum(rounded_down(as_uniforms(u) * (self.high + 1.0)), self.high)
 
     def params(self) -> Parameters:
         """Return Gaussian tails, by Hoeffding's inequality: σ is half the range."""
         half = self.mean
-        return Parameters.bounded(half, self.upto, half, half**2)
+        return Parameters.bounded(half, self.high, half, half**2)
 
 
 @dataclass(frozen=True, kw_only=True)

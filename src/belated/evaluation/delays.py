@@ -63,7 +63,7 @@ class DelayCurve(Result):
             return 0.0, 0.0, 1.0 - ((1.0 - self.level) / 2) ** (1 / max(total, 1))
         return float(self.share[place]), float(self.low[place]), float(self.high[place])
 
-    def come_by(self, ages: Vector) -> Vector:
+    def arrived_by(self, ages: Vector) -> Vector:
         """Return the shares that have arrived by ages in microseconds."""
         padded = np.concatenate([[0.0], self.share])
         shares: Vector = padded[np.searchsorted(self.delays, ages, side="right")]

@@ -224,7 +224,7 @@ def _conversions(
     shares = np.exp(np.concatenate([np.zeros((DRAWS, 1)), np.cumsum(parts, axis=1)], axis=1))
     shares = np.concatenate([np.zeros((DRAWS, 1)), shares[:, ::-1]], axis=1)
 
-    def come_by(age: Vector) -> Matrix:
+    def arrived_by(age: Vector) -> Matrix:
         arrived: Matrix = shares[:, np.searchsorted(times, age, side="right")]
         return arrived
 
@@ -232,7 +232,7 @@ def _conversions(
     typical, cell = _grouped(table.age)
     decisions, conversions = np.bincount(cell), np.bincount(cell, weights=table.arrived)
     rate = np.bincount(cell, weights=means) / decisions
-    now = come_by(typical)
+    now = arrived_by(typical)
     expected = now * (rate * decisions)
     group = _strata(expected.mean(axis=0), conversions.sum())
     starts = np.flatnonzero(np.diff(group, prepend=-1))
@@ -243,7 +243,7 @@ def _conversions(
     pending = np.where(typical < end, waiting, 0)
     counts = []
     for span in ahead:
-        later = come_by(_until(typical, span, end, pending, last))
+        later = arrived_by(_until(typical, span, end, pending, last))
         to_come = chance * (later - now) / (1.0 - chance * now)
         counts.append(np.tile(rng.binomial(waiting, to_come).sum(axis=1), (3, 1)))
     return int(pending.sum()), counts

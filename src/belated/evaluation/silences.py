@@ -178,14 +178,14 @@ def _expected(table: DecisionTable, before: DecisionTable, curve: DelayCurve, si
     """Return the number of rewards expected since a time, from what was known then."""
     rate = 1.0
     if table.conversions:
-        exposure = float(curve.come_by(before.age).sum())
+        exposure = float(curve.arrived_by(before.age).sum())
         rate = min(int(before.arrived.sum()) / max(exposure, 1.0), 0.999)
     waiting = table.age[~table.arrived | (table.rewarded > since)]
     if table.retention is not None:
         waiting = waiting[waiting < table.retention]
-    then = curve.come_by(np.maximum(waiting - float(table.as_of - since), 0.0))
+    then = curve.arrived_by(np.maximum(waiting - float(table.as_of - since), 0.0))
     left = np.maximum(1.0 - rate * then, 1e-9)
-    return float((rate * (curve.come_by(waiting) - then) / left).sum())
+    return float((rate * (curve.arrived_by(waiting) - then) / left).sum())
 
 
 def _median(table: DecisionTable) -> float:

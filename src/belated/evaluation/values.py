@@ -50,13 +50,13 @@ class Value(Result):
         estimand: description of the estimated quantity.
         decisions: number of evaluated decisions.
         arrived: number of decisions whose outcome is known.
-        effective: effective sample size (Kish) of the importance weights as drawn.
-        design: expected effective sample size, from the propensities and the arrived rewards. If it
-            is too small, the value is refused. If only the propensity of the chosen action is
-            known, it is computed from the weights as drawn.
+        kish_sample_size: effective sample size (Kish) of the importance weights as drawn.
+        effective_sample_size: expected effective sample size, from the propensities and the
+            arrived rewards. If it is too small, the value is refused. If only the propensity of the
+            chosen action is known, it is computed from the weights as drawn.
         unsupported: share of the policy's choices whose propensity was 0; 0 if only the propensity
             of the chosen action is known and the weights average 1.
-        model_only: direct method, by the reward model alone.
+        dm: direct method, by the reward model alone.
         ips: inverse propensity scoring.
         snips: self-normalized inverse propensity scoring.
         dr: doubly robust, not self-normalized.
@@ -71,10 +71,10 @@ class Value(Result):
     estimand: str
     decisions: int
     arrived: int
-    effective: float
-    design: float
+    kish_sample_size: float
+    effective_sample_size: float
     unsupported: float
-    model_only: float
+    dm: float
     ips: float
     snips: float
     dr: float
@@ -156,10 +156,10 @@ def off_policy_value(
         estimand=estimand("mean reward of a decision", table, limit),
         decisions=len(table),
         arrived=int(known.sum()),
-        effective=effective,
-        design=design,
+        kish_sample_size=effective,
+        effective_sample_size=design,
         unsupported=unsupported,
-        model_only=shift + direct_mean,
+        dm=shift + direct_mean,
         ips=shift + float((weight * outcome).sum() / total),
         snips=shift + float((weight * outcome).sum() / weight.sum()),
         dr=shift + direct_mean + float((weight * residual).sum() / total),

@@ -51,7 +51,7 @@ class PerArm:
 
     The blocks of actions that are added later come last, so that older rows remain valid:
 
-    >>> larger = features.grown(["green"])
+    >>> larger = features.with_actions(["green"])
     >>> larger.dim, larger.extends(features), features.extends(larger)
     (6, True, False)
     """
@@ -145,7 +145,7 @@ class PerArm:
         """Return whether ``older`` has the same blocks, except those added at the end."""
         return fingerprint_of(older) in self._lineage
 
-    def grown(self, actions: Sequence[int | str]) -> PerArm:
+    def with_actions(self, actions: Sequence[int | str]) -> PerArm:
         """Return these features with new actions appended; known actions keep their blocks."""
         new = [id for id in as_ids(actions, "actions") if id not in self._places]
         return replace(self, actions=[*self.actions, *new])

@@ -204,7 +204,7 @@ class FollowedLog(Protocol):
 class WatchedLog(Protocol):
     """A log that finds the partitions with new records in one query."""
 
-    def grown(self, positions: Mapping[int, int]) -> set[int]:
+    def advanced(self, positions: Mapping[int, int]) -> set[int]:
         """Return the partitions that may have records after the given positions, or lost some.
 
         Args:

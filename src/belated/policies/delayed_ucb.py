@@ -89,7 +89,7 @@ class DelayedUCB(Policy):
         """Choose as :meth:`Policy.choose_all`, in one kernel call if β_t is the same throughout."""
         if len(ends) == 1:
             return [self._choose_one(model, rows, counted[0], rng)]
-        if not self.greatest_bound:
+        if not self.maximizes_bound:
             return super().choose_all(model, rows, ends, counted, rng)
         choices = model.argmax_ucb_all(
             rows, ends, self.width(model), rng.random(len(ends)), counted, self.pending_weight,
@@ -98,7 +98,7 @@ class DelayedUCB(Policy):
         return [Choice(index, 1.0 / ties, mean, weight) for index, ties, mean, weight in choices]
 
     @property
-    def greatest_bound(self) -> bool:
+    def maximizes_bound(self) -> bool:
         """Whether choices maximize a bound whose width does not depend on pending decisions."""
         kind = type(self)
         if kind.choose is not DelayedUCB.choose or kind.width is not DelayedUCB.width:

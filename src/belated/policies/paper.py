@@ -18,7 +18,7 @@ from belated.policies.blind import BlindThompson
 from belated.policies.delayed_ucb import DelayedUCB
 from belated.policies.policy import Policy
 from belated.policies.warmup import Warmup
-from belated.theory.confidence import least_slope, noise, threshold, warmup_chernoff, width_paper
+from belated.theory.confidence import min_slope, noise, threshold, warmup_chernoff, width_paper
 
 #: Replaces the paper's "no prior", once the warm-up has made the information matrix regular.
 NO_RIDGE = 1e-10
@@ -70,7 +70,7 @@ def paper_ducb(
     """
     if not 0.0 < delta < 1.0:
         raise InvalidInput(f"delta is {delta!r}: a probability between 0 and 1 was expected", delta)
-    kappa, sigma = least_slope(family, norm_bound), noise(family, norm_bound)
+    kappa, sigma = min_slope(family, norm_bound), noise(family, norm_bound)
     then = _PaperUCB(
         dim,
         family,

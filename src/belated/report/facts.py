@@ -283,7 +283,7 @@ class Facts:
         table = self.table
         if not table.conversions or self.curve is None:
             return table.arrived.astype(np.float64)
-        return self.curve.come_by(table.age)
+        return self.curve.arrived_by(table.age)
 
     @property
     def arms(self) -> list[tuple[str, Mask]]:

@@ -46,8 +46,8 @@ it.
 
 from belated.theory.bounds import Bound, Bounds, bounds_for
 from belated.theory.confidence import (
-    greatest_slope,
-    least_slope,
+    max_slope,
+    min_slope,
     threshold,
     warmup_chernoff,
     warmup_paper,
@@ -81,8 +81,8 @@ __all__ = [
     "Bounds",
     "Setting",
     "bounds_for",
-    "greatest_slope",
-    "least_slope",
+    "max_slope",
+    "min_slope",
     "missing_bennett",
     "missing_bounded",
     "missing_hoeffding",

@@ -108,7 +108,7 @@ def _core(n: float, dim: int, delta: float, sigma: float, kappa: float) -> float
 CHERNOFF = 0.5 * (1.0 - math.log(2.0))
 
 
-def least_slope(family: Family, norm_bound: float) -> float:
+def min_slope(family: Family, norm_bound: float) -> float:
     r"""Return κ = min g'(z) over \|z\| ≤ S + 1, for \|θ*\| ≤ S and rows of length at most 1.
 
     The paper takes the least slope around the unknown θ*; with a bound S on its norm it is known.
@@ -118,13 +118,13 @@ def least_slope(family: Family, norm_bound: float) -> float:
         norm_bound: S, at least \|θ*\|.
 
     >>> from belated import Bernoulli
-    >>> round(least_slope(Bernoulli(), 3.0), 4)
+    >>> round(min_slope(Bernoulli(), 3.0), 4)
     0.0177
     """
     return float(_slopes(family, norm_bound).min())
 
 
-def greatest_slope(family: Family, norm_bound: float) -> float:
+def max_slope(family: Family, norm_bound: float) -> float:
     r"""Return L_g = max g'(z) over \|z\| ≤ S + 1, the maximum slope of the mean.
 
     Args:
@@ -132,7 +132,7 @@ def greatest_slope(family: Family, norm_bound: float) -> float:
         norm_bound: S, at least \|θ*\|.
 
     >>> from belated import Bernoulli
-    >>> greatest_slope(Bernoulli(), 3.0)
+    >>> max_slope(Bernoulli(), 3.0)
     0.25
     """
     return float(_slopes(family, norm_bound).max())

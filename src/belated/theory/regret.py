@@ -35,7 +35,7 @@ from belated.delays import Parameters
 from belated.delays.process import as_rounds, set_checked
 from belated.exceptions import InvalidInput
 from belated.model.families import Family
-from belated.theory.confidence import greatest_slope, least_slope, noise, width_paper
+from belated.theory.confidence import max_slope, min_slope, noise, width_paper
 from belated.theory.missing import markov_terms, missing_bounded, prop1_terms, random_terms
 
 #: Assumptions on delays; see :func:`regret_theorem`.
@@ -59,27 +59,27 @@ class Setting:
         horizon: T, the number of rounds, which must exceed the number of features.
         dim: d, the number of features.
         sigma: σ̂, with which a reward is sub-Gaussian around its mean.
-        kappa: κ, the minimum slope of the mean; see :func:`~belated.theory.least_slope`.
-        steepest: L_g, its maximum slope.
+        kappa: κ, the minimum slope of the mean; see :func:`~belated.theory.min_slope`.
+        max_slope: L_g, its maximum slope.
         span: Maximum loss per round. It is 1 for the paper's rewards in [0, 1]; linear rewards, to
             which the paper applies the same theorems, may exceed it.
 
     >>> from belated import Bernoulli
     >>> Setting.of(Bernoulli(), horizon=10_000, dim=10, norm_bound=3.0)
-    Setting(horizon=10000, dim=10, sigma=0.5, kappa=0.0177, steepest=0.25, span=1.0)
+    Setting(horizon=10000, dim=10, sigma=0.5, kappa=0.0177, max_slope=0.25, span=1.0)
     """
 
     horizon: int
     dim: int
     sigma: float
     kappa: float
-    steepest: float
+    max_slope: float
     span: float = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "horizon", as_rounds(self.horizon, "horizon", least=1))
         object.__setattr__(self, "dim", as_dim(self.dim))
-        set_checked(self, as_positive, "sigma", "kappa", "steepest", "span")
+        set_checked(self, as_positive, "sigma", "kappa", "max_slope", "span")
         if self.horizon <= self.dim:
             message = f"horizon is {self.horizon}: it must exceed the {self.dim} features"
             raise InvalidInput(message, self.horizon)
@@ -96,7 +96,7 @@ class Setting:
             dim: d, the number of features.
             norm_bound: S, at least \|θ*\|.
         """
-        kappa = least_slope(family, norm_bound)
+        kappa = min_slope(family, norm_bound)
         low, high = family.mean(np.array([-norm_bound, norm_bound]))
         bounded = family.support.upper - family.support.lower
         return cls(
@@ -104,7 +104,7 @@ class Setting:
             dim=dim,
             sigma=noise(family, norm_bound),
             kappa=kappa,
-            steepest=greatest_slope(family, norm_bound),
+            max_slope=max_slope(family, norm_bound),
             span=bounded if np.isfinite(bounded) else float(high - low),
         )
 
@@ -287,7 +287,7 @@ def _total(setting: Setting, parts: Iterable[float], warmup: float, delta: float
     """Return the bound (42), with a root for each term of the bound on missing rewards."""
     waiting = 2.0 * _potential(setting) * math.fsum(map(math.sqrt, parts))
     rounds = as_nonnegative(warmup, "warmup")
-    return rounds * setting.span + setting.steepest * (waiting + _learning(setting, delta))
+    return rounds * setting.span + setting.max_slope * (waiting + _learning(setting, delta))
 
 
 def _learning(setting: Setting, delta: float) -> float:
@@ -308,4 +308,4 @@ def _total_bayes(setting: Setting, parts: Iterable[float], warmup: float) -> flo
     )
     roots = math.fsum(map(math.sqrt, parts))
     rounds = as_nonnegative(warmup, "warmup") + 2.0
-    return rounds * setting.span + 2.0 * setting.steepest * (width + roots) * _potential(setting)
+    return rounds * setting.span + 2.0 * setting.max_slope * (width + roots) * _potential(setting)

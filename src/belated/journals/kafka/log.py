@@ -393,8 +393,8 @@ class KafkaJournal(CellShelf, NamedJournal):
             message = f"{where} was deleted in Kafka, and there is no base that replaces it"
             raise CorruptJournal(f"{message}: restore the topic, and let only `belated` trim it")
 
-    def grown(self, positions: Mapping[int, int]) -> set[int]:
-        """Return the partitions with other ends; see :meth:`WatchedLog.grown`."""
+    def advanced(self, positions: Mapping[int, int]) -> set[int]:
+        """Return the partitions with other ends; see :meth:`WatchedLog.advanced`."""
         self._check_open()
         ends = self._offsets.ends(positions)
         # The position of the last event is in the last record, which is before the end.

@@ -334,7 +334,7 @@ class BorrowedSession(PostgresSession):
         return self._lender._run(work, repeat=repeat)
 
 
-class PostgresLook(PostgresSession):
+class PostgresInspection(PostgresSession):
     """A connection without checks, for diagnosing a server."""
 
     def _set_up(self, connection: Connection, settings: dict[str, Any]) -> None:

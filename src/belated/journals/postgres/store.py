@@ -16,7 +16,7 @@ from belated.journals.shelf import has_acts
 from belated.journals.store import Batch, Store, StoreSession
 
 if TYPE_CHECKING:
-    from belated.journals.postgres.session import PostgresLook
+    from belated.journals.postgres.session import PostgresInspection
 
 
 class PostgresStoreSession(StoreSession):
@@ -134,13 +134,13 @@ class PostgresStore(Store):
         """Open one connection for any number of bandits; see :meth:`Store.session`."""
         return PostgresStoreSession(self, self._dsn, wait)
 
-    def look(self) -> PostgresLook:
+    def inspect(self) -> PostgresInspection:
         """Connect without checking the server's settings, to diagnose it."""
-        from belated.journals.postgres.session import PostgresLook  # needs psycopg
+        from belated.journals.postgres.session import PostgresInspection  # needs psycopg
 
-        look = PostgresLook(self._dsn, wait=5.0)
-        look.run_query("clock")
-        return look
+        inspection = PostgresInspection(self._dsn, wait=5.0)
+        inspection.run_query("clock")
+        return inspection
 
     def create_tables(self) -> None:
         """Create the tables, or migrate those of an older release."""

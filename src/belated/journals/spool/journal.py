@@ -160,7 +160,7 @@ class Forwarder:
         """Return the seconds until the next attempt to forward events; None if there are none."""
         if self.down:
             return RETRY
-        if any(spool.waits and not spool.stuck for spool in self._spools):
+        if any(spool.has_backlog and not spool.stuck for spool in self._spools):
             return 0.0
         return RETRY if any(spool.stuck for spool in self._spools) else None
 
@@ -176,7 +176,7 @@ class Forwarder:
         if retry:
             self._retry_at = time.monotonic() + RETRY
         for spool in spools:
-            if (retry if spool.stuck else spool.waits) and not self.down:
+            if (retry if spool.stuck else spool.has_backlog) and not self.down:
                 self._try(spool)
 
     def _try(self, spool: SpoolJournal) -> None:
@@ -381,7 +381,7 @@ class SpoolJournal(DelegatingJournal):
     # --- the wrapped journal ------------------------------------------------------------------
 
     @property
-    def behind(self) -> Journal:
+    def wrapped(self) -> Journal:
         """The wrapped journal."""
         return self._journal
 
@@ -396,7 +396,7 @@ class SpoolJournal(DelegatingJournal):
         return self._refusal is not None
 
     @property
-    def waits(self) -> bool:
+    def has_backlog(self) -> bool:
         """Whether events are pending in the file."""
         return self._file.waiting > 0
 
@@ -524,7 +524,7 @@ class SpooledLog:
         results: dict[int, Appended] = {}
         wait = self._forwarder.wait
         direct = {n: batch for n, batch in enumerate(batches) if _is_direct(batch)}
-        unwrapped = [replace(batch, journal=_spool(batch).behind) for batch in direct.values()]
+        unwrapped = [replace(batch, journal=_spool(batch).wrapped) for batch in direct.values()]
         if unwrapped:
             try:
                 appended = self._forwarder.run(lambda: self._log.append_all(unwrapped), wait)
@@ -553,4 +553,4 @@ def _spool(batch: Batch) -> SpoolJournal:
 def _is_direct(batch: Batch) -> bool:
     """Whether a batch may go to the store directly: no earlier events are pending."""
     spool = _spool(batch)
-    return not (spool.down or spool.waits)
+    return not (spool.down or spool.has_backlog)

@@ -216,7 +216,7 @@ class SQLiteJournal(StoredJournal):
 
     def _page(self, partition: int, after: int, limit: int) -> tuple[int, list[_Row]]:
         check_range(partition, after, limit, self._partitions)
-        base = self.place(partition)
+        base = self.row_offset(partition)
         select = (
             f"SELECT {_COLUMNS} FROM record WHERE place > ? AND place < ? ORDER BY place LIMIT ?"
         )
@@ -265,7 +265,7 @@ class SQLiteJournal(StoredJournal):
     def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:
         """Return the stored requests of decisions, by position."""
         check_partition(partition, self._partitions)
-        base = self.place(partition)
+        base = self.row_offset(partition)
         select = "SELECT CAST(request AS BLOB) FROM request WHERE place = ?"
         rows = self._file.read(
             lambda connection: {
@@ -275,7 +275,7 @@ class SQLiteJournal(StoredJournal):
         return {position: row[0] for position, row in rows.items() if row is not None}
 
     def _drop(self, connection: sqlite3.Connection, partition: int, start: int, limit: int) -> int:
-        base = self.place(partition)
+        base = self.row_offset(partition)
         places = connection.execute(
             "SELECT place FROM record WHERE place > ? AND place <= ? ORDER BY place LIMIT ?",
             (base, base + start, limit),
@@ -284,7 +284,7 @@ class SQLiteJournal(StoredJournal):
             connection.executemany(f"DELETE FROM {table} WHERE place = ?", places)
         return len(places)
 
-    def place(self, partition: int) -> int:
+    def row_offset(self, partition: int) -> int:
         """Return the row number before the first record of a partition."""
         return place_of(self._number, partition, 0)
 
@@ -309,7 +309,7 @@ class SQLiteJournal(StoredJournal):
         limit: int | None = None,
     ) -> list[_Row]:
         """Return the first or the last rows of a partition with a mark; None for all of them."""
-        base = self.place(partition)
+        base = self.row_offset(partition)
         return connection.execute(
             f"SELECT {_COLUMNS} FROM record WHERE mark = ? AND place > ? AND place < ? "
             f"ORDER BY place {order} LIMIT ?",
@@ -331,7 +331,7 @@ class SQLiteJournal(StoredJournal):
         Raises:
             CorruptJournal: records after the last one are unreachable.
         """
-        base = self.place(partition)
+        base = self.row_offset(partition)
         # One statement, for a consistent read of both rows.
         rows: list[_Row] = connection.execute(
             f"SELECT {_COLUMNS} FROM record WHERE place >= coalesce("

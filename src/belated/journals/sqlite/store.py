@@ -106,7 +106,7 @@ class SQLiteSession(StoreSession):
                 assert isinstance(journal, SQLiteJournal)
                 places = (
                     connection.execute(select, (base, base + POSITIONS)).fetchone()[0]
-                    for base in map(journal.place, range(journal.partitions))
+                    for base in map(journal.row_offset, range(journal.partitions))
                 )
                 ends[name] = tuple((place or 0) % POSITIONS for place in places)
             return ends

@@ -62,7 +62,7 @@ def collect(facts: Facts) -> dict[str, Any] | None:
     rate = min(rate, 1.0) if table.conversions else 1.0
     expected = [
         {"age": short(age / DAY), "share": short(rate * float(one), 4)}
-        for age, one in zip(ages, curve.come_by(ages), strict=True)
+        for age, one in zip(ages, curve.arrived_by(ages), strict=True)
     ]
     return {"lines": lines, "expected": expected}
 

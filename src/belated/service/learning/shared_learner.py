@@ -224,7 +224,7 @@ class PartitionWorker:
             return self.owned
         behind = {number for number, owned in self.owned.items() if owned.is_behind}
         others = {n: owned.fold.position for n, owned in self.owned.items() if n not in behind}
-        return behind | self.journal.grown(others) if others else behind
+        return behind | self.journal.advanced(others) if others else behind
 
     def _work(self, partition: int, has_grown: bool) -> int:
         owned = self.owned[partition]

@@ -31,7 +31,7 @@ from belated.service.serving.served_bandits import MAX_MODEL_AGE
 from belated.service.serving.spools import SpoolFolder, Unreadable
 
 if TYPE_CHECKING:  # it needs psycopg
-    from belated.journals.postgres.session import PostgresLook
+    from belated.journals.postgres.session import PostgresInspection
 
 #: Minimum number of files that a process may open; each connection counts as one.
 FILES = 4096
@@ -387,28 +387,28 @@ def examine_postgres(store: PostgresStore, roles: Collection[Role]) -> Iterator[
         roles: Kinds of processes whose permissions are checked.
     """
     try:
-        look = store.look()
+        inspection = store.inspect()
     except BelatedError as error:
         mend = "start the database, or correct store.address"
         yield wrong("store", str(error), "" if isinstance(error, MissingExtra) else mend)
         return
     try:
-        yield ok("store", f"{look.place} responds")
-        yield from _settings(look)
-        yield _failover(look)
-        yield _server_clock(look)
-        rights = _rights(look, roles)
+        yield ok("store", f"{inspection.place} responds")
+        yield from _settings(inspection)
+        yield _failover(inspection)
+        yield _server_clock(inspection)
+        rights = _rights(inspection, roles)
         yield rights
         if rights.state == "ok":  # otherwise the tables cannot be read
-            yield _tables(look)
+            yield _tables(inspection)
     except BelatedError as error:
         yield wrong("store", str(error), "see the log of the database server")
     finally:
-        look.close()
+        inspection.close()
 
 
-def _settings(look: PostgresLook) -> Iterator[Finding]:
-    version, standby, *values = look.run_query("settings")[0]
+def _settings(inspection: PostgresInspection) -> Iterator[Finding]:
+    version, standby, *values = inspection.run_query("settings")[0]
     if version < 140_000:
         yield wrong("version", f"PostgreSQL {version // 10_000}", "upgrade to 14 or later")
     else:
@@ -426,9 +426,9 @@ def _settings(look: PostgresLook) -> Iterator[Finding]:
             yield ok(name, f"it is {value}")
 
 
-def _failover(look: PostgresLook) -> Finding:
+def _failover(inspection: PostgresInspection) -> Finding:
     """Check that a standby has all acknowledged events if it takes over."""
-    ((standbys, names, commit),) = look.run_query("standbys")
+    ((standbys, names, commit),) = inspection.run_query("standbys")
     if not standbys:
         return ok("failover", "no standby is connected")
     connected = "a standby is" if standbys == 1 else f"{standbys} standbys are"
@@ -442,9 +442,9 @@ def _failover(look: PostgresLook) -> Finding:
     return ok("failover", f"{connected} connected, and commits wait for {names}")
 
 
-def _server_clock(look: PostgresLook) -> Finding:
+def _server_clock(inspection: PostgresInspection) -> Finding:
     before = time.time_ns() // 1000
-    ((server_us,),) = look.run_query("clock")
+    ((server_us,),) = inspection.run_query("clock")
     local_us = (before + time.time_ns() // 1000) // 2
     difference = abs(server_us - local_us) / 1e6
     if difference > CLOCKS:
@@ -453,10 +453,10 @@ def _server_clock(look: PostgresLook) -> Finding:
     return ok("clock", f"{1e3 * difference:.0f} ms apart from the server's clock")
 
 
-def _tables(look: PostgresLook) -> Finding:
-    if look.run_query("has_tables") != [(True,)]:
+def _tables(inspection: PostgresInspection) -> Finding:
+    if inspection.run_query("has_tables") != [(True,)]:
         return wrong("tables", "they do not exist", 'run `belated schema | psql "$DATABASE_URL"`')
-    ((version, oldest),) = look.run_query("version")
+    ((version, oldest),) = inspection.run_query("version")
     if (version or 0) < VERSION:
         mend = f'run `belated schema --from {version or 0} | psql "$DATABASE_URL"`'
         return wrong("tables", f"they have version {version}, but {VERSION} is required", mend)
@@ -466,9 +466,11 @@ def _tables(look: PostgresLook) -> Finding:
     return ok("tables", f"they have version {version}")
 
 
-def _rights(look: PostgresLook, roles: Collection[Role]) -> Finding:
+def _rights(inspection: PostgresInspection, roles: Collection[Role]) -> Finding:
     tables, privileges = zip(*rights_of(roles), strict=True)
-    missing = look.run_query("missing_rights", tables=list(tables), privileges=list(privileges))
+    missing = inspection.run_query(
+        "missing_rights", tables=list(tables), privileges=list(privileges)
+    )
     kinds = " and ".join(roles)
     if not missing:
         return ok("rights", f"the role has all privileges that a {kinds} needs")
