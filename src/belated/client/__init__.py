@@ -1,7 +1,7 @@
 """HTTP clients of the decision service, with the same methods as a bandit.
 
-:class:`AsyncClient` is for asyncio; :class:`Client` runs the same coroutines blocking. ``requests``
-builds request bodies, and ``transport`` sends them and retries.
+:class:`AsyncClient` is for asyncio, and :class:`Client` is its blocking counterpart. ``requests``
+builds request bodies; ``transport`` sends requests and retries them.
 """
 
 from belated.client.client import AsyncClient, Client

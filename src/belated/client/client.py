@@ -1,4 +1,4 @@
-"""Clients of the decision service: one for asyncio, and a blocking one with the same methods."""
+"""Clients for the decision service: one for asyncio, and a blocking one with the same methods."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ from belated.wire.messages import (
     SubjectRewardsBody,
 )
 
-#: How many unreported fallback decisions a client remembers; beyond that, it drops the oldest.
+#: Maximum number of unreported fallback decisions in the queue. Beyond it, the oldest are dropped.
 MAX_UNREPORTED = 10_000
 
 P = ParamSpec("P")
@@ -66,9 +66,9 @@ T = TypeVar("T")
 
 
 class _Calls:
-    """Calls to a service for one bandit, as coroutines.
+    """Coroutines that call a service for one bandit.
 
-    With a blocking transport, they never suspend.
+    With a blocking transport, the coroutines never suspend.
     """
 
     _blocks: bool
@@ -94,7 +94,8 @@ class _Calls:
         self._transport = Transport.to(
             url, blocking=self._blocks, timeout=timeout, headers=sent, retries=retries
         )
-        # The slot for new ids, from the last response: ids in one partition are committed together.
+        # The slot for new ids, from the last response. Decisions whose ids share a partition can be
+        # committed together.
         self._slot: int | None = None
         self._fallback = fallback
         # Fallback decisions that the service has not recorded yet.
@@ -140,7 +141,7 @@ class _Calls:
     def _fallback_of(
         self, action: int | str | None, requests: list[DecisionRequest]
     ) -> int | str | None:
-        """Return the fallback action of a call, or None; it is checked even if it is not needed."""
+        """Return the fallback action of a call, or None. Reject an invalid one even if unused."""
         action = self._fallback if action is None else action
         if action is not None:
             for request in requests:
@@ -150,7 +151,7 @@ class _Calls:
     def _fall_back(
         self, request: DecisionRequest, action: int | str, error: ServiceUnavailable
     ) -> Decided:
-        """Decide without the service and queue the decision for reporting."""
+        """Decide without the service, and queue the decision to be reported later."""
         level = 5 if self._blocks else 3  # the caller of `decide`
         warnings.warn(f"{error}: took the fallback {action!r}", FallbackWarning, stacklevel=level)
         at, again = event_time(None), sent_again(request)
@@ -161,9 +162,9 @@ class _Calls:
         return Decided(request.id or "", action, place, 1.0, math.nan, 0, at, fallback=True)
 
     async def _report_fallbacks(self, limit: int = MAX_BATCH) -> None:
-        """Report fallback decisions to the service; those that it could not receive stay queued."""
+        """Report queued fallback decisions; keep those that cannot be delivered in the queue."""
         pending: list[DecisionRequest] = []
-        with suppress(IndexError):  # other threads take from the queue, too
+        with suppress(IndexError):  # other threads may empty the queue
             while len(pending) < limit:
                 pending.append(self._unreported.popleft())
         reported = 0
@@ -181,7 +182,7 @@ class _Calls:
             response = await self._call("POST", "decisions/batch", body, ManyDecided)
             for request, decision in zip(batch, response.decisions, strict=True):
                 assert request.fallback is not None
-                # The service had decided, but its response was lost: the action was not taken.
+                # The service did decide, but its response was lost, so this action was not taken.
                 if decision.action != request.fallback.action:
                     await self._report("POST", f"{_place(decision.id)}/void", query=_query(None))
         except ServiceUnavailable:
@@ -191,16 +192,16 @@ class _Calls:
                 message = f"a fallback decision could not be recorded: {error}"
                 warnings.warn(message, FallbackWarning, stacklevel=2)
                 return
-            for request in batch:  # one bad request makes the service reject the whole batch
+            for request in batch:  # the service rejects a batch if any of its requests is invalid
                 await self._report_batch([request])
 
 
 class AsyncClient(_Calls):
-    """A client of one bandit on a decision service, for asyncio.
+    """An asyncio client for one bandit on a decision service.
 
-    It has the methods of :class:`Client`, as coroutines, with the same arguments and retries.
+    Its methods are those of :class:`Client`, as coroutines, with the same arguments and retries.
     Create one client when the program starts and share it between tasks. Close it with ``await
-    client.close()``, or use it in ``async with``. Needs the extra ``client``.
+    client.close()``, or use it in an ``async with`` statement. Requires the extra ``client``.
     """
 
     _blocks = False
@@ -219,19 +220,20 @@ class AsyncClient(_Calls):
         sticky: Duration | None = None,
         fallback: int | str | None = None,
     ) -> Decided:
-        """Choose an action; the decision is durable before this returns.
+        """Choose an action. The decision is durable when this method returns.
 
         Args:
-            context: the features of this decision: a mapping of fields, or a list of numbers.
+            context: the context of this decision: a mapping of fields, or a list of numbers.
             actions: the actions to choose from; by default, all that the features declare.
             rows: one row of numbers per action, for a bandit without features.
-            id: your own decision id. Calling again with the same id returns the same decision.
-            activated: False if the reward window starts only with :meth:`activate`.
+            id: an id that you choose for the decision. Calling this method again with the same id
+                returns the same decision.
+            activated: False if the reward window starts only when :meth:`activate` is called.
             subject: the user or other subject that the decision is for. :meth:`observe` can report
-                rewards by subject. It is stored as given: treat it as personal data, or send a
-                hash.
-            sticky: return the subject's latest decision unchanged if it is younger than this
-                duration, its action is on offer and not paused, and it was not voided.
+                rewards by subject. The subject is stored as given: treat it as personal data, or
+                send a hash.
+            sticky: return the subject's latest decision unchanged if the decision is younger than
+                this duration and not voided, and its action is offered and not paused.
             fallback: the action to take if the service is unavailable; by default, the client's.
 
         Raises:
@@ -249,7 +251,7 @@ class AsyncClient(_Calls):
             if action is None:
                 raise
             return self._fall_back(request, action, error)
-        # The slot is for the next id, not part of the decision.
+        # The slot is for the next id and not part of the decision.
         self._slot = response.slot
         await self._report_fallbacks()
         return msgspec.structs.replace(response, slot=None)
@@ -265,20 +267,21 @@ class AsyncClient(_Calls):
         activated: bool = True,
         fallback: int | str | None = None,
     ) -> list[Decided]:
-        """Choose many actions, each as if the preceding decisions were pending.
+        """Make many decisions, each as if the preceding ones were pending.
 
         Requests are sent in batches of at most 1,000 requests and 1 MiB. If a batch fails, the
-        batches before it are already decided: pass ``ids``, and retry with the same ones.
+        preceding batches have already been decided. To make retries safe, pass ``ids``, and pass
+        the same ids when you retry.
 
         Args:
             contexts: a list of contexts or of (context, actions) pairs, or a pandas or polars frame
                 with one context per row.
             actions: the actions to choose from in every request, unless ``contexts`` has pairs.
-            rows: a list of row tables, for a bandit without features.
-            ids: your own decision id for each request, or the name of a column of the frame.
-            subjects: the subject of each decision, or None for none; or the name of a column of
-                the frame.
-            activated: False if the reward window starts only with :meth:`activate`.
+            rows: one table of rows per decision, for a bandit without features.
+            ids: an id that you choose for each decision, or the name of a column of the frame.
+            subjects: the subject of each decision (None if it has no subject), or the name of a
+                column of the frame.
+            activated: False if the reward windows start only when :meth:`activate` is called.
             fallback: as in :meth:`decide`.
         """
         decisions: list[Decided] = []
@@ -316,22 +319,23 @@ class AsyncClient(_Calls):
         subject: str | None = None,
         event_id: str | None = None,
     ) -> Receipt:
-        """Report the reward of a decision, one part of it, or a reward of a subject.
+        """Report a decision's reward, one part of that reward, or a subject's reward.
 
-        Repeating a report is safe. The receipt says ``accepted``: the reward is durable. Once the
-        learner has read it, :meth:`entry` shows how it was counted.
+        Repeating a report is safe. The status ``accepted`` in the receipt means that the reward is
+        durable. Once the learner has read the reward, :meth:`entry` shows how it was counted.
 
         Args:
-            id: the decision or its id; None with a subject.
+            id: the decision or its id; None if you pass a subject.
             value: the reward.
-            at: when it happened: an aware datetime or ISO 8601 text; now by default.
-            part: the name of this part, if the reward comes in several.
-            revision: a higher revision of a part replaces the lower ones.
-            token: the token of the decision, for callers without a key. Without a key, ``at``,
-                ``part`` and ``revision`` are not allowed.
-            subject: the subject that the reward is for, instead of a decision id; needs
+            at: when the rewarded event happened, as an aware datetime or ISO 8601 text; now by
+                default.
+            part: the name of this part, if the reward is reported in several parts.
+            revision: a higher revision of a part replaces lower ones.
+            token: the decision's token, for callers without a key. Callers without a key must not
+                pass ``at``, ``part`` or ``revision``.
+            subject: the subject that the reward is for, instead of a decision id; requires
                 ``event_id``.
-            event_id: an id of the subject's event, such as an order number; each counts once.
+            event_id: an id of the rewarded event, such as an order number. Each event counts once.
         """
         if subject is not None:
             check_alone(subject, id, part, revision)
@@ -343,11 +347,11 @@ class AsyncClient(_Calls):
         return await self._report("PUT", f"{_place(id)}/reward", body)
 
     async def observe_many(self, rewards: Any) -> list[Receipt]:
-        """Report many rewards in batches of at most 1,000; return a receipt for each.
+        """Report many rewards in batches of at most 1,000, and return a receipt for each reward.
 
         Args:
             rewards: (id, value) pairs; mappings with the keys ``id`` and ``value``, and optionally
-                ``at``, ``part`` and ``revision``; or a pandas or polars frame with such columns.
+                ``at``, ``part`` and ``revision``; or a pandas or polars frame with these columns.
         """
         receipts: list[Receipt] = []
         for batch in batches(named_rewards(rewards)):
@@ -356,7 +360,7 @@ class AsyncClient(_Calls):
         return receipts
 
     async def observe_subjects(self, rewards: Iterable[tuple[Any, ...]]) -> list[Receipt]:
-        """Report many rewards of subjects in batches of at most 1,000; return a receipt for each.
+        """Report many rewards for subjects in batches of at most 1,000; return their receipts.
 
         Args:
             rewards: (subject, value, event_id) or (subject, value, event_id, at) tuples.
@@ -368,11 +372,11 @@ class AsyncClient(_Calls):
         return receipts
 
     async def activate(self, id: str | Decided, *, at: Moment | None = None) -> Receipt:
-        """Report that a decision took effect, which starts its reward window."""
+        """Report that a decision has taken effect, which starts its reward window."""
         return await self._report("PUT", f"{_place(id)}/activation", query=_query(at))
 
     async def void(self, id: str | Decided, *, at: Moment | None = None) -> Receipt:
-        """Report that a decision was never carried out: nothing is learned from it."""
+        """Report that a decision was never carried out. The model does not learn from it."""
         return await self._report("POST", f"{_place(id)}/void", query=_query(at))
 
     async def erase(self, id: str) -> int:
@@ -402,13 +406,13 @@ class AsyncClient(_Calls):
         start: Moment | None = None,
         until: Moment | None = None,
     ) -> ActionState:
-        """Stop choosing an action; takes effect in all deciders within two seconds.
+        """Stop choosing an action. This takes effect in all deciders within two seconds.
 
         Args:
             action: the name of the action.
-            reason: the reason, recorded in the journal.
-            start: when the pause starts: an aware datetime or ISO 8601 text; now by default.
-            until: when the pause ends; by default, when the action is resumed.
+            reason: the reason for the pause, recorded in the journal.
+            start: when the pause starts, as an aware datetime or ISO 8601 text; now by default.
+            until: when the pause ends; by default, when :meth:`resume` is called.
         """
         return await self._change_action("pause", action, reason, start, until)
 
@@ -429,13 +433,13 @@ class AsyncClient(_Calls):
         return (await self._call("GET", "models", None, Models)).models
 
     async def use_model(self, version: Version, *, reason: str = "") -> None:
-        """Decide with an earlier model; takes effect in all deciders within a second.
+        """Decide with an earlier model. This takes effect in all deciders within a second.
 
         Learning continues.
 
         Args:
             version: a version from :meth:`models`, or ``"latest"`` for the newest model.
-            reason: the reason, recorded in the journal.
+            reason: the reason for the choice, recorded in the journal.
         """
         await self._call("PUT", "model", ModelBody(version, reason), ModelSwitch)
 
@@ -470,8 +474,8 @@ class AsyncClient(_Calls):
         await self.close()
 
 
-#: Built at import: msgspec resolves a type's annotations on first use, and two threads that do so
-#: at the same time can crash.
+#: Built at import, because msgspec resolves a type's annotations on first use, and two threads that
+#: do so at the same time can crash.
 _READERS: dict[type, Callable[[bytes], Any]] = {
     kind: msgspec.json.Decoder(kind).decode
     for kind in (
@@ -505,17 +509,17 @@ def _blocking(
 
     @wraps(verb)
     def call(self: Client, /, *arguments: P.args, **named: P.kwargs) -> T:
-        # Methods use only `_Calls`, which both clients inherit.
+        # The methods use only attributes of `_Calls`, which both clients inherit.
         return run_now(verb(cast("AsyncClient", self), *arguments, **named))
 
-    # Show the arguments in documentation, without marking the method as a coroutine.
+    # Show the arguments in the documentation without marking the method as a coroutine.
     call.__signature__ = inspect.signature(verb)  # type: ignore[attr-defined]
     del call.__wrapped__
     return call
 
 
 def run_now(steps: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never suspends to its end, without an event loop."""
+    """Run a coroutine that never suspends to completion, without an event loop."""
     try:
         steps.send(None)
     except StopIteration as end:
@@ -525,33 +529,34 @@ def run_now(steps: Coroutine[Any, Any, T]) -> T:
 
 
 class Client(_Calls):
-    """A client of one bandit on a decision service, with the methods of :class:`~belated.Bandit`.
+    """A blocking client for one bandit on a decision service, used like :class:`~belated.Bandit`.
 
     Create one client when the program starts and share it between threads. Close it with
-    ``close()``, or use it in ``with``. :class:`AsyncClient` has the same methods for asyncio. Needs
-    the extra ``client``.
+    ``close()``, or use it in a ``with`` statement. :class:`AsyncClient` has the same methods for
+    asyncio. Requires the extra ``client``.
 
-    **Retries.** Every request to the service is idempotent. A call that fails to connect, times
-    out, or is answered with 429, 502, 503 or 504 is sent again up to ``retries`` times, with
-    exponential backoff. Rewards, activations and voids carry their time, so the journal recognizes
-    a repeated event and stores it once. A decision needs its id before it is sent, because the lost
-    message may have been the response; if you pass no id, the client generates one.
+    **Retries.** Every request to the service is idempotent. If a request fails to connect, times
+    out, or gets status 429, 502, 503 or 504, the client retries it up to ``retries`` times, with
+    exponential backoff. Rewards, activations and voids include their time, so the journal
+    recognizes a repeated event and stores it only once. A decision needs an id before it is sent,
+    because a failed attempt may have been processed and only its response lost. If you do not pass
+    an id, the client generates one.
 
     The service normally looks up each id to find an earlier decision, which costs two queries. It
-    skips the look-up for a new id: the first attempt with a generated id sets ``first_attempt``.
-    If that attempt is repeated before it was answered, nobody is waiting for its response any more.
-    Retries do not set ``first_attempt``, so they return the decision that the first attempt left in
-    the journal. An id of your own is always looked up, because you may have sent it before.
+    skips the look-up for new ids: the first attempt with a generated id sets ``first_attempt``.
+    Retries do not set it, so they return any decision that the first attempt recorded. If a retry
+    overtakes the first attempt, no one is waiting for the response to the first attempt any more.
+    Ids that you pass are always looked up, because you may have sent them before.
 
     Args:
-        url: the address of the service, such as ``http://decisions:8080``. For an ``AsyncClient``
-            also an ASGI application in this process, :func:`belated.service.asgi_app`.
+        url: the address of the service, such as ``http://decisions:8080``. An ``AsyncClient`` also
+            accepts an ASGI application in this process (:func:`belated.service.asgi_app`).
         bandit: the name of the bandit.
-        timeout: seconds to wait for a connection, and then for each part of the response.
-        retries: how often to retry a call that got no response.
+        timeout: timeout in seconds for connecting, and then for each part of the response.
+        retries: the maximum number of retries of a failed request.
         headers: headers to send with every request.
-        key: the API key, if the service requires one; it is never shown.
-        fallback: the action to take if the service is unavailable: see ``docs/howto/client.md``.
+        key: the API key, if the service requires one. The client never displays it.
+        fallback: the action to take if the service is unavailable; see ``docs/howto/client.md``.
     """
 
     _blocks = True

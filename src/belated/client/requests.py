@@ -1,4 +1,4 @@
-"""Check the arguments of client methods and build request bodies from them."""
+"""Validate the arguments of client methods and build request bodies from them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from belated.wire.messages import (
 
 T = TypeVar("T")
 
-#: Upper bound on the bytes of a batch body besides its requests or rewards.
+#: Upper bound on the size of a batch body without its requests or rewards, in bytes.
 _AROUND = 64
 
 encode = msgspec.json.Encoder(enc_hook=plain).encode
@@ -54,9 +54,9 @@ def decision_request(
     subject: str | None = None,
     sticky: Duration | None = None,
 ) -> DecisionRequest:
-    """Return a decision request; without an ``id``, it gets a new one in ``slot``.
+    """Build a decision request. If ``id`` is None, generate an id in ``slot``.
 
-    If there is a subject, the new id is in the subject's slot instead.
+    If there is a subject, a generated id is in the subject's slot instead.
     """
     if subject is not None:
         slot = slot_of_subject(check_id(subject, "the subject"))
@@ -102,7 +102,7 @@ def decision_requests(
     activated: bool,
     slot: int | None = None,
 ) -> list[DecisionRequest]:
-    """Return a list of decision requests; errors name the invalid one."""
+    """Build the requests of a batch. Errors give the index of the invalid request."""
     bodies = []
     requests = split_requests(contexts, actions, rows=rows, ids=ids, subjects=subjects)
     for n, (context, offered, table, id, subject) in enumerate(requests):
@@ -112,12 +112,12 @@ def decision_requests(
 
 
 def sent_again(request: DecisionRequest) -> DecisionRequest:
-    """Return the request as it is sent in a retry."""
+    """Return the request to send in a retry."""
     return msgspec.structs.replace(request, first_attempt=False)
 
 
 def place_of(action: int | str, request: DecisionRequest) -> int:
-    """Return the index of an action in a request; -1 if only the service knows the actions.
+    """Return the index of an action in a request, or -1 if only the service knows the actions.
 
     Raises:
         InvalidInput: the request does not offer the action.
@@ -137,15 +137,15 @@ def place_of(action: int | str, request: DecisionRequest) -> int:
 def reward_body(
     value: float, at: Moment | None, part: str, revision: int, token: str | None
 ) -> RewardBody:
-    """Return the body of a reward, whose decision id is in the path."""
+    """Build the body for a single reward. The decision id is in the path instead."""
     check_part(part, revision)
-    # A request with only a token must not state a time: the service sets it.
+    # A request authorized only by a token must not contain a time. The service sets it.
     moment = None if at is None and token is not None else event_time(at)
     return RewardBody(as_reward(value), moment, part, revision, token)
 
 
 def named_rewards(rewards: Any) -> list[NamedReward]:
-    """Return rewards with their decision ids; errors name the invalid one."""
+    """Build the request bodies for rewards. Errors give the index of the invalid reward."""
     bodies = []
     for n, (id, value, at, part, revision) in enumerate(split_rewards(rewards)):
         with named(f"rewards[{n}]"):
@@ -156,7 +156,7 @@ def named_rewards(rewards: Any) -> list[NamedReward]:
 
 
 def subject_rewards(rewards: Iterable[tuple[Any, ...]]) -> list[SubjectRewardBody]:
-    """Return rewards of subjects; errors name the invalid one."""
+    """Build the request bodies for subject rewards. Errors give the index of the invalid reward."""
     bodies = []
     for n, (subject, value, event_id, *at) in enumerate(rewards):
         with named(f"rewards[{n}]"):
@@ -172,12 +172,12 @@ def subject_rewards(rewards: Iterable[tuple[Any, ...]]) -> list[SubjectRewardBod
 
 
 def event_time(at: Moment | None) -> datetime:
-    """Return the time of an event, by default now: set once, so that all attempts share it."""
+    """Return an event's time, by default now. It is set before sending, so retries repeat it."""
     return as_datetime(system_clock() if at is None else as_microseconds(at))
 
 
 def batches(values: Iterable[T]) -> Iterator[list[T]]:
-    """Divide requests or rewards into batches that do not exceed the service's limits.
+    """Split requests or rewards into batches within the service's limits.
 
     >>> [len(batch) for batch in batches(range(2_500))]
     [1000, 1000, 500]
@@ -198,7 +198,7 @@ def batches(values: Iterable[T]) -> Iterator[list[T]]:
 
 
 def quoted(text: str) -> str:
-    """Percent-encode a path segment, including "." and "..", which would be resolved."""
+    """Percent-encode a path segment, including "." and "..", which URL parsers would resolve."""
     return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="")
 
 

@@ -1,7 +1,7 @@
-"""Send HTTP requests with retries; this is safe because every request is idempotent.
+"""Send HTTP requests and retry them, which is safe because every request is idempotent.
 
-The implementation is a coroutine for both clients. With a blocking ``httpx.Client`` and
-``time.sleep`` it never suspends, so it runs to its end in one step, without an event loop.
+Both clients share one implementation, which is a coroutine. With a blocking ``httpx.Client`` and
+``time.sleep``, the coroutine never suspends, so it runs to completion without an event loop.
 """
 
 from __future__ import annotations
@@ -25,29 +25,30 @@ try:
 except ModuleNotFoundError:
     raise MissingExtra("belated.client.Client", "client") from None
 
-#: Statuses after which a request is retried: an overloaded or unavailable service or proxy.
+#: Retry on these statuses, which indicate an overloaded or unavailable service or proxy.
 AGAIN = frozenset({429, 502, 503, 504})
-#: Seconds before the first retry, doubled before each further one, and the longest wait.
+#: Maximum wait before the first retry, doubled for each later one, and its upper limit, in seconds.
 FIRST_WAIT, MOST_WAIT = 0.1, 10.0
 
 _read_problem = msgspec.json.Decoder(Problem).decode
-#: Parts of TLS errors that mean the server speaks plain HTTP.
+#: Substrings of TLS errors that indicate a plain HTTP server.
 _NO_TLS = "WRONG_VERSION_NUMBER", "record layer failure"
 _JSON = {"content-type": "application/json"}
 
 
 class Transport:
-    """Sends requests, and retries those that failed because the service is unavailable.
+    """Sends requests, and retries them while the service is unavailable.
 
-    The wait before retry ``n`` is random, up to ``FIRST_WAIT`` · 2ⁿ⁻¹ seconds, so that clients do
-    not all come back at once, and at least as long as the service asks for in ``Retry-After``. A
-    request whose ``Retry-After`` exceeds ``MOST_WAIT`` seconds fails at once.
+    The wait before retry ``n`` is random, up to ``FIRST_WAIT`` · 2ⁿ⁻¹ seconds and at most
+    ``MOST_WAIT`` seconds, so that clients do not all retry at the same time. It is at least as long
+    as a ``Retry-After`` header in the response demands. If ``Retry-After`` exceeds ``MOST_WAIT``
+    seconds, the request fails immediately.
 
     Args:
-        url: the address of the service, for messages.
+        url: the address of the service, for error messages.
         http: the blocking or asynchronous HTTP client.
-        sleep: waits for a number of seconds; blocking or asynchronous like ``http``.
-        retries: the number of retries.
+        sleep: function that waits for a number of seconds, blocking or asynchronous like ``http``.
+        retries: the maximum number of retries.
     """
 
     def __init__(
@@ -70,9 +71,9 @@ class Transport:
     def to(
         cls, url: Any, *, blocking: bool, timeout: float, headers: dict[str, str], retries: int
     ) -> Self:
-        """Return a transport to a service, blocking or for asyncio."""
+        """Create a blocking or asynchronous transport for a service."""
         http: httpx.Client | httpx.AsyncClient
-        if callable(url) and not blocking:  # an ASGI application of this process
+        if callable(url) and not blocking:  # an ASGI application in this process
             mounted, url = httpx.ASGITransport(url), "http://localhost"
             http = httpx.AsyncClient(
                 transport=mounted, base_url=url, timeout=timeout, headers=headers
@@ -93,19 +94,19 @@ class Transport:
         again: bytes | None = None,
         query: dict[str, str] | None = None,
     ) -> bytes:
-        """Send a request, with retries, and return the body of the response.
+        """Send a request, retry it if necessary, and return the body of the response.
 
         Args:
             method: the HTTP method.
             path: the percent-encoded path below the service's address.
             body: the request body.
-            again: the body to send in retries, if it differs.
+            again: the body to send in retries, if different.
             query: the query parameters.
 
         Raises:
             InvalidInput: the service rejected the request as invalid.
             ServiceError: the service reported another problem.
-            ServiceUnavailable: no attempt got a response.
+            ServiceUnavailable: the service was unreachable or unavailable in every attempt.
         """
         for attempt in range(self._retries + 1):
             content = body if attempt == 0 or again is None else again
@@ -149,7 +150,7 @@ class Transport:
 
 
 def check_url(url: Any) -> None:
-    """Raise InvalidInput if a URL cannot be the address of a service.
+    """Raise InvalidInput if a URL is not a valid service address.
 
     >>> check_url("localhost:8080")
     Traceback (most recent call last):
@@ -167,7 +168,7 @@ def check_url(url: Any) -> None:
 
 
 async def _result(value: Any) -> Any:
-    """Return the result of a blocking call, or await that of an asynchronous one."""
+    """Return the result of a call, after awaiting it if the call is asynchronous."""
     return await value if inspect.isawaitable(value) else value
 
 
@@ -179,7 +180,7 @@ def _error_of(response: httpx.Response) -> Exception:
 
 
 def _problem_of(response: httpx.Response) -> Problem:
-    """Return the problem that a response describes; a proxy's response may have only a status."""
+    """Return the problem in a response. A proxy's response may contain only a status."""
     try:
         return _read_problem(response.content)
     except msgspec.DecodeError:
@@ -192,7 +193,7 @@ def _describe(problem: Problem) -> str:
 
 
 def _seconds(after: str | None) -> float:
-    """Return the value of a ``Retry-After`` header in seconds; it may be a date."""
+    """Return the wait that a ``Retry-After`` header demands, in seconds. It may be a date."""
     if after is None:
         return 0.0
     if after.strip().isdecimal():
