@@ -428,12 +428,12 @@ export interface components {
             /** @description the HTTP status. */
             status: number;
             /**
-             * @description what is wrong, and what to do.
+             * @description what is wrong and how to fix it.
              * @default
              */
             detail?: string;
             /**
-             * @description a URI of the kind.
+             * @description a URI that identifies the kind of problem.
              * @default about:blank
              */
             type?: string;
@@ -444,12 +444,12 @@ export interface components {
          */
         DecisionRequest: {
             /**
-             * @description one row of numbers per action; or all rows concatenated as little-endian float32 numbers, in base64.
+             * @description one row of numbers per action, or all rows concatenated as base64-encoded little-endian float32 numbers.
              * @default null
              */
             rows?: number[][] | string | null;
             /**
-             * @description numbers per row; with base64, pass it so that rows of another width are detected.
+             * @description numbers per row. Set it with base64 rows, so that the service detects rows of the wrong width.
              * @default null
              */
             dim?: number | null;
@@ -459,22 +459,22 @@ export interface components {
              */
             context?: Record<string, unknown> | number[] | null;
             /**
-             * @description the name of each action; or, if features read action records, names with a record each, null for the record in the catalogue. If omitted with a context, all actions of the features are offered.
+             * @description the name of each action. If the features read action records, an object that maps each name to its record, or to null to use the record in the catalogue. If omitted with a context, all actions that the features declare are offered.
              * @default null
              */
             actions?: (number | string)[] | Record<string, unknown> | null;
             /**
-             * @description your own id for the decision: repeating it returns the same decision.
+             * @description an id that you choose for the decision. Sending the same id again returns the same decision.
              * @default null
              */
             id?: string | null;
             /**
-             * @description true if the id is a new UUID that was never sent before. The service then skips the look-up of the id. A retry must not set it.
+             * @description true if the id is a new UUID that was never sent before. The service then skips looking it up. Do not set it in a retry.
              * @default false
              */
             first_attempt?: boolean;
             /**
-             * @description false if the reward window starts only with an activation.
+             * @description false if the reward window starts only when the decision is activated.
              * @default true
              */
             activated?: boolean;
@@ -489,19 +489,19 @@ export interface components {
              */
             sticky?: string | null;
             /**
-             * @description an action taken without the service. It is recorded as the decision, with propensity 1 and source fallback, unless the id already has a decision. Needs an id.
+             * @description an action that was taken without the service. The service records it as the decision, with propensity 1 and source fallback, unless the id already has a decision. Requires an id.
              * @default null
              */
             fallback?: components["schemas"]["Fallback"] | null;
         };
         /**
          * Fallback
-         * @description An action that a caller took by itself because the service was unavailable.
+         * @description An action that a client chose itself because the service was unavailable.
          */
         Fallback: {
-            /** @description the action, one of those offered. */
+            /** @description the action, which must be one of those offered. */
             action: number | string;
-            /** @description when it was chosen. */
+            /** @description when the action was chosen. */
             at: string | number;
         };
         /**
@@ -509,27 +509,27 @@ export interface components {
          * @description A decision, stored durably before the response was sent.
          */
         Decided: {
-            /** @description the id under which to report its reward. */
+            /** @description the id of the decision. Use it to report the reward. */
             id: string;
             /** @description the name of the chosen action, or its index if actions have no names. */
             action: number | string;
             /** @description the index of the chosen action among those offered. */
             index: number;
-            /** @description the probability with which the action was chosen. For off-policy estimates, use a policy with a ``floor`` or ``randomized=True``: otherwise it is 1, or too small to divide by. */
+            /** @description the probability with which the action was chosen. For off-policy estimates, use a policy with a ``floor`` or ``randomized=True``. Otherwise the propensity is 1, or too small to divide by. */
             propensity: number;
             /** @description the predicted reward of the action. */
             mean: number;
-            /** @description the version of the model that chose. */
+            /** @description the version of the model that made the decision. */
             model: number;
             /** @description when the decision was made. */
             at: string;
             /**
-             * @description a token that authorizes reporting the reward without a key, if the bandit issues them.
+             * @description a token that authorizes reporting the reward without a key, if the bandit issues tokens.
              * @default null
              */
             token?: string | null;
             /**
-             * @description the slot for the next id that the client generates, so that decisions committed together are in one partition; only if there are several.
+             * @description the slot for the next id that the client generates, so that decisions committed together share a partition. Sent only if there are several partitions.
              * @default null
              */
             slot?: number | null;
@@ -539,14 +539,14 @@ export interface components {
              */
             repeated?: boolean;
             /**
-             * @description true if the policy did not choose, because it failed or the service was unavailable.
+             * @description true if the policy did not choose the action, because the policy failed or the service was unavailable.
              * @default false
              */
             fallback?: boolean;
         };
         /**
          * DecisionRequests
-         * @description A batch of requests, each decided as if the preceding decisions were pending.
+         * @description A batch of decision requests, each decided as if the preceding decisions were pending.
          */
         DecisionRequests: {
             requests: components["schemas"]["DecisionRequest"][];
@@ -559,42 +559,42 @@ export interface components {
             /** @description one decision per request. */
             decisions: components["schemas"]["Decided"][];
             /**
-             * @description the slot for the next generated ids, as in :class:`Decided`.
+             * @description the slot for the next ids that the client generates, as in :class:`Decided`.
              * @default null
              */
             slot?: number | null;
         };
         /**
          * RewardBody
-         * @description The reward of a decision, or one part of it.
+         * @description The reward of a decision, or one part of the reward.
          */
         RewardBody: {
             /** @description the reward. */
             value: number;
             /**
-             * @description when it happened; now by default.
+             * @description when the rewarded event happened; now by default.
              * @default null
              */
             at?: string | number | null;
             /**
-             * @description the name of this part, if the reward comes in several.
+             * @description the name of this part, if the reward is reported in several parts.
              * @default
              */
             part?: string;
             /**
-             * @description a higher revision of a part replaces the lower ones.
+             * @description a higher revision of a part replaces lower ones.
              * @default 0
              */
             revision?: number;
             /**
-             * @description the token of the decision, for callers without a key. Without a key, at, part and revision are not allowed.
+             * @description the decision's token, for callers without a key. Callers without a key must not send at, part or revision.
              * @default null
              */
             token?: string | null;
         };
         /**
          * Accepted
-         * @description The event is durable; the details of the decision show how it was counted. The response is the same for every id, including unknown ones.
+         * @description The event is durable. The decision's details show how the event was counted. The response is the same for every id, even an unknown one.
          */
         Accepted: {
             id: string;
@@ -610,28 +610,28 @@ export interface components {
         };
         /**
          * NamedReward
-         * @description A reward with the id of its decision.
+         * @description A reward and the id of its decision.
          */
         NamedReward: {
             /** @description the reward. */
             value: number;
             /**
-             * @description when it happened; now by default.
+             * @description when the rewarded event happened; now by default.
              * @default null
              */
             at?: string | number | null;
             /**
-             * @description the name of this part, if the reward comes in several.
+             * @description the name of this part, if the reward is reported in several parts.
              * @default
              */
             part?: string;
             /**
-             * @description a higher revision of a part replaces the lower ones.
+             * @description a higher revision of a part replaces lower ones.
              * @default 0
              */
             revision?: number;
             /**
-             * @description the token of the decision, for callers without a key. Without a key, at, part and revision are not allowed.
+             * @description the decision's token, for callers without a key. Callers without a key must not send at, part or revision.
              * @default null
              */
             token?: string | null;
@@ -647,31 +647,31 @@ export interface components {
         };
         /**
          * SubjectRewardsBody
-         * @description A batch of rewards of subjects.
+         * @description A batch of rewards for subjects.
          */
         SubjectRewardsBody: {
             rewards: components["schemas"]["SubjectRewardBody"][];
         };
         /**
          * SubjectRewardBody
-         * @description A reward of a subject, credited to the latest decision for it at that time.
+         * @description A reward for a subject, credited to the subject's latest decision at that time.
          */
         SubjectRewardBody: {
-            /** @description the subject, as named in its decisions. */
+            /** @description the subject, as sent with the decision requests. */
             subject: string;
             /** @description the reward. */
             value: number;
-            /** @description an id of the event, such as an order number; each counts once. */
+            /** @description an id of the rewarded event, such as an order number. Each event counts once. */
             event_id: string;
             /**
-             * @description when it happened; now by default.
+             * @description when the rewarded event happened; now by default.
              * @default null
              */
             at?: string | number | null;
         };
         /**
          * Erasure
-         * @description Erased decisions count as if they had never been made. To destroy the bytes as well, run ``belated journal erase --overwrite``.
+         * @description The result of an erasure. Erased decisions count as if they had never been made. To destroy the stored bytes as well, run ``belated journal erase --overwrite``.
          */
         Erasure: {
             /** @description the number of decisions erased. */
@@ -679,25 +679,25 @@ export interface components {
         };
         /**
          * DecisionDetails
-         * @description Everything the journal knows about one decision.
+         * @description Everything that the journal contains about one decision.
          */
         DecisionDetails: {
             /** @description the decision's id. */
             id: string;
-            /** @description dormant, pending, rewarded, defaulted, censored or voided; unmatched if there are events but no known decision; unknown if there is nothing; erased if it was erased. */
+            /** @description dormant, pending, rewarded, defaulted, censored or voided; unmatched if there are events but no known decision; unknown if there are no records; erased if the decision was erased. */
             state: string;
             /**
-             * @description the decision, as it was made.
+             * @description the original decision.
              * @default null
              */
             decision?: components["schemas"]["Chosen"] | null;
             /**
-             * @description the reward that the model learns; null if it learns none.
+             * @description the reward that the model learns from; null if there is none.
              * @default null
              */
             value?: number | null;
             /**
-             * @description whether the reward came after the window.
+             * @description whether the reward arrived after the window had ended.
              * @default false
              */
             late?: boolean;
@@ -722,47 +722,47 @@ export interface components {
              */
             due?: string | null;
             /**
-             * @description all records, in order.
+             * @description all records of the decision, in order.
              * @default []
              */
             records?: components["schemas"]["Happened"][];
             /**
-             * @description the alternatives it was chosen from, if they were stored.
+             * @description the actions that the decision was chosen from, if they were stored.
              * @default null
              */
             request?: components["schemas"]["Offered"] | null;
             /**
-             * @description the subject that it was made for.
+             * @description the subject that the decision is for.
              * @default null
              */
             subject?: string | null;
         };
         /**
          * Chosen
-         * @description A decision with its row.
+         * @description A decision with the row of the chosen action.
          */
         Chosen: {
-            /** @description the id under which to report its reward. */
+            /** @description the id of the decision. Use it to report the reward. */
             id: string;
             /** @description the name of the chosen action, or its index if actions have no names. */
             action: number | string;
             /** @description the index of the chosen action among those offered. */
             index: number;
-            /** @description the probability with which the action was chosen. For off-policy estimates, use a policy with a ``floor`` or ``randomized=True``: otherwise it is 1, or too small to divide by. */
+            /** @description the probability with which the action was chosen. For off-policy estimates, use a policy with a ``floor`` or ``randomized=True``. Otherwise the propensity is 1, or too small to divide by. */
             propensity: number;
             /** @description the predicted reward of the action. */
             mean: number;
-            /** @description the version of the model that chose. */
+            /** @description the version of the model that made the decision. */
             model: number;
             /** @description when the decision was made. */
             at: string;
             /**
-             * @description a token that authorizes reporting the reward without a key, if the bandit issues them.
+             * @description a token that authorizes reporting the reward without a key, if the bandit issues tokens.
              * @default null
              */
             token?: string | null;
             /**
-             * @description the slot for the next id that the client generates, so that decisions committed together are in one partition; only if there are several.
+             * @description the slot for the next id that the client generates, so that decisions committed together share a partition. Sent only if there are several partitions.
              * @default null
              */
             slot?: number | null;
@@ -772,13 +772,13 @@ export interface components {
              */
             repeated?: boolean;
             /**
-             * @description true if the policy did not choose, because it failed or the service was unavailable.
+             * @description true if the policy did not choose the action, because the policy failed or the service was unavailable.
              * @default false
              */
             fallback?: boolean;
             /** @description the row of the chosen action. */
             x: number[];
-            /** @description false if the reward window starts only with an activation. */
+            /** @description false if the reward window starts only when the decision is activated. */
             activated: boolean;
             /** @description what chose the action: policy, holdout, baseline or fallback. */
             source: string;
@@ -790,11 +790,11 @@ export interface components {
         Happened: {
             /** @description decision, activation, reward, void or subject_reward. */
             kind: string;
-            /** @description when the journal received it. */
+            /** @description when the journal received the record. */
             recorded: string;
-            /** @description when it happened, by the reporter's clock. */
+            /** @description when the event happened, according to the reporter's clock. */
             at: string;
-            /** @description its effect on arrival: decided, rewarded, duplicate, revised, late, … */
+            /** @description the effect of the record when it arrived: decided, rewarded, duplicate, revised, late, … */
             status: string;
             /**
              * @description the value of a reward.
@@ -802,7 +802,7 @@ export interface components {
              */
             value?: number | null;
             /**
-             * @description the part of a reward; for a reward of a subject, the id of its event.
+             * @description the part of a reward; for a subject's reward, the event id.
              * @default
              */
             part?: string;
@@ -814,23 +814,23 @@ export interface components {
         };
         /**
          * Offered
-         * @description The alternatives that a decision was chosen from.
+         * @description The actions that a decision was chosen from.
          */
         Offered: {
-            /** @description the probability with which requests were stored. */
+            /** @description the probability with which a request was stored. */
             share: number;
             /**
-             * @description the names of the actions; null if they are indices.
+             * @description the names of the actions; null if actions have no names.
              * @default null
              */
             actions?: (number | string)[] | null;
             /**
-             * @description the row of each action; null if features made the rows from context and records.
+             * @description the row of each action; null if the features computed the rows from the context and records.
              * @default null
              */
             rows?: number[][] | null;
             /**
-             * @description the context, as it was sent.
+             * @description the context, as sent.
              * @default null
              */
             context?: unknown;
@@ -852,13 +852,13 @@ export interface components {
         BanditState: {
             /** @description the name of the bandit. */
             bandit: string;
-            /** @description its policy. */
+            /** @description the bandit's policy. */
             policy: string;
             /** @description the number of records that the model includes. */
             version: number;
             /** @description the number of rewards that the model includes. */
             observations: number;
-            /** @description decisions whose reward is outstanding, including those of this process. */
+            /** @description the number of decisions whose reward is outstanding, including those that this process has made since. */
             pending: number;
             /** @description the age of the newest model; null before the first one. */
             model_age_seconds: number | null;
@@ -867,12 +867,12 @@ export interface components {
             /** @description the state of each action that the features declare or that was ever changed. */
             actions: components["schemas"]["ActionState"][];
             /**
-             * @description problems with rewards and field values, most frequent first. Those in the journal are as of the last model; rejected rewards and fields are of this process.
+             * @description problems with rewards and field values, most frequent first. Issues in the journal are as of the last model; rejected rewards and field values are counted by this process only.
              * @default []
              */
             issues?: components["schemas"]["Issue"][];
             /**
-             * @description the version of the model that an operator chose; null if the newest decides.
+             * @description the model version that an operator chose; null if the newest model is in use.
              * @default null
              */
             chosen_version?: number | null;
@@ -944,16 +944,16 @@ export interface components {
          * @description The report of a bandit, for the console.
          */
         ReportPage: {
-            /** @description ready; computing: ask again in a few seconds; unavailable: there is no report. */
+            /** @description ready; computing: retry in a few seconds; unavailable: there is no report. */
             status: string;
-            /** @description why there is no report or no newer one; empty otherwise. */
+            /** @description the reason why there is no report or no newer one; otherwise empty. */
             why: string;
-            /** @description the HTML and the charts; null before the first report. */
+            /** @description the HTML and the charts; null until the first report is ready. */
             page: unknown;
         };
         /**
          * ModeBody
-         * @description A change of the mode in which a bandit decides.
+         * @description A change of a bandit's mode.
          */
         ModeBody: {
             /**
@@ -962,26 +962,26 @@ export interface components {
              */
             mode: "baseline" | "freeze" | "learn" | "off";
             /**
-             * @description the reason, recorded in the journal.
+             * @description the reason for the change, recorded in the journal.
              * @default
              */
             reason?: string;
         };
         /**
          * Switch
-         * @description The mode in which a bandit decides, within a second.
+         * @description The new mode of a bandit, which takes effect within a second.
          */
         Switch: {
             /** @description the requested mode. */
             mode: string;
-            /** @description the given reason. */
+            /** @description the reason for the change. */
             reason: string;
-            /** @description when it was changed. */
+            /** @description when the mode was changed. */
             at: string;
         };
         /**
          * Models
-         * @description The models that an operator can choose.
+         * @description The models that an operator can choose from.
          */
         Models: {
             /** @description the models, newest first. */
@@ -1006,27 +1006,27 @@ export interface components {
         };
         /**
          * ModelBody
-         * @description The choice of a model for decisions.
+         * @description The model to use for decisions.
          */
         ModelBody: {
-            /** @description a version from the list of models, or latest for always the newest. */
+            /** @description a version from the list of models, or latest to always use the newest model. */
             version: number | "latest";
             /**
-             * @description the reason, recorded in the journal.
+             * @description the reason for the choice, recorded in the journal.
              * @default
              */
             reason?: string;
         };
         /**
          * ModelSwitch
-         * @description The model with which a bandit decides, within a second.
+         * @description The new choice of model, which takes effect within a second.
          */
         ModelSwitch: {
             /** @description the requested version. */
             version: number | "latest";
-            /** @description the given reason. */
+            /** @description the reason for the choice. */
             reason: string;
-            /** @description when it was chosen. */
+            /** @description when the model was chosen. */
             at: string;
         };
         /**
@@ -1037,12 +1037,12 @@ export interface components {
             /** @description the name of the action, as text. */
             action: string;
             /**
-             * @description pause: stop choosing it. resume: choose it again. retire: stop choosing it for good.
+             * @description pause: stop choosing the action. resume: make it available again. retire: stop choosing it permanently.
              * @enum {unknown}
              */
             change: "pause" | "resume" | "retire";
             /**
-             * @description the reason, recorded in the journal.
+             * @description the reason for the change, recorded in the journal.
              * @default
              */
             reason?: string;
@@ -1052,58 +1052,58 @@ export interface components {
              */
             start?: string | number | null;
             /**
-             * @description when a pause ends; null if only resume ends it.
+             * @description when a pause ends; null to pause until resumed.
              * @default null
              */
             until?: string | number | null;
         };
         /**
          * EvaluationRequest
-         * @description An evaluation of flags, as OpenFeature sends it.
+         * @description A request to evaluate one or all flags, as sent by OpenFeature providers.
          */
         EvaluationRequest: {
             /**
-             * @description Fields of the context. ``targetingKey`` is the subject; ``actions`` are the offered actions of a bandit whose features do not declare them.
+             * @description the fields of the context. ``targetingKey`` is the subject. ``actions`` are the offered actions, for a bandit whose features do not declare them.
              * @default {}
              */
             context?: Record<string, unknown>;
         };
         /**
          * EvaluatedFlag
-         * @description A decision, as OpenFeature reads it; or, among several flags, why there is none.
+         * @description A decision as an OpenFeature flag, or, in a response with all flags, an error.
          */
         EvaluatedFlag: {
-            /** @description Name of the bandit. */
+            /** @description the name of the bandit. */
             key: string;
             /**
-             * @description Chosen action.
+             * @description the chosen action.
              * @default null
              */
             value?: number | string | null;
             /**
-             * @description Chosen action, as text.
+             * @description the chosen action, as text.
              * @default
              */
             variant?: string;
             /**
-             * @description ``SPLIT``; or ``DEFAULT`` if the policy did not choose.
+             * @description ``SPLIT``, or ``DEFAULT`` if the policy did not choose the action.
              * @default
              */
             reason?: string;
             /**
-             * @description Id of the decision, its propensity, the version of the model, and the reward token if the bandit issues tokens.
+             * @description the id and propensity of the decision, the version of the model, and the reward token if the bandit issues tokens.
              * @default {}
              */
             metadata?: {
                 [key: string]: string | number;
             };
             /**
-             * @description Error code of OpenFeature.
+             * @description the OpenFeature error code.
              * @default
              */
             errorCode?: string;
             /**
-             * @description What is wrong, and what to do.
+             * @description what is wrong and how to fix it.
              * @default
              */
             errorDetails?: string;
@@ -1113,7 +1113,7 @@ export interface components {
          * @description The flags of all bandits whose actions are known.
          */
         EvaluatedFlags: {
-            /** @description One for each bandit. */
+            /** @description one flag per bandit. */
             flags: components["schemas"]["EvaluatedFlag"][];
         };
         /**
@@ -1126,15 +1126,15 @@ export interface components {
         };
         /**
          * Dead
-         * @description The process must be restarted: some workers have ended or fail repeatedly.
+         * @description The process must be restarted, because some workers have ended or fail repeatedly.
          */
         Dead: {
-            /** @description the reason why each dead worker is considered dead, by name. */
+            /** @description for each dead worker, by name, the reason why it is considered dead. */
             dead_workers: {
                 [key: string]: string;
             };
             /**
-             * @description dead.
+             * @description always dead.
              * @default dead
              */
             status?: string;
@@ -1144,15 +1144,15 @@ export interface components {
          * @description Whether the process should receive requests.
          */
         Ready: {
-            /** @description ready; no model: none was published yet; stale: a model is too old; draining: the process is about to stop; journal replaced: the SQLite file was removed or replaced, and nothing is accepted until a restart. */
+            /** @description ready; no model: no model has been published yet; stale: a model is too old; draining: the process is about to stop; journal replaced: the SQLite file was removed or replaced, and requests are rejected until the process is restarted. */
             status: string;
             /**
-             * @description bandits without a model or with one that is too old; empty if the service requires keys.
+             * @description bandits whose model is missing or too old; empty if the service requires keys.
              * @default []
              */
             stale_bandits?: string[];
             /**
-             * @description bandits whose newest model is for other features, so that they decide with an older one; empty if the service requires keys.
+             * @description bandits that use an older model, because the newest one was trained with different features; empty if the service requires keys.
              * @default []
              */
             other_features?: string[];
@@ -1172,18 +1172,18 @@ export interface components {
         };
         /**
          * BanditHealth
-         * @description The state of a bandit, with statistics of this process.
+         * @description The state of a bandit, with counters of this process.
          */
         BanditHealth: {
             /** @description the name of the bandit. */
             bandit: string;
-            /** @description its policy. */
+            /** @description the bandit's policy. */
             policy: string;
             /** @description the number of records that the model includes. */
             version: number;
             /** @description the number of rewards that the model includes. */
             observations: number;
-            /** @description decisions whose reward is outstanding, including those of this process. */
+            /** @description the number of decisions whose reward is outstanding, including those that this process has made since. */
             pending: number;
             /** @description the age of the newest model; null before the first one. */
             model_age_seconds: number | null;
@@ -1192,22 +1192,22 @@ export interface components {
             /** @description the state of each action that the features declare or that was ever changed. */
             actions: components["schemas"]["ActionState"][];
             /**
-             * @description problems with rewards and field values, most frequent first. Those in the journal are as of the last model; rejected rewards and fields are of this process.
+             * @description problems with rewards and field values, most frequent first. Issues in the journal are as of the last model; rejected rewards and field values are counted by this process only.
              * @default []
              */
             issues?: components["schemas"]["Issue"][];
             /**
-             * @description the version of the model that an operator chose; null if the newest decides.
+             * @description the model version that an operator chose; null if the newest model is in use.
              * @default null
              */
             chosen_version?: number | null;
             /** @description whether the model is too old. */
             stale: boolean;
-            /** @description decisions made by this process. */
+            /** @description the number of decisions made by this process. */
             decisions: number;
-            /** @description rewards accepted by this process. */
+            /** @description the number of rewards accepted by this process. */
             rewards: number;
-            /** @description the address of the bandit's routes. */
+            /** @description the base URL of the bandit's routes. */
             url: string;
         };
     };

@@ -1,1 +1,1 @@
-"""The formats that client and service share: API keys, and request and response bodies."""
+"""Formats shared by the client and the service: API keys, and request and response bodies."""

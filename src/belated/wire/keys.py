@@ -1,8 +1,8 @@
 """API keys: their format, scopes and rate limits.
 
 A key consists of ``blt_``, its public id, ``_``, 32 random letters and digits (190 bits), and a
-checksum of six characters. With the checksum, secret scanners recognize keys in files and logs, and
-a mistyped key is distinguished from an unknown one. Only the SHA-256 of a key is stored.
+six-character checksum. The checksum lets secret scanners recognize keys in files and logs, and
+distinguishes a mistyped key from an unknown one. Only the SHA-256 hash of a key is stored.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Any, Literal, get_args
 
 from belated.exceptions import InvalidInput
 
-#: What a key allows.
+#: The permissions that a key can grant.
 KeyScope = Literal["decide", "reward", "read", "admin"]
 SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
-#: Means all bandits.
+#: Stands for all bandits in a key's list of bandits.
 ALL = "*"
 
 _PREFIX = "blt_"
 _ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _ID, _SECRET, _CHECK = 8, 32, 6
-#: The length of a key.
+#: Length of a key, in characters.
 LENGTH = len(_PREFIX) + _ID + 1 + _SECRET + _CHECK
 
 
@@ -43,7 +43,7 @@ def new_key() -> tuple[str, str]:
 
 
 def looks_whole(text: str) -> bool:
-    """Return whether the text has the format and checksum of a key; it may still be unknown.
+    """Return whether a text has the format and checksum of a key. The key may still be unknown.
 
     >>> looks_whole("blt_00000000_000000000000000000000000000000001HyK7Z")
     True
@@ -55,7 +55,7 @@ def looks_whole(text: str) -> bool:
 
 
 def id_in(text: str) -> str:
-    """Return the public id of a key; the argument may also be the id itself.
+    """Return the public id of a key. The argument may also be a public id.
 
     >>> id_in("blt_k3J9xQ2a_000"), id_in("k3J9xQ2a")
     ('k3J9xQ2a', 'k3J9xQ2a')
@@ -64,16 +64,16 @@ def id_in(text: str) -> str:
 
 
 def hash_of(key: str) -> bytes:
-    """Return the hash of a key that is stored.
+    """Return the hash under which a key is stored.
 
-    A fast hash is enough: slow password hashes protect guessable passwords, and nobody can try
-    2¹⁹⁰ keys.
+    A fast hash is sufficient: slow password hashes protect guessable passwords, but 2¹⁹⁰ keys
+    cannot be enumerated.
     """
     return sha256(key.encode()).digest()
 
 
 def check_key(key: Any) -> str:
-    """Return a well-formed key unchanged; the error for any other never shows the key."""
+    """Return a well-formed key unchanged. For any other text, the error does not include it."""
     if not isinstance(key, str) or not looks_whole(key):
         message = "this is not a belated API key: copy all of it, from blt_ to the last character"
         raise InvalidInput(message)
@@ -81,10 +81,10 @@ def check_key(key: Any) -> str:
 
 
 def check_scope(scope: Any) -> KeyScope:
-    """Return a known scope unchanged.
+    """Return a scope unchanged.
 
     Raises:
-        InvalidInput: there is no such scope.
+        InvalidInput: the scope is unknown.
     """
     for known in SCOPES:
         if scope == known:
@@ -103,15 +103,15 @@ def check_rate(rate: Any) -> float | None:
 
 @dataclass(slots=True)
 class Key:
-    """A valid key, in the memory of a decider.
+    """A valid key, as held in memory by a decider.
 
     Attributes:
         id: the public id.
-        name: the name of the program that uses it.
-        bandits: the names of the bandits that it may access.
-        scopes: what it allows.
+        name: the name of the program that uses the key.
+        bandits: the names of the bandits that the key may access.
+        scopes: the scopes that the key grants.
         rate: limit on decisions, rewards and other requests per second; None for no limit.
-        everywhere: whether it may access all bandits.
+        everywhere: whether the key may access all bandits.
     """
 
     id: str
@@ -125,15 +125,15 @@ class Key:
     _at: float = field(default=-math.inf, repr=False)
 
     def may(self, scope: KeyScope, bandit: str | None) -> bool:
-        """Return whether the key allows this; ``bandit`` is None if no bandit is concerned."""
+        """Return whether the key grants a scope for a bandit, or for a route without one (None)."""
         if scope not in self.scopes:
             return False
         return bandit is None or self.everywhere or bandit in self.bandits
 
     def wait(self, now: float) -> float:
-        """Return 0 and count a request, or return the seconds until the next is allowed.
+        """Count a request and return 0, or return the seconds until the next one is allowed.
 
-        Up to one second's worth of requests may come at once.
+        Bursts of up to one second's worth of requests are allowed.
         >>> key = Key("k3J9xQ2a", "shop", frozenset(), frozenset(), rate=2.0)
         >>> [key.wait(now) for now in (7.0, 7.0, 7.0, 7.5, 7.5)]
         [0.0, 0.0, 0.5, 0.0, 0.5]
@@ -141,10 +141,10 @@ class Key:
         return self._count(now, 1, room=1)
 
     def charge(self, now: float, count: int) -> float:
-        """Count ``count`` further items of a request, with the result of :meth:`wait`.
+        """Count ``count`` more items of a request; return 0 or seconds to wait, like :meth:`wait`.
 
-        A batch is allowed whenever a single item would be, however large it is. What exceeds the
-        rate delays the following requests.
+        A batch of any size is allowed whenever a single item would be. Items in excess of the rate
+        delay the following requests.
         >>> key = Key("k3J9xQ2a", "shop", frozenset(), frozenset(), rate=2.0)
         >>> key.wait(7.0), key.charge(7.0, 9), key.wait(7.0), key.wait(11.5), key.charge(11.5, 1)
         (0.0, 0.0, 4.5, 0.0, 0.0)

@@ -1,4 +1,4 @@
-"""Request and response bodies: the types behind the routes and the OpenAPI document."""
+"""Request and response bodies, used by the routes and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from belated.features.records import MAX_ID
 from belated.fold.decision_history import DecisionHistory
 from belated.fold.requests import KeptRequest
 
-#: Maximum number of decision requests or rewards in a batch; larger ones would delay other callers.
+#: Maximum number of decision requests or rewards in a batch. A larger batch would delay others.
 MAX_BATCH = 1_000
 #: Maximum size of a request body in bytes.
 MAX_BODY_BYTES = 1 << 20
 #: Maximum number of actions in a decision request.
 MAX_ACTIONS = 1_000
-#: Maximum number of fields in the context and the action records of a decision request.
+#: Maximum total number of fields in the context and action records of a decision request.
 MAX_FIELDS = 20_000
-#: Maximum number of pairs of a context field with an action or action field, which may be crossed.
+#: Maximum number of (context field, action or action field) pairs, which features may cross.
 MAX_PAIRS = 1_000_000
-#: Maximum number of values in the rows that features make for a decision request.
+#: Maximum number of values in the rows that the features produce for a decision request.
 MAX_NUMBERS = 2_000_000
 # `extra_json_schema` is documentation only: these bounds are checked elsewhere.
 _NO_NUL = {"pattern": "^[^\\u0000]*$"}
@@ -71,7 +71,7 @@ Records = Annotated[
 Value = Annotated[
     float, msgspec.Meta(extra_json_schema={"minimum": -MAX_REWARD, "maximum": MAX_REWARD})
 ]
-#: The time of an event. A number is always microseconds, never seconds or milliseconds.
+#: The time of an event. Numbers are always in microseconds, never in seconds or milliseconds.
 EventTime = (
     Annotated[datetime, msgspec.Meta(tz=True, description="RFC 3339, such as 2026-11-16T12:00:00Z")]
     | Annotated[
@@ -86,11 +86,11 @@ TIME_HINT = "send RFC 3339 with its offset, such as 2026-11-16T12:00:00Z"
 
 
 class Fallback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An action that a caller took by itself because the service was unavailable.
+    """An action that a client chose itself because the service was unavailable.
 
     Attributes:
-        action: the action, one of those offered.
-        at: when it was chosen.
+        action: the action, which must be one of those offered.
+        at: when the action was chosen.
     """
 
     action: Action | Name
@@ -101,22 +101,25 @@ class DecisionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
     """A request to choose one of several actions.
 
     Attributes:
-        rows: one row of numbers per action; or all rows concatenated as little-endian float32
-            numbers, in base64.
-        dim: numbers per row; with base64, pass it so that rows of another width are detected.
+        rows: one row of numbers per action, or all rows concatenated as base64-encoded
+            little-endian float32 numbers.
+        dim: numbers per row. Set it with base64 rows, so that the service detects rows of the
+            wrong width.
         context: the context of the decision, if the bandit has features; replaces rows.
-        actions: the name of each action; or, if features read action records, names with a record
-            each, null for the record in the catalogue. If omitted with a context, all actions of
-            the features are offered.
-        id: your own id for the decision: repeating it returns the same decision.
+        actions: the name of each action. If the features read action records, an object that maps
+            each name to its record, or to null to use the record in the catalogue. If omitted with
+            a context, all actions that the features declare are offered.
+        id: an id that you choose for the decision. Sending the same id again returns the same
+            decision.
         first_attempt: true if the id is a new UUID that was never sent before. The service then
-            skips the look-up of the id. A retry must not set it.
-        activated: false if the reward window starts only with an activation.
+            skips looking it up. Do not set it in a retry.
+        activated: false if the reward window starts only when the decision is activated.
         subject: the user or other subject that the decision is for; stored as given.
         sticky: a duration such as 1d, within which the subject gets its latest decision again. Not
             allowed in a batch.
-        fallback: an action taken without the service. It is recorded as the decision, with
-            propensity 1 and source fallback, unless the id already has a decision. Needs an id.
+        fallback: an action that was taken without the service. The service records it as the
+            decision, with propensity 1 and source fallback, unless the id already has a decision.
+            Requires an id.
     """
 
     rows: Rows | Packed | None = None
@@ -132,21 +135,21 @@ class DecisionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
 
 
 class DecisionRequests(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A batch of requests, each decided as if the preceding decisions were pending."""
+    """A batch of decision requests, each decided as if the preceding decisions were pending."""
 
     requests: Annotated[list[DecisionRequest], msgspec.Meta(min_length=1, max_length=MAX_BATCH)]
 
 
 class RewardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The reward of a decision, or one part of it.
+    """The reward of a decision, or one part of the reward.
 
     Attributes:
         value: the reward.
-        at: when it happened; now by default.
-        part: the name of this part, if the reward comes in several.
-        revision: a higher revision of a part replaces the lower ones.
-        token: the token of the decision, for callers without a key. Without a key, at, part and
-            revision are not allowed.
+        at: when the rewarded event happened; now by default.
+        part: the name of this part, if the reward is reported in several parts.
+        revision: a higher revision of a part replaces lower ones.
+        token: the decision's token, for callers without a key. Callers without a key must not send
+            at, part or revision.
     """
 
     value: Value
@@ -157,7 +160,7 @@ class RewardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
 
 class NamedReward(RewardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A reward with the id of its decision."""
+    """A reward and the id of its decision."""
 
     id: Id
 
@@ -171,13 +174,13 @@ class RewardsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class SubjectRewardBody(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """A reward of a subject, credited to the latest decision for it at that time.
+    """A reward for a subject, credited to the subject's latest decision at that time.
 
     Attributes:
-        subject: the subject, as named in its decisions.
+        subject: the subject, as sent with the decision requests.
         value: the reward.
-        event_id: an id of the event, such as an order number; each counts once.
-        at: when it happened; now by default.
+        event_id: an id of the rewarded event, such as an order number. Each event counts once.
+        at: when the rewarded event happened; now by default.
     """
 
     subject: Subject
@@ -187,18 +190,18 @@ class SubjectRewardBody(
 
 
 class SubjectRewardsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A batch of rewards of subjects."""
+    """A batch of rewards for subjects."""
 
     rewards: Annotated[list[SubjectRewardBody], msgspec.Meta(min_length=1, max_length=MAX_BATCH)]
 
 
 class ModeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A change of the mode in which a bandit decides.
+    """A change of a bandit's mode.
 
     Attributes:
         mode: learn: decide with the newest model. freeze: keep the current model. baseline: decide
             without a model. off: make no decisions; rewards are still accepted.
-        reason: the reason, recorded in the journal.
+        reason: the reason for the change, recorded in the journal.
     """
 
     mode: Literal["learn", "freeze", "baseline", "off"]
@@ -206,11 +209,11 @@ class ModeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ModelBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The choice of a model for decisions.
+    """The model to use for decisions.
 
     Attributes:
-        version: a version from the list of models, or latest for always the newest.
-        reason: the reason, recorded in the journal.
+        version: a version from the list of models, or latest to always use the newest model.
+        reason: the reason for the choice, recorded in the journal.
     """
 
     version: Version
@@ -222,10 +225,11 @@ class ActionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
     Attributes:
         action: the name of the action, as text.
-        change: pause: stop choosing it. resume: choose it again. retire: stop choosing it for good.
-        reason: the reason, recorded in the journal.
+        change: pause: stop choosing the action. resume: make it available again. retire: stop
+            choosing it permanently.
+        reason: the reason for the change, recorded in the journal.
         start: when a pause or retirement starts; null for now.
-        until: when a pause ends; null if only resume ends it.
+        until: when a pause ends; null to pause until resumed.
     """
 
     action: Annotated[Name, msgspec.Meta(min_length=1)]
@@ -243,22 +247,22 @@ class Decided(Answer, frozen=True):
     """A decision, stored durably before the response was sent.
 
     Attributes:
-        id: the id under which to report its reward.
+        id: the id of the decision. Use it to report the reward.
         action: the name of the chosen action, or its index if actions have no names.
         index: the index of the chosen action among those offered.
         propensity: the probability with which the action was chosen. For off-policy estimates, use
-            a policy with a ``floor`` or ``randomized=True``: otherwise it is 1, or too small to
-            divide by.
+            a policy with a ``floor`` or ``randomized=True``. Otherwise the propensity is 1, or too
+            small to divide by.
         mean: the predicted reward of the action.
-        model: the version of the model that chose.
+        model: the version of the model that made the decision.
         at: when the decision was made.
         token: a token that authorizes reporting the reward without a key, if the bandit issues
-            them.
+            tokens.
         slot: the slot for the next id that the client generates, so that decisions committed
-            together are in one partition; only if there are several.
+            together share a partition. Sent only if there are several partitions.
         repeated: true if this is an earlier decision, returned because it is sticky.
-        fallback: true if the policy did not choose, because it failed or the service was
-            unavailable.
+        fallback: true if the policy did not choose the action, because the policy failed or the
+            service was unavailable.
     """
 
     id: str
@@ -302,7 +306,7 @@ class ManyDecided(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         decisions: one decision per request.
-        slot: the slot for the next generated ids, as in :class:`Decided`.
+        slot: the slot for the next ids that the client generates, as in :class:`Decided`.
     """
 
     decisions: list[Decided]
@@ -310,9 +314,9 @@ class ManyDecided(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """The event is durable; the details of the decision show how it was counted.
+    """The event is durable. The decision's details show how the event was counted.
 
-    The response is the same for every id, including unknown ones.
+    The response is the same for every id, even an unknown one.
     """
 
     id: str
@@ -326,11 +330,11 @@ class ManyAccepted(msgspec.Struct, frozen=True):
 
 
 class Chosen(Decided, frozen=True, kw_only=True):
-    """A decision with its row.
+    """A decision with the row of the chosen action.
 
     Attributes:
         x: the row of the chosen action.
-        activated: false if the reward window starts only with an activation.
+        activated: false if the reward window starts only when the decision is activated.
         source: what chose the action: policy, holdout, baseline or fallback.
     """
 
@@ -344,11 +348,12 @@ class Happened(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         kind: decision, activation, reward, void or subject_reward.
-        recorded: when the journal received it.
-        at: when it happened, by the reporter's clock.
-        status: its effect on arrival: decided, rewarded, duplicate, revised, late, …
+        recorded: when the journal received the record.
+        at: when the event happened, according to the reporter's clock.
+        status: the effect of the record when it arrived: decided, rewarded, duplicate, revised,
+            late, …
         value: the value of a reward.
-        part: the part of a reward; for a reward of a subject, the id of its event.
+        part: the part of a reward; for a subject's reward, the event id.
         revision: the revision of a reward.
     """
 
@@ -375,13 +380,14 @@ class Happened(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Offered(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The alternatives that a decision was chosen from.
+    """The actions that a decision was chosen from.
 
     Attributes:
-        share: the probability with which requests were stored.
-        actions: the names of the actions; null if they are indices.
-        rows: the row of each action; null if features made the rows from context and records.
-        context: the context, as it was sent.
+        share: the probability with which a request was stored.
+        actions: the names of the actions; null if actions have no names.
+        rows: the row of each action; null if the features computed the rows from the context and
+            records.
+        context: the context, as sent.
         records: a record for each action, if any were sent.
         propensities: the probability of each action; null if the policy did not return them.
     """
@@ -395,22 +401,23 @@ class Offered(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class DecisionDetails(Answer, frozen=True):
-    """Everything the journal knows about one decision.
+    """Everything that the journal contains about one decision.
 
     Attributes:
         id: the decision's id.
         state: dormant, pending, rewarded, defaulted, censored or voided; unmatched if there are
-            events but no known decision; unknown if there is nothing; erased if it was erased.
-        decision: the decision, as it was made.
-        value: the reward that the model learns; null if it learns none.
-        late: whether the reward came after the window.
+            events but no known decision; unknown if there are no records; erased if the decision
+            was erased.
+        decision: the original decision.
+        value: the reward that the model learns from; null if there is none.
+        late: whether the reward arrived after the window had ended.
         conflict: whether two rewards or two decisions contradict each other.
         forgotten: whether the retention period has ended.
         incomplete: whether records may be missing because old ones were trimmed.
         due: when the reward window ends.
-        records: all records, in order.
-        request: the alternatives it was chosen from, if they were stored.
-        subject: the subject that it was made for.
+        records: all records of the decision, in order.
+        request: the actions that the decision was chosen from, if they were stored.
+        subject: the subject that the decision is for.
     """
 
     id: str
@@ -461,11 +468,11 @@ class Alive(msgspec.Struct, frozen=True):
 
 
 class Dead(msgspec.Struct, frozen=True):
-    """The process must be restarted: some workers have ended or fail repeatedly.
+    """The process must be restarted, because some workers have ended or fail repeatedly.
 
     Attributes:
-        dead_workers: the reason why each dead worker is considered dead, by name.
-        status: dead.
+        dead_workers: for each dead worker, by name, the reason why it is considered dead.
+        status: always dead.
     """
 
     dead_workers: dict[str, str]
@@ -476,13 +483,13 @@ class Ready(msgspec.Struct, frozen=True):
     """Whether the process should receive requests.
 
     Attributes:
-        status: ready; no model: none was published yet; stale: a model is too old; draining: the
-            process is about to stop; journal replaced: the SQLite file was removed or replaced, and
-            nothing is accepted until a restart.
-        stale_bandits: bandits without a model or with one that is too old; empty if the service
-            requires keys.
-        other_features: bandits whose newest model is for other features, so that they decide with
-            an older one; empty if the service requires keys.
+        status: ready; no model: no model has been published yet; stale: a model is too old;
+            draining: the process is about to stop; journal replaced: the SQLite file was removed or
+            replaced, and requests are rejected until the process is restarted.
+        stale_bandits: bandits whose model is missing or too old; empty if the service requires
+            keys.
+        other_features: bandits that use an older model, because the newest one was trained with
+            different features; empty if the service requires keys.
         stale: the number of stale bandits.
     """
 
@@ -497,16 +504,19 @@ class BanditState(Answer, frozen=True):
 
     Attributes:
         bandit: the name of the bandit.
-        policy: its policy.
+        policy: the bandit's policy.
         version: the number of records that the model includes.
         observations: the number of rewards that the model includes.
-        pending: decisions whose reward is outstanding, including those of this process.
+        pending: the number of decisions whose reward is outstanding, including those that this
+            process has made since.
         model_age_seconds: the age of the newest model; null before the first one.
         mode: learn, freeze, baseline or off.
         actions: the state of each action that the features declare or that was ever changed.
-        issues: problems with rewards and field values, most frequent first. Those in the journal
-            are as of the last model; rejected rewards and fields are of this process.
-        chosen_version: the version of the model that an operator chose; null if the newest decides.
+        issues: problems with rewards and field values, most frequent first. Issues in the journal
+            are as of the last model; rejected rewards and field values are counted by this process
+            only.
+        chosen_version: the model version that an operator chose; null if the newest model is in
+            use.
     """
 
     bandit: str
@@ -522,13 +532,13 @@ class BanditState(Answer, frozen=True):
 
 
 class BanditHealth(BanditState, frozen=True, kw_only=True):
-    """The state of a bandit, with statistics of this process.
+    """The state of a bandit, with counters of this process.
 
     Attributes:
         stale: whether the model is too old.
-        decisions: decisions made by this process.
-        rewards: rewards accepted by this process.
-        url: the address of the bandit's routes.
+        decisions: the number of decisions made by this process.
+        rewards: the number of rewards accepted by this process.
+        url: the base URL of the bandit's routes.
     """
 
     stale: bool
@@ -551,9 +561,9 @@ class ReportPage(msgspec.Struct, frozen=True):
     """The report of a bandit, for the console.
 
     Attributes:
-        status: ready; computing: ask again in a few seconds; unavailable: there is no report.
-        why: why there is no report or no newer one; empty otherwise.
-        page: the HTML and the charts; null before the first report.
+        status: ready; computing: retry in a few seconds; unavailable: there is no report.
+        why: the reason why there is no report or no newer one; otherwise empty.
+        page: the HTML and the charts; null until the first report is ready.
     """
 
     status: str
@@ -562,12 +572,12 @@ class ReportPage(msgspec.Struct, frozen=True):
 
 
 class Switch(msgspec.Struct, frozen=True):
-    """The mode in which a bandit decides, within a second.
+    """The new mode of a bandit, which takes effect within a second.
 
     Attributes:
         mode: the requested mode.
-        reason: the given reason.
-        at: when it was changed.
+        reason: the reason for the change.
+        at: when the mode was changed.
     """
 
     mode: str
@@ -576,7 +586,7 @@ class Switch(msgspec.Struct, frozen=True):
 
 
 class Models(msgspec.Struct, frozen=True):
-    """The models that an operator can choose.
+    """The models that an operator can choose from.
 
     Attributes:
         models: the models, newest first.
@@ -586,12 +596,12 @@ class Models(msgspec.Struct, frozen=True):
 
 
 class ModelSwitch(msgspec.Struct, frozen=True):
-    """The model with which a bandit decides, within a second.
+    """The new choice of model, which takes effect within a second.
 
     Attributes:
         version: the requested version.
-        reason: the given reason.
-        at: when it was chosen.
+        reason: the reason for the choice.
+        at: when the model was chosen.
     """
 
     version: Version
@@ -600,9 +610,9 @@ class ModelSwitch(msgspec.Struct, frozen=True):
 
 
 class Erasure(msgspec.Struct, frozen=True):
-    """Erased decisions count as if they had never been made.
+    """The result of an erasure. Erased decisions count as if they had never been made.
 
-    To destroy the bytes as well, run ``belated journal erase --overwrite``.
+    To destroy the stored bytes as well, run ``belated journal erase --overwrite``.
 
     Attributes:
         decisions: the number of decisions erased.
@@ -617,8 +627,8 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         title: the kind of problem.
         status: the HTTP status.
-        detail: what is wrong, and what to do.
-        type: a URI of the kind.
+        detail: what is wrong and how to fix it.
+        type: a URI that identifies the kind of problem.
     """
 
     title: str
@@ -628,28 +638,28 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EvaluationRequest(msgspec.Struct, frozen=True):
-    """An evaluation of flags, as OpenFeature sends it.
+    """A request to evaluate one or all flags, as sent by OpenFeature providers.
 
     Attributes:
-        context: Fields of the context. ``targetingKey`` is the subject; ``actions`` are the offered
-            actions of a bandit whose features do not declare them.
+        context: the fields of the context. ``targetingKey`` is the subject. ``actions`` are the
+            offered actions, for a bandit whose features do not declare them.
     """
 
     context: dict[str, Any] = {}
 
 
 class EvaluatedFlag(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A decision, as OpenFeature reads it; or, among several flags, why there is none.
+    """A decision as an OpenFeature flag, or, in a response with all flags, an error.
 
     Attributes:
-        key: Name of the bandit.
-        value: Chosen action.
-        variant: Chosen action, as text.
-        reason: ``SPLIT``; or ``DEFAULT`` if the policy did not choose.
-        metadata: Id of the decision, its propensity, the version of the model, and the reward token
-            if the bandit issues tokens.
-        errorCode: Error code of OpenFeature.
-        errorDetails: What is wrong, and what to do.
+        key: the name of the bandit.
+        value: the chosen action.
+        variant: the chosen action, as text.
+        reason: ``SPLIT``, or ``DEFAULT`` if the policy did not choose the action.
+        metadata: the id and propensity of the decision, the version of the model, and the reward
+            token if the bandit issues tokens.
+        errorCode: the OpenFeature error code.
+        errorDetails: what is wrong and how to fix it.
     """
 
     key: str
@@ -662,12 +672,12 @@ class EvaluatedFlag(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
 
 
 class EvaluationFailure(Problem, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
-    """A problem, with the fields that OpenFeature reads.
+    """A problem, with the additional fields that OpenFeature requires.
 
     Attributes:
-        key: Name of the bandit; empty if the request was about several.
-        errorCode: Error code of OpenFeature.
-        errorDetails: What is wrong, and what to do.
+        key: the name of the bandit; empty if the request was for all flags.
+        errorCode: the OpenFeature error code.
+        errorDetails: what is wrong and how to fix it.
     """
 
     key: str = ""
@@ -679,7 +689,7 @@ class EvaluatedFlags(msgspec.Struct, frozen=True):
     """The flags of all bandits whose actions are known.
 
     Attributes:
-        flags: One for each bandit.
+        flags: one flag per bandit.
     """
 
     flags: list[EvaluatedFlag]
