@@ -45,14 +45,14 @@ def archive_journal(
     support: Interval = EVERY,
     step: Callable[[int], None] = lambda count: None,
 ) -> list[Manifest]:
-    """Archive every final day that is not archived yet; return the manifests written.
+    """Archive every final day that has not been archived yet; return the manifests written.
 
     Args:
         journal: the journal to read.
         archive: the archive to write to.
         rewards: what a missing reward means.
         retention: how long a decision accepts rewards, in microseconds.
-        support: the range of valid rewards; others do not count.
+        support: the range of valid rewards; rewards outside it are ignored.
         step: called with the number of records read.
 
     Raises:
@@ -77,8 +77,8 @@ def archive_journal(
 def forgettable(archive: Archive, partition: int, retention: int) -> int:
     """Return the time before which a journal may drop its records, in microseconds since 1970.
 
-    Archiving the next days needs the records of one retention before them, because a reward may
-    arrive before its decision.
+    Archiving the next days requires the records of the preceding retention period, because a
+    reward may arrive before its decision.
     """
     return max(0, archive.until(partition) - retention)
 
@@ -108,17 +108,17 @@ class _Days:
         self._journal, self._partition = journal, partition
         self._reader, self._ledger = reader, reader.ledger
         self._retention = retention
-        # A day is written only once: records held back from archived days are assigned to this one.
+        # A day is written only once, so records held back from archived days are added to this one.
         self._since = archive.until(partition) // DAY
         # Archived records are neither folded nor written again.
         self._archived = archive.positions(partition, journal.start(partition).position)
-        self._rows: list[list[StoredRecord]] = []  # records by decision, from number `_first`
+        self._rows: list[list[StoredRecord]] = []  # records of each decision, starting at `_first`
         self._decisions: list[Decision] = []
         self._first = 0
         self._days: list[int] = []  # days with records, in order
         self._starts: list[int] = []  # number of the first decision of each day
         self._others: dict[int, list[StoredRecord]] = {}
-        self._early: dict[bytes, list[StoredRecord]] = {}  # whose decision may still come
+        self._early: dict[bytes, list[StoredRecord]] = {}  # their decision may still arrive
 
     def take(self, page: list[Record]) -> Iterator[ArchivedDay]:
         """Fold a page of records; yield the days that have become final."""
@@ -176,7 +176,7 @@ class _Days:
         stop = self._starts[0] if self._starts else self._first + len(self._rows)
         count = stop - self._first
         others = self._others.pop(day, [])
-        for key, records in [*self._early.items()]:  # their decision can no longer come
+        for key, records in [*self._early.items()]:  # their decision can no longer arrive
             if records[0].recorded < end:
                 others += records
                 del self._early[key]

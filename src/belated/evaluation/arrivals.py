@@ -1,9 +1,9 @@
-"""Arrival weights, with which arrived rewards also represent those still pending.
+"""Arrival weights: weight arrived rewards so that they also represent pending ones.
 
-A reward with delay d can be observed only for decisions at least d old. The share of these
+A reward with delay d can be observed only for decisions that are at least d old. The share of such
 decisions, G(d), is known exactly, so the weight 1/G(d) corrects for pending rewards even if delays
-depend on rewards. These are inverse probability of censoring weights (IPCW). Weights by age,
-1/F(age), are biased if delays depend on rewards.
+depend on rewards. These are inverse probability of censoring weights (IPCW). Weights based on age,
+1/F(age), would be biased in that case.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def arrival_weights(delay: Vector, age: Vector, among: Vector | None = None) -> 
     Args:
         delay: time to the reward, infinite if it has not arrived.
         age: time since the decision.
-        among: sampling weight of each decision; None: all the same.
+        among: sampling weight of each decision; None: equal weights.
 
     >>> arrival_weights(np.array([1.0, 3.0, np.inf, np.inf]), np.array([4.0, 3.0, 2.0, 1.0]))
     array([1., 2., 0., 0.])
@@ -40,7 +40,7 @@ def arrival_weights(delay: Vector, age: Vector, among: Vector | None = None) -> 
 
 
 def within(delay: Vector, limit: float) -> Vector:
-    """Return the delays, infinite where they exceed a limit."""
+    """Return the delays, with those above a limit replaced by infinity."""
     return np.where(delay <= limit, delay, np.inf)
 
 
@@ -53,7 +53,7 @@ def reach_of(table: DecisionTable, limit: Duration | None) -> float:
 
 
 def final_age(table: DecisionTable, limit: Duration | None) -> float | None:
-    """Return the age at which an outcome is final: the limit, or the window; None without both."""
+    """Return the age at which outcomes are final: the limit or the window, if any."""
     if limit is not None:
         return _microseconds(limit)
     window = table.rewards.window_us
@@ -61,7 +61,7 @@ def final_age(table: DecisionTable, limit: Duration | None) -> float | None:
 
 
 def estimand(what: str, table: DecisionTable, limit: Duration | None) -> str:
-    """Describe what is estimated, in words: ``what``, and which rewards count."""
+    """Describe the estimated quantity: ``what``, and which rewards count."""
     window, reach = table.rewards.window_us, reach_of(table, limit)
     if limit is None and window is not None and reach >= window:
         return what

@@ -43,7 +43,7 @@ def column_of(frame: Any, name: str, argument: str) -> Any:
 def times(given: Any, name: str) -> NDArray[np.int64]:
     """Return a column of times in microseconds since 1970, :data:`NEVER` if missing.
 
-    A column with one time zone is converted at once; other columns value by value.
+    A column with a single time zone is converted at once, any other column value by value.
 
     >>> times(["2026-01-01T00:00:00Z", None], "made").tolist() == [1_767_225_600_000_000, NEVER]
     True
@@ -73,7 +73,7 @@ def times(given: Any, name: str) -> NDArray[np.int64]:
 
 
 def _with_zone(given: Any, name: str) -> str:
-    """Return code that marks a column of times as UTC, for the library of the column."""
+    """Return the code that marks a column of times as UTC, in the column's own library."""
     accessor = getattr(given, "dt", None)
     if hasattr(accessor, "tz_localize"):
         return f"frame[{name!r}].dt.tz_localize('UTC')"

@@ -1,10 +1,9 @@
-"""The delay curve, the share of rewards that has arrived by each age, and what delays depend on.
+"""The delay curve (the share of rewards that has arrived by each age), and tests for dependence.
 
 If every outcome is reported, a decision without a reward is right-censored, and the curve is the
-Kaplan–Meier estimate. If only conversions are reported, most decisions will never have one, and a
+Kaplan–Meier estimate. If only conversions are reported, most decisions never convert, and a
 conversion is observed only if its delay is shorter than the age of its decision. Delays are then
-right-truncated, and the curve is the corresponding estimate, which compares conversions with each
-other.
+right-truncated, and the curve is the corresponding estimate, which uses conversions only.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from belated.evaluation.table import Codes, DecisionTable
 from belated.exceptions import InvalidInput
 from belated.model.statistics.log_rank import STRATA, log_rank, strata_of
 
-#: Maximum number of points of a curve in plain data.
+#: Maximum number of points per curve in `to_dict()` output.
 POINTS = 200
 
 
@@ -38,8 +37,9 @@ class DelayCurve(Result):
         rewards: number of rewards that have arrived.
         missing: number of decisions without a reward.
         level: confidence level of the bands.
-        conversions: whether shares are of the rewards that arrive within the greatest observed age;
-            otherwise every decision is expected to have a reward.
+        conversions: whether only conversions are reported; shares then refer to the rewards that
+            arrive within the greatest observed age. Otherwise, every decision is expected to have
+            a reward.
     """
 
     delays: Vector
@@ -52,11 +52,11 @@ class DelayCurve(Result):
     conversions: bool
 
     def at(self, age: timedelta) -> tuple[float, float, float]:
-        """Return the share that has arrived by an age, and the ends of its band."""
+        """Return the share that has arrived by an age, and its band."""
         return self.at_us(age / timedelta(microseconds=1))
 
     def at_us(self, age: float) -> tuple[float, float, float]:
-        """Return the share that has arrived by an age in microseconds, and the ends of its band."""
+        """Return the share that has arrived by an age in microseconds, and its band."""
         place = int(np.searchsorted(self.delays, age, side="right")) - 1
         if place < 0:  # no delay was this short
             total = self.rewards if self.conversions else self.rewards + self.missing
@@ -144,9 +144,9 @@ def delay_curve(table: DecisionTable, *, level: float = 0.95) -> DelayCurve:
 def curve_steps(table: DecisionTable) -> tuple[Vector, Vector, Vector]:
     """Return the observed delays, the number of rewards with each, and the number at risk.
 
-    With conversions, the conversions at risk at a delay are those with at most that delay whose
-    decision is at least that old. A delay at which no other conversion is at risk carries no
-    information and is left out, except for the first.
+    If only conversions are reported, the conversions at risk at a delay are those with at most that
+    delay whose decision is at least that old. A delay at which no other conversion is at risk
+    carries no information and is omitted, except for the first.
     """
     delay, age, arrived = table.delay, table.age, table.arrived
     times, counts = np.unique(delay[arrived], return_counts=True)
@@ -161,7 +161,7 @@ def curve_steps(table: DecisionTable) -> tuple[Vector, Vector, Vector]:
 
 
 def _band(logs: Vector, spread: Vector, z: float) -> tuple[Vector, Vector, Vector]:
-    """Return a share and its log-log band, from the share's logarithm and its variance."""
+    """Return shares and their log-log band, from the logarithm of the shares and its variance."""
     share = np.exp(logs)
     with np.errstate(divide="ignore", invalid="ignore"):
         width = z * np.sqrt(spread) / -logs
@@ -170,7 +170,7 @@ def _band(logs: Vector, spread: Vector, z: float) -> tuple[Vector, Vector, Vecto
     return share, np.where(sure, share, low), np.where(sure, share, high)
 
 
-#: The smallest expected number of rewards for a group to be compared.
+#: Minimum expected number of rewards for a group to be compared.
 LEAST = 5.0
 
 
@@ -179,13 +179,13 @@ class Dependence(Shortened, Result):
     """Whether delays differ between groups.
 
     Attributes:
-        on: what defines the groups: ``action`` or ``reward``.
+        on: how decisions are grouped: by ``action`` or by ``reward``.
         p: p-value of the test that delays do not differ.
         statistic: statistic of the log-rank test.
         groups: number of groups compared.
         rewards: number of delays compared.
-        sooner: for each group, the number of rewards relative to the number expected with equal
-            delays, minus 1: above 0, they arrive sooner.
+        sooner: for each group, the number of rewards divided by the number expected with equal
+            delays, minus 1. A positive value means that rewards arrive sooner.
     """
 
     on: str
@@ -205,11 +205,11 @@ def delay_depends(table: DecisionTable, on: Literal["action", "reward"] = "actio
 
     Args:
         table: the decisions.
-        on: ``action``, or ``reward``: rewards above the median against the others.
+        on: ``action``; or ``reward`` to compare rewards above the median with the remaining ones.
 
     Raises:
-        InvalidInput: there are too few groups to compare, or ``on`` is ``reward`` and a missing
-            reward has a value, whose delay is never observed.
+        InvalidInput: there are too few groups to compare; or ``on`` is ``reward`` and a missing
+            reward counts as a value, because the delay of such a reward is never observed.
     """
     if on not in ("action", "reward"):
         raise InvalidInput(f"on must be 'action' or 'reward'; got {on!r}", on)
@@ -240,7 +240,7 @@ def delay_depends(table: DecisionTable, on: Literal["action", "reward"] = "actio
         raise InvalidInput(
             f"{message} least two groups with {LEAST:.0f} rewards each are needed", on
         )
-    # Groups too small to be compared remain part of the reference for the others.
+    # Groups that are too small to compare remain part of the reference for the other groups.
     places = np.flatnonzero(used)
     free = places if not used.all() else places[:-1]
     statistic = float(score[free] @ np.linalg.pinv(variance[np.ix_(free, free)]) @ score[free])

@@ -1,7 +1,7 @@
 """Export decisions as data frames and as Parquet, CSV, JSON Lines and DSJSON files.
 
 Files have one line per decision, in the order in which the journal recorded them. They are written
-in batches: requests, the bulk of the data, are read from the journal as they are written.
+in batches, so that requests, which are most of the data, are never all in memory.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def arrow_columns(table: JournalTable) -> dict[str, Any]:
 
 
 def batches(table: JournalTable, step: Callable[[int], None]) -> Iterator[JournalTable]:
-    """Yield the lines of a table in batches; call ``step`` with the size of each.
+    """Yield the lines of a table in batches; call ``step`` with the size of each batch.
 
     An empty table yields one empty batch.
     """
@@ -137,7 +137,7 @@ def _requests(table: JournalTable, journal: Journal) -> list[dict[str, Any] | No
 
 
 def write_parquet(batches: Batches, journal: Journal | None, file: BinaryIO) -> None:
-    """Write Parquet, with requests as JSON in their own column if a journal is given."""
+    """Write Parquet; if a journal is given, requests are stored as JSON in a separate column."""
     with extra("Parquet", "archive"):
         import pyarrow as pa
         import pyarrow.parquet as pq

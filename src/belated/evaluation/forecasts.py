@@ -1,9 +1,9 @@
 """Forecast how many rewards are still to come, and by when.
 
-The delay curve is sampled many times, with each hazard from Beta(events, at risk - events), and
-then the number of pending rewards that arrive. The interval therefore covers both the uncertainty
-of the curve and chance. Hazards have no prior: adding a half to each cell would accumulate over the
-cells and bias the forecast.
+Many delay curves are sampled, with each hazard drawn from Beta(events, at risk - events). For each
+curve, the number of pending rewards that arrive is sampled. The interval therefore covers both the
+uncertainty of the curve and chance. Hazards have no prior, because adding ½ to each cell would
+accumulate over the cells and bias the forecast.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from belated.evaluation.delays import curve_steps
 from belated.evaluation.table import DecisionTable
 from belated.exceptions import InvalidInput, NotEvaluable
 
-#: Number of sampled curves; maximum number of cells of the curve and of ages.
+#: Number of sampled curves; maximum number of cells, both of the curve and of ages.
 DRAWS, CELLS = 400, 400
-#: Smallest number of decisions at risk for a reliable hazard; the last part of the reliable curve,
-#: as a fraction, from which it is extrapolated.
+#: Minimum number of decisions at risk for a reliable hazard; the fraction at the end of the
+#: reliable curve from which the curve is extrapolated.
 FEW, LAST_PART = 20, 0.25
-#: Largest share of the pending decisions that a horizon may take beyond the observed delays.
+#: Maximum share of the pending decisions that may be older than the observed delays at a horizon.
 UNSEEN = 0.2
-#: The largest probability with which a decision converts.
+#: Maximum conversion probability of a decision.
 SUREST = 0.999
-#: Maximum number of groups of ages in which predictions are rescaled, and conversions per group.
+#: Maximum number of age groups in which predictions are rescaled, and conversions per group.
 STRATA, ENOUGH = 10, 50
 
 
 @dataclass(frozen=True)
 class Expected(Result):
-    """The number of rewards expected within a time.
+    """The number of rewards expected within a time horizon.
 
     Attributes:
-        ahead: the time from now; None: no limit.
+        ahead: the horizon, from now; None: no limit.
         mean: expected number of rewards.
         low: lower end of the interval.
         high: upper end of the interval.
@@ -59,7 +59,7 @@ class Forecast(Shortened, Result):
     Attributes:
         missing: number of decisions without a reward that may still receive one.
         level: confidence level of the intervals.
-        expected: the number of rewards expected within each time.
+        expected: the number of rewards expected within each horizon.
     """
 
     missing: int
@@ -75,21 +75,21 @@ def forecast(
 ) -> Forecast:
     """Forecast how many of the missing rewards will still arrive.
 
-    For decisions older than the observed delays, outcomes continue at the rate of the last quarter
-    of the curve, and the interval allows for none or all of them; conversions of such decisions are
-    not expected. A horizon at which more than a fifth of the pending decisions are so old is
-    refused. The conversion rate is the predicted mean of each decision, rescaled to the rewards
-    that have arrived in each of up to ten groups of ages, because the early predictions of a
-    learning model are less accurate.
+    For decisions older than the observed delays, outcomes are assumed to continue at the rate of
+    the last quarter of the curve, and the interval allows for none or all of them; no conversions
+    are expected from such decisions. A horizon is rejected if more than a fifth of the pending
+    decisions would be that old. The conversion rate is the predicted mean of each decision,
+    rescaled to the rewards that have arrived in each of up to ten age groups, because the early
+    predictions of a learning model are less accurate.
 
     Args:
         table: the decisions.
-        ahead: how far to look ahead; pass several for one forecast each; None: no limit.
+        ahead: the horizon, or several horizons for a forecast at each; None: no limit.
         level: confidence level of the intervals.
 
     Raises:
         InvalidInput: too few rewards have arrived for a forecast.
-        NotEvaluable: the log is too short for a horizon.
+        NotEvaluable: the log is too short for one of the horizons.
     """
     spans = [ahead] if ahead is None or isinstance(ahead, str | timedelta) else list(ahead)
     table = table.live()
@@ -112,7 +112,7 @@ def forecast(
 
 
 def _cells(table: DecisionTable) -> tuple[Vector, Vector, Vector]:
-    """Return the steps of the curve, merged to at most :data:`CELLS` with the same total hazard."""
+    """Return the curve's steps, merged into at most :data:`CELLS` cells of equal total hazard."""
     times, rises, at_risk = curve_steps(table)
     if len(times) <= CELLS:
         return times, rises, at_risk
@@ -123,7 +123,7 @@ def _cells(table: DecisionTable) -> tuple[Vector, Vector, Vector]:
 
 
 def _drawn_logs(rises: Vector, at_risk: Vector, rng: np.random.Generator) -> Matrix:
-    """Return samples of log(1 - hazard) of each cell; the hazard is about 1 if all had rewards."""
+    """Sample log(1 - hazard) for each cell; the hazard is about 1 if all decisions have rewards."""
     others = np.maximum(at_risk - rises, 1e-9)
     hazards = rng.beta(rises, others, size=(DRAWS, len(rises)))
     logs: Matrix = np.log1p(-np.minimum(hazards, 1.0 - 1e-12))
@@ -143,7 +143,7 @@ def _grouped(ages: Vector) -> tuple[Vector, NDArray[np.int64]]:
 def _outcomes(
     table: DecisionTable, ahead: list[int | None], rng: np.random.Generator
 ) -> tuple[int, list[Matrix]]:
-    """Sample the rewards to come if every decision has one: expected, fewest and most."""
+    """Sample the number of rewards to come if all are reported: expected, minimum and maximum."""
     end = np.inf if table.retention is None else float(table.retention)
     ages = table.age[~table.arrived & (table.age < end)]
     if not len(ages):
@@ -177,33 +177,34 @@ def _outcomes(
 def _until(
     ages: Vector, span: int | None, end: float, pending: NDArray[np.int64], last: float
 ) -> Vector:
-    """Return the ages at a horizon, when no more than :data:`UNSEEN` are beyond what was seen.
+    """Return the age of each group of decisions at a horizon.
 
     Args:
-        ages: of groups of decisions.
-        span: the horizon; None: ``end``.
-        end: age after which no reward counts; infinite if every decision has one in the end.
-        pending: decisions of each group.
-        last: greatest delay about which the log says something.
+        ages: current age of each group.
+        span: the horizon; None: until age ``end``.
+        end: age after which no reward counts; infinite if every decision eventually has a reward.
+        pending: number of pending decisions in each group.
+        last: the longest delay about which the log has information.
 
     Raises:
-        NotEvaluable: more are beyond it.
+        NotEvaluable: more than a share :data:`UNSEEN` of the pending decisions would be older than
+            ``last``.
     """
     until = np.full(len(ages), end) if span is None else np.minimum(ages + span, end)
     until = np.maximum(until, ages)
     beyond = pending[(until > last) & np.isfinite(until)].sum()
     if beyond > UNSEEN * pending.sum():
         share, days = beyond / pending.sum(), last / 86_400e6
-        message = f"{share:.0%} of the pending decisions will be older than the {days:.3g} days"
+        message = f"{share:.0%} of the pending decisions will be older than the longest delay"
         raise NotEvaluable(
-            f"{message} of delays that the log has seen: forecast less far ahead, or wait until"
-            " decisions are as old as the window"
+            f"{message} observed in the log ({days:.3g} days): use a shorter forecast horizon, or"
+            " wait until decisions are as old as the window"
         )
     return until
 
 
 def _tail_rate(table: DecisionTable, last: float, rng: np.random.Generator) -> Vector:
-    """Sample the hazard beyond the curve, per microsecond, from the last part of the curve."""
+    """Sample the hazard after the end of the curve, per microsecond, from the last part of it."""
     start = (1.0 - LAST_PART) * last
     delay = np.minimum(table.delay, table.age)
     exposure = np.clip(np.minimum(delay, last) - start, 0.0, None).sum()
@@ -218,7 +219,7 @@ def _conversions(
     """Sample the number of conversions to come."""
     last = float(np.sort(table.age)[-min(FEW, len(table))])
     window = np.inf if table.rewards.window_us is None else float(table.rewards.window_us)
-    end = max(window, min(float(table.delay[table.arrived].max()), last))  # some come after it
+    end = max(window, min(float(table.delay[table.arrived].max()), last))  # some arrive later
     times, rises, at_risk = _cells(table)
     parts = _drawn_logs(rises, at_risk, rng)[:, :0:-1]
     shares = np.exp(np.concatenate([np.zeros((DRAWS, 1)), np.cumsum(parts, axis=1)], axis=1))
@@ -250,7 +251,7 @@ def _conversions(
 
 
 def _strata(expected: Vector, conversions: float) -> NDArray[np.int64]:
-    """Return the group of each cell of ages; groups have about the same number of conversions.
+    """Return the group of each age cell; groups have about the same number of conversions.
 
     Predictions are rescaled within each group, because a learning model becomes more accurate.
     """

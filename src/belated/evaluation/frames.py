@@ -1,4 +1,4 @@
-"""Logs in data frames: the decisions of any system with their outcomes, one line per decision."""
+"""Logs in data frames: decisions of any system with their outcomes, one line per decision."""
 
 from __future__ import annotations
 
@@ -88,31 +88,32 @@ class Log(DecisionLog):
         as_of: Moment | None = None,
         name: str = "log",
     ) -> Log:
-        """Return the log in a frame with a line for each decision.
+        """Create a log from a frame with one line per decision.
 
         Times are timezone-aware datetimes, or microseconds since 1970.
 
         Args:
             frame: a pandas, polars or Arrow frame, or a mapping of columns.
             rewards: what a missing reward means.
-            context: columns with what was known before choosing; or one column that holds a
-                mapping, or a list of numbers, in each line.
+            context: columns of the context, known before choosing; or one column that holds the
+                context as a mapping or a list of numbers.
             action: column of the chosen actions.
             propensity: column of the probability with which each action was chosen; or a column of
                 lists with the probability of every action, in the order of ``actions``.
-            reward: column of rewards; null if there is none yet.
+            reward: column of rewards; null if a reward has not arrived.
             decided_at: column of the times at which decisions were made.
-            rewarded_at: column of the times at which rewards arrived; null if there is none. It may
-                be absent if no reward is null: rewards then count as known at once.
+            rewarded_at: column of the times at which rewards arrived; null if a reward has not
+                arrived. The column may be absent if no reward is null; rewards then count as known
+                immediately.
             id: column of decision ids; None: lines are numbered.
             predicted: column of the mean rewards that were predicted when choosing.
-            actions: the actions on offer; None: those that the features name, or every action that
-                was chosen.
+            actions: the actions on offer; None: the actions that the features name, or every action
+                that was chosen.
             features: features that encode contexts as rows, for the reward model and for a bandit
                 that starts from the log; None: :class:`~belated.PerArm`, fitted to the contexts.
             family: family of the rewards; None: :class:`~belated.Bernoulli` if all are from 0 to 1,
                 otherwise :class:`~belated.Gaussian`.
-            as_of: ignore what happened later; None: use everything.
+            as_of: ignore decisions and rewards after this time; None: use everything.
             name: name of the bandit when the log is written to a journal.
 
         >>> from belated import Explicit
@@ -222,7 +223,7 @@ class Log(DecisionLog):
         return offers.rows[offers.chosen]
 
     def to_journal(self, journal: Journal | str) -> None:
-        """Write the log into a new journal, at the times of its decisions and rewards.
+        """Write the log to a new journal, with the timestamps of its decisions and rewards.
 
         A bandit that opens the journal learns from the whole log.
 
@@ -256,7 +257,7 @@ class Log(DecisionLog):
     def predicted(self, table: JournalTable) -> JournalTable:
         """Return the table with predicted means.
 
-        If a missing reward counts and the frame has no predictions, they are fitted.
+        If a missing reward counts as a value and the frame has no predictions, a model is fitted.
         """
         if table.mean.any() or not table.conversions:
             return table
@@ -305,7 +306,7 @@ class Log(DecisionLog):
 
 
 def _refuse(wrong: Mask, column: str, why: str) -> None:
-    """Raise InvalidInput if any line is wrong, naming the first."""
+    """Raise InvalidInput for the first invalid line, if any."""
     if wrong.any():
         line, count = int(wrong.argmax()), int(wrong.sum())
         message = f"line {line} of the frame: {column!r} {why}"
@@ -372,7 +373,7 @@ def _features_for(raw_contexts: list[Any], actions: Sequence[int | str]) -> Feat
 def _as_in_a_journal(
     table: DecisionTable, ids: NDArray[Any], index: NDArray[np.int32]
 ) -> JournalTable:
-    """Return the decisions as a journal with one partition would return them."""
+    """Return the decisions in the form that a journal with one partition would return."""
     count, rewards, arrived = len(table), table.rewards, table.arrived
     window = math.inf if rewards.window_us is None else rewards.window_us
     silent = State.DEFAULTED if rewards.on_timeout == "defaulted" else State.CENSORED

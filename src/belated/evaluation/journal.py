@@ -1,4 +1,4 @@
-"""The log in a journal, used by :class:`~belated.Bandit` and the commands."""
+"""The decision log of a journal, used by :class:`~belated.Bandit` and the commands."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class JournalLog(DecisionLog):
 
     @classmethod
     def of_journal(cls, journal: Journal, **settings: Any) -> JournalLog:
-        """Return the log of a journal, with the settings that are stored in it.
+        """Return the log of a journal, using the settings stored in the journal.
 
         Raises:
             InvalidInput: the journal stores no settings, or names a custom family or features.

@@ -1,8 +1,8 @@
 """Lift of the bandit over its holdout, corrected for pending rewards.
 
-Each group has its own arrival weights (:mod:`belated.evaluation.arrivals`). Without weights, the
-difference of the arrived rewards rejects a true null hypothesis in one case of five if the rewards
-of one group are slower.
+Each group has its own arrival weights (:mod:`belated.evaluation.arrivals`). Without weights, a test
+on the arrived rewards rejects a true null hypothesis in one of five cases if one group's rewards
+arrive more slowly.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from belated.evaluation.sequences import sequence_width
 from belated.evaluation.table import DecisionTable
 from belated.exceptions import NotEvaluable
 
-#: The fewest rewards in a group for a lift.
+#: Minimum number of rewards in each group.
 FEW = 10
-#: For the anytime-valid interval: the fewest outcomes above the mean, and the fewest others, in
-#: each group; and the size of the smaller group for which the interval is optimized.
+#: For the anytime-valid interval: the minimum number of outcomes above the mean, and of remaining
+#: outcomes, in each group; and the size of the smaller group for which the interval is optimized.
 FIRST, USUAL = 20, 2_000
 
 #: The groups that are compared.
@@ -56,17 +56,17 @@ class Lift(Result):
     Attributes:
         bandit: mean reward of the bandit's decisions.
         holdout: mean reward of the holdout's decisions.
-        difference: difference of their mean rewards per decision.
+        difference: difference in mean reward per decision.
         low: lower end of the interval, for a single evaluation.
         high: upper end of the interval, for a single evaluation.
         p: p-value of the test that there is no difference.
-        relative: difference relative to the mean of the holdout, and the ends of its interval; None
+        relative: difference relative to the holdout's mean, and the limits of its interval; None
             if either mean is not above 0.
         confidence_sequence: difference and anytime-valid interval, from decisions older than the
-            limit or the window; None without both, or if too few decisions are that old.
+            limit or the window; None if neither is set, or if too few decisions are that old.
         level: confidence level of the intervals.
         estimand: description of the estimated quantity.
-        baseline: what the holdout is shown: the name of an action, ``"first"`` or ``"uniform"``;
+        baseline: the baseline of the holdout: the name of an action, ``"first"`` or ``"uniform"``;
             None if unknown.
     """
 
@@ -172,8 +172,8 @@ def final_difference(
 ) -> tuple[float, float, float] | None:
     """Return the difference from decisions with a final outcome, and its anytime-valid interval.
 
-    The result is None until each group has :data:`FIRST` outcomes above its mean, and as many
-    others.
+    The result is None until each group has :data:`FIRST` outcomes above its mean and :data:`FIRST`
+    remaining outcomes.
 
     Args:
         table: the decisions, all of which took effect.

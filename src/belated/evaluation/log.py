@@ -94,7 +94,7 @@ class DecisionLog:
         return {}
 
     def lines(self, table: JournalTable) -> NDArray[np.int64]:
-        """Return the line of each decision of the whole table in a matrix of probabilities."""
+        """Return each decision's line in a matrix of probabilities for the whole table."""
         return np.arange(len(table))
 
     # --- estimates ------------------------------------------------------------------------------
@@ -111,17 +111,17 @@ class DecisionLog:
 
         Args:
             target: ``"uniform"``, ``"first"`` or the name of an action; a function of the context
-                and the names of the actions on offer, which returns the probability of each, or one
-                name; a matrix of probabilities, with a line for each decision and a column for
-                each action, or a frame of them; or a policy, which learns from what was known at
-                ``since``.
+                and the names of the actions on offer that returns the probability of each action,
+                or the name of one; an array or frame of probabilities, with a line for each
+                decision and a column for each action; or a policy, which learns from the records
+                up to ``since``.
             since: ignore decisions made earlier; required for a policy.
             limit: count only rewards that arrive within this time of the decision.
             level: confidence level of the intervals.
 
         Raises:
-            NotEvaluable: the log has too little information about that policy; the error says what
-                to do.
+            NotEvaluable: the log contains too little information about the target; the error says
+                what to do.
         """
         start = None if since is None else as_microseconds(since, "since")
         if isinstance(target, Policy) and start is None:
@@ -180,13 +180,13 @@ class DecisionLog:
         return delay_depends(self.table(), on)
 
     def report(self) -> Report:
-        """Return a one-page report, which notebooks display and which saves as HTML or JSON."""
+        """Return a one-page report. Notebooks display it; it can be saved as HTML or JSON."""
         from belated.report import Report
 
         return Report.of(self)
 
     def fold(self, policy: Policy, until: int | None) -> Fold:
-        """Return an empty fold in which a policy learns from the records up to ``until``."""
+        """Return an empty fold, from which a policy learns the records up to ``until``."""
         return Fold(
             policy.bound_to(self.features),
             self.rewards,

@@ -1,10 +1,10 @@
-"""Import the logs of other systems into a journal, so that they can be evaluated.
+"""Import logs of other systems into a journal for evaluation.
 
 Supported formats:
 
-* DSJSON, the JSON lines of Vowpal Wabbit and Azure Personalizer, including our own exports.
-* The arrays of Open Bandit Pipeline's ``bandit_feedback``, saved with ``numpy.savez``.
-* Frames: see :mod:`belated.evaluation.frames`.
+* DSJSON, the JSON Lines format of Vowpal Wabbit and Azure Personalizer, and of belated's exports.
+* Open Bandit Pipeline's ``bandit_feedback`` arrays, saved with ``numpy.savez``.
+* Data frames: see :mod:`belated.evaluation.frames`.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ _SECOND = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class LoggedDecision:
-    """One decision of another system, with its outcome.
+    """A decision of another system, with its outcome.
 
     Attributes:
         id: decision id; None: derived from its number in the log.
-        at: when it was made, in microseconds since 1970; None: one second after the previous
-            decision.
+        at: when the decision was made, in microseconds since 1970; None: one second after the
+            previous decision.
         actions: names of the actions on offer.
         index: index of the chosen action.
-        propensities: probability of each action; NaN if unknown, which the chosen action's must not
-            be.
-        reward: its reward; None if it is pending.
+        propensities: probability of each action; NaN if unknown. The probability of the chosen
+            action must be known.
+        reward: the reward; None if it is pending.
         rows: rows of the actions, if the log has them; otherwise features encode ``context`` and
             ``records``.
-        context: what was known before choosing.
+        context: the context, known before choosing.
         records: records of the actions, if any.
         share: the probability with which the decision was sampled into the log.
-        rewarded: when the reward arrived, in microseconds since 1970; None: at once.
+        rewarded: when the reward arrived, in microseconds since 1970; None: immediately.
         mean: mean reward that was predicted when choosing.
     """
 
@@ -90,8 +90,8 @@ def import_log(
         log: the decisions, in chronological order.
         features: the features that encode rows, unless the log has rows.
         rewards: what a missing reward means; None: every reward is reported.
-        family: family of the rewards; None: chosen by their range.
-        as_of: settle the decisions that were due by this time, in microseconds since 1970.
+        family: family of the rewards; None: chosen according to their range.
+        as_of: settle decisions whose window ended by this time, in microseconds since 1970.
 
     Returns:
         The number of decisions written.
@@ -132,7 +132,7 @@ def import_log(
 def _settled(
     stamped: list[tuple[int, Event, bytes | None]], window: int | None, as_of: int | None
 ) -> list[tuple[int, Event, bytes | None]]:
-    """Insert the events that settle decisions whose window ends, as a bandit would record them."""
+    """Insert the events with which a bandit would settle decisions at the end of their window."""
     events: list[tuple[int, Event, bytes | None]] = []
     waiting: deque[tuple[int, str]] = deque()
     rewarded: set[str] = set()
@@ -252,7 +252,7 @@ def features_of_dsjson(log: Sequence[LoggedDecision]) -> Features | None:
 
 
 def read_dsjson(file: BinaryIO, name: str = "the log") -> Iterator[LoggedDecision]:
-    """Yield the decisions of a DSJSON file; lines without a decision are skipped.
+    """Yield the decisions in a DSJSON file, skipping lines without a decision.
 
     Args:
         file: the open file.
@@ -308,7 +308,7 @@ def _of_dsjson(line: Mapping[str, Any]) -> LoggedDecision:
 
 
 def _time(text: str) -> str:
-    """Return a time with at most six fractional digits; Azure writes seven."""
+    """Truncate a time to six fractional digits; Azure writes seven."""
     whole, dot, rest = text.partition(".")
     digits = rest.rstrip("Z")
     return f"{whole}.{digits[:6]}Z" if dot and rest.endswith("Z") else text
@@ -340,10 +340,11 @@ def features_of_obp(log: Sequence[LoggedDecision]) -> Features:
 
 
 def read_obp(file: BinaryIO | Mapping[str, Any], name: str = "the log") -> Iterator[LoggedDecision]:
-    """Yield the decisions of Open Bandit Pipeline's ``bandit_feedback``.
+    """Yield the decisions in Open Bandit Pipeline's ``bandit_feedback``.
 
     Args:
-        file: ``bandit_feedback`` itself, or a file from ``numpy.savez("log.npz", **feedback)``.
+        file: the ``bandit_feedback`` mapping, or a file written by
+            ``numpy.savez("log.npz", **feedback)``.
         name: name of the file, for errors.
 
     Raises:

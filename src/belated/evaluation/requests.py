@@ -25,9 +25,9 @@ from belated.fold.requests import KeptRequest
 from belated.journals import Journal
 from belated.model.blocks import unblocked
 
-#: Number of requests read at a time; positions at most ``NEAR`` apart are read in one call.
+#: Number of requests read at a time; positions up to ``NEAR`` apart are read in one call.
 PAGE, NEAR = 1_000, 100
-#: Tolerance between the computed propensity over both groups and the recorded one.
+#: Maximum difference between the computed and the recorded propensity over both groups.
 NEAR_SHARE = 1e-9
 
 
@@ -43,7 +43,7 @@ class Offers(Shortened):
         actions: name of the action of each row.
         kept: probability with which the request of each decision was stored.
         blocks: number of blocks of coefficients, if each row belongs to one block; otherwise None.
-        outdated: number of requests left out because their actions' catalogue has changed since.
+        outdated: number of requests omitted because the catalogue of actions has since changed.
     """
 
     rows: Row
@@ -95,9 +95,8 @@ class Offers(Shortened):
     def over_groups(self, table: DecisionTable) -> Self:
         """Return the offers with the propensity of each row over both groups of a holdout.
 
-        Decisions of both groups then have the same weights (the balance heuristic). If the
-        propensity over both groups is unknown, as for the rows that a holdout decision did not
-        choose, it is NaN.
+        Decisions of both groups then have the same weights (the balance heuristic). An unknown
+        propensity is NaN, such as for the rows that a holdout decision did not choose.
 
         Args:
             table: the decisions.
@@ -165,7 +164,7 @@ def read_contexts(journal: Journal, table: JournalTable) -> Iterator[tuple[int, 
 
 
 def _pages(table: JournalTable) -> Iterator[tuple[int, list[int], list[int]]]:
-    """Yield up to :data:`PAGE` lines at a time: their partition, the lines and their positions."""
+    """Yield up to :data:`PAGE` lines at a time, as partition, lines and positions."""
     for partition in np.unique(table.partition).tolist():
         lines = np.flatnonzero(table.partition == partition)
         for start in range(0, len(lines), PAGE):
@@ -261,7 +260,7 @@ def read_offers(
 
 
 def _with_records(request: KeptRequest, features: Features | None) -> KeptRequest | None:
-    """Fill in a request's records from the catalogue; None if the catalogue has changed since."""
+    """Fill in a request's records from the catalogue; return None if the catalogue has changed."""
     if request.digests is None:
         return request
     catalogue = features.encoded if isinstance(features, Shared) else None

@@ -1,7 +1,7 @@
-"""Confidence sequences: intervals that hold at all times, however often you look.
+"""Confidence sequences: anytime-valid intervals, which hold however often you look at them.
 
 A gambler bets that the mean is greater than ν. If it is not, the probability that the gambler's
-capital ever grows by a factor of 1/α is at most α, so every ν for which it does is rejected.
+capital ever grows by a factor of 1/α is at most α. Every ν for which the capital does is rejected.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from scipy.special import logsumexp
 
 from belated.core.inputs import Vector
 
-#: Fractions of the capital that bets can lose; the capital is divided equally among the bets.
+#: Fraction of its capital that each bet can lose; the capital is divided equally among the bets.
 BETS = 0.75 * 0.5 ** np.arange(14)
 
 
 def betting_interval(
     weighted: Vector, mirrored: Vector, level: float, step: float
 ) -> tuple[float, float]:
-    """Return anytime-valid bounds of a mean within [0, 1].
+    """Return anytime-valid bounds on a mean within [0, 1].
 
     Args:
         weighted: importance weight times outcome of each decision.
@@ -36,7 +36,7 @@ def betting_interval(
 
 
 def _lower_bound(terms: Vector, alpha: float, step: float) -> float:
-    """Return an anytime-valid lower bound of the mean of non-negative terms."""
+    """Return an anytime-valid lower bound on the mean of non-negative terms."""
     low, high = 0.0, 1.0
     while high - low > step:
         middle = (low + high) / 2.0
@@ -64,7 +64,7 @@ def sequence_width(variance: float, count: float, usual: float, alpha: float) ->
 
     Args:
         variance: variance of the mean.
-        count: number of values that it averages.
+        count: number of values averaged.
         usual: the count for which the sequence is optimized.
         alpha: one minus the confidence level.
     """

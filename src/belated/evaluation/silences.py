@@ -1,8 +1,8 @@
 """Detect that rewards have stopped or slowed down, compared with the delay curve's forecast.
 
-The curve is from before the period that is checked, so that a silence does not lower its own
-expectation. If rewards arrive in batches, the checks are whether a batch is missing, or smaller
-than expected.
+The curve is estimated from data before the checked period, so that a silence does not lower the
+number of rewards expected during it. If rewards arrive in batches, the checks look for missing
+batches and for batches that are smaller than expected.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from belated.evaluation.table import DecisionTable, Times
 from belated.exceptions import InvalidInput
 from belated.fold.weighting.conversions import Deliveries, deliveries
 
-#: The fewest rewards for a check.
+#: Minimum number of rewards for a check.
 FEW = 20
 #: A month in microseconds, and the number of false alarms per month.
 MONTH, OFTEN = 30 * 86_400_000_000, 0.5
 #: Number of the longest pauses between batches after which a batch counts as missing.
 MISSED = 2.0
-#: Window to assume if there is none, in median delays.
+#: Window to assume if none is set, in median delays.
 USUAL_WINDOW = 10.0
-#: The span over which rewards are counted, in median delays, and the share of the expected number
-#: below which rewards have slowed.
+#: The period over which rewards are counted, in median delays, and the fraction of the expected
+#: number below which rewards count as slowed.
 SPAN, SLOW = 3.0, 0.5
-#: Number of independent checks per span if spans overlap, because checks run often.
+#: Number of independent checks per period: checks run often, so the periods overlap.
 OVERLAP = 5.0
 
 
 @dataclass(frozen=True)
 class Silence(Result):
-    """Time since the last reward, and the number of rewards expected in it.
+    """The time since the last reward, and the number of rewards expected since then.
 
     Attributes:
         since: when the last reward arrived.
         seconds: how long ago that was, in seconds.
         expected: number of rewards expected since.
-        limit: number of expected rewards beyond which a silence by chance is rarer than once in two
-            months.
-        stopped: whether rewards have stopped: ``expected`` exceeds ``limit`` and, with batches, a
-            batch is missing.
+        limit: number of expected rewards above which a silence occurs by chance less than once in
+            two months.
+        stopped: whether rewards have stopped: ``expected`` exceeds ``limit`` and, if rewards arrive
+            in batches, a batch is missing.
     """
 
     since: datetime
@@ -59,11 +59,11 @@ class Silence(Result):
 
 
 def silence(table: DecisionTable) -> Silence:
-    """Return the time since the last reward, and whether it is too long to be chance.
+    """Return the time since the last reward, and whether it is too long to be due to chance.
 
-    A gap between rewards lasts until ``expected`` rewards are due with probability exp(-expected).
-    With N rewards per month, an alarm beyond ln(2 N) expected rewards is therefore false once in
-    two months.
+    A gap between rewards in which ``expected`` rewards are due has probability exp(-expected). With
+    N rewards per month and a limit of ln(2 N) expected rewards, there is therefore one false alarm
+    in two months.
 
     Args:
         table: the decisions.
@@ -102,8 +102,8 @@ class Slowing(Result):
         since: the time from which rewards are counted.
         received: number of rewards that have arrived since.
         expected: number of rewards expected since.
-        slowed: whether fewer than half of the expected rewards have arrived, and too few for
-            chance.
+        slowed: whether fewer than half of the expected rewards have arrived, and too few to be due
+            to chance.
     """
 
     since: datetime
@@ -115,9 +115,9 @@ class Slowing(Result):
 def slowing(table: DecisionTable) -> Slowing:
     """Return whether fewer than half of the expected rewards arrive.
 
-    The rewards of the last three median delays are compared with the forecast from before. Because
-    the expected number is itself estimated from a number of rewards, the test uses a negative
-    binomial distribution. An alarm is false once in two months.
+    The rewards that arrived during the last three median delays are compared with a forecast made
+    before that period. Because the expected number is itself estimated from a limited number of
+    rewards, the test uses a negative binomial distribution. There is one false alarm in two months.
 
     Args:
         table: the decisions.
@@ -175,7 +175,7 @@ def _known(table: DecisionTable, now: int) -> DecisionTable:
 
 
 def _expected(table: DecisionTable, before: DecisionTable, curve: DelayCurve, since: int) -> float:
-    """Return the number of rewards expected since a time, from what was known then."""
+    """Return the number of rewards expected since a time, based on the data known at that time."""
     rate = 1.0
     if table.conversions:
         exposure = float(curve.arrived_by(before.age).sum())

@@ -1,4 +1,4 @@
-"""Read the decisions of a journal into a table, with one fold of its records."""
+"""Read the decisions of a journal into a table, in one pass over its records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from belated.model.kernels.pages import CONFLICT, LATE
 
 #: Called with each record and the status that the ledger gave it.
 Watch = Callable[[Record, str], None]
-#: The ledger keeps forgotten decisions, because they are evaluated too.
+#: Keep forgotten decisions in the ledger, because they are evaluated too.
 _ALL = Tuning(dropped=1 << 62)
 _SOURCE_CODES = {name: code for code, name in enumerate(SOURCES)}
 
@@ -51,7 +51,7 @@ def ledger_of(
 
 
 class PartitionReader:
-    """Collects the decisions of one partition; a decision's number in the ledger is its line.
+    """Collects the decisions of a partition; a decision's number in the ledger is its line number.
 
     Args:
         ledger: an empty ledger from :func:`ledger_of`.
@@ -126,7 +126,7 @@ class PartitionReader:
         )
 
     def columns(self, partition: int, start: int = 0, stop: int | None = None) -> dict[str, Any]:
-        """Return the columns of :class:`JournalTable` for a range of lines; all by default."""
+        """Return the columns of :class:`JournalTable` for a range of lines; default: all lines."""
         lines = slice(start, len(self.ids) if stop is None else stop)
         table = self._table
         codes, numbers, models = (
@@ -196,13 +196,13 @@ class JournalTable(DecisionTable):
     Attributes:
         ids: decision ids.
         recorded: when the journal recorded each decision.
-        at: when it was made, by the clock of the deciding process.
-        late: whether its reward arrived after the window.
-        conflict: whether another record contradicts it.
+        at: when the decision was made, by the clock of the deciding process.
+        late: whether the reward arrived after the window.
+        conflict: whether another record contradicts the decision.
         index: index of the chosen action among the actions on offer.
         model: version of the model that chose.
-        partition: its partition in the journal.
-        position: its position within the partition.
+        partition: partition of the decision in the journal.
+        position: position of the decision within the partition.
     """
 
     ids: NDArray[Any]
@@ -232,7 +232,7 @@ def read_journal(
     step: Callable[[int], None] = lambda count: None,
     watch: Watch | None = None,
 ) -> JournalTable:
-    """Return the decisions of a journal with their outcomes, without trimmed decisions.
+    """Return the decisions of a journal with their outcomes, except trimmed decisions.
 
     The table is as of the last record. It takes about 400 bytes of memory per decision; rows and
     contexts stay in the journal.
@@ -241,13 +241,14 @@ def read_journal(
         journal: the journal to read.
         rewards: what a missing reward means; None: as recorded in the journal.
         retention: how long a decision accepts rewards, in microseconds; used with ``rewards``.
-        support: the range of valid rewards; others do not count.
+        support: the range of valid rewards; rewards outside it are ignored.
         until: ignore records with a later timestamp.
         step: called with the number of records read.
         watch: called with each record and its status.
 
     Raises:
-        InvalidInput: ``rewards`` is None and the journal does not record its meaning of rewards.
+        InvalidInput: ``rewards`` is None, and the journal does not record what a missing reward
+            means.
     """
     configured = journal.configured()
     if rewards is None:

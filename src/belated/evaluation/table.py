@@ -35,21 +35,21 @@ class DecisionTable(Shortened):
     Attributes:
         made: when each decision took effect: when the journal recorded its activation, or the
             decision itself if it has none.
-        rewarded: when the journal recorded its first reward; :data:`NEVER` if it has none.
-        value: its reward as it counts now, or the default of its semantics; NaN if it has neither.
-        state: code of its :class:`~belated.fold.rules.State`.
-        action: index of its action in ``actions``.
+        rewarded: when the journal recorded the first reward; :data:`NEVER` if there is none.
+        value: the current reward, or the default for a missing reward; NaN if there is neither.
+        state: code of the decision's :class:`~belated.fold.rules.State`.
+        action: index of the chosen action in ``actions``.
         actions: names of the actions.
-        group: index of its holdout group in ``groups``.
+        group: index of the decision's holdout group in ``groups``.
         groups: names of the groups.
-        source: index of its source in :data:`SOURCES`.
-        propensity: probability with which its group chose the action.
+        source: index of the decision's source in :data:`SOURCES`.
+        propensity: probability with which the decision's group chose the action.
         overall: probability of the action over all groups.
         mean: mean reward that was predicted when choosing.
         as_of: the time at which the outcomes are known.
         rewards: what a missing reward means.
         retention: how long a decision accepts rewards, in microseconds; None: forever.
-        baseline: what the holdout is shown: the name of an action, ``"first"`` or ``"uniform"``;
+        baseline: the baseline of the holdout: the name of an action, ``"first"`` or ``"uniform"``;
             None if unknown.
     """
 
@@ -84,14 +84,15 @@ class DecisionTable(Shortened):
         propensity: Any = None,
         mean: Any = None,
     ) -> Self:
-        """Return a table of your own columns: lists, arrays, or columns of a frame.
+        """Create a table from columns: lists, arrays, or columns of a frame.
 
         Args:
             made: when each decision took effect: timezone-aware datetimes, or microseconds since
                 1970.
-            rewarded: when its reward arrived; NaT, None or :data:`NEVER` if it has none.
-            value: the reward; NaN if it has none.
-            as_of: the time at which the outcomes are known; None: the latest of these times.
+            rewarded: when each reward arrived; NaT, None or :data:`NEVER` if there is none.
+            value: the reward of each decision; NaN if there is none.
+            as_of: the time at which the outcomes are known; None: the latest time in ``made`` and
+                ``rewarded``.
             rewards: what a missing reward means; None: :class:`~belated.Explicit`.
             action: names of the chosen actions.
             group: names of the groups that :func:`~belated.evaluation.lifts.lift` compares.
@@ -203,7 +204,7 @@ class DecisionTable(Shortened):
 
     @property
     def conversions(self) -> bool:
-        """Whether a missing reward has a value, so that only other rewards are reported."""
+        """Whether a missing reward counts as a value, so that only conversions are reported."""
         return not isinstance(self.rewards, Explicit)
 
     @property

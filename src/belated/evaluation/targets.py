@@ -1,4 +1,4 @@
-"""Targets of an evaluation, as the probabilities they give each action of each decision."""
+"""Evaluation targets: the probability that a target gives to each action of each decision."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from belated.exceptions import InvalidInput, NotEvaluable
 from belated.model.model import Model
 from belated.policies import Policy
 
-#: Takes the context (or the rows, if there is none) and the names of the actions on offer; returns
-#: the probability of each action, or the name of one.
+#: Takes the context (or the rows, if there is no context) and the names of the actions on offer;
+#: returns the probability of each action, or the name of one action.
 Rule = Callable[[Any, Sequence[int | str]], Any]
 #: Anything that can be evaluated: a name, a policy, a rule, or a matrix of probabilities.
 Target = Policy | Rule | NDArray[Any] | Mapping[Any, Any] | int | str
@@ -31,7 +31,7 @@ NEAR = 1e-6
 
 
 def shares_of_name(name: int | str, offers: Offers) -> Vector:
-    """Return the shares of ``uniform``, of ``first``, or of always choosing one named action."""
+    """Return the shares of ``uniform``, ``first``, or a target that always chooses one action."""
     if name == "uniform":
         return np.repeat(1.0 / offers.counts, offers.counts)
     if name == "first":
@@ -105,7 +105,7 @@ def _checked(given: Any, count: int) -> Vector:
 def shares_of_matrix(
     given: Any, offers: Offers, lines: NDArray[np.int64], total: int, names: Sequence[Any] | None
 ) -> Vector:
-    """Return the shares in a matrix with a line for each decision of the log.
+    """Return the shares from a matrix with a line for each decision in the log.
 
     Args:
         given: an array, or a frame with a column for each action.

@@ -1,4 +1,4 @@
-"""Off-policy values: what another policy would have earned, had it decided.
+"""Off-policy values: what another policy would have earned if it had decided.
 
 The estimate is self-normalized and doubly robust. Notation: π is the evaluated policy, p the
 propensity, w = π/p of the chosen action (the importance weight), ω the inverse probability of
@@ -25,13 +25,13 @@ from belated.exceptions import NotEvaluable
 from belated.model.estimators.laplace import fit_rows
 from belated.model.families import Family
 
-#: The largest share of the policy's choices that may have had propensity 0.
+#: Maximum share of the policy's choices that may have propensity 0.
 UNSUPPORTED = 0.01
-#: Number of standard errors by which the mean of the importance weights may differ from 1.
+#: Maximum distance of the mean importance weight from 1, in standard errors.
 SURE = 3.0
-#: Effective sample size by design below which a value is refused, and below which it has a note.
+#: Expected effective sample size below which a value is refused, and below which it has a note.
 REFUSED, WEAK = 30.0, 60.0
-#: Bisection steps to the end of an interval.
+#: Number of bisection steps to find the end of an interval.
 STEPS = 40
 
 
@@ -40,26 +40,26 @@ class Value(Result):
     """What a policy would have earned, per decision.
 
     Attributes:
-        value: mean reward of a decision: self-normalized doubly robust (SNDR).
+        value: mean reward per decision; the self-normalized doubly robust (SNDR) estimate.
         low: lower end of the interval, for a single evaluation.
         high: upper end of the interval.
-        confidence_sequence: interval that holds at all times, from decisions older than
-            the limit or the window. None without either, without such decisions, or if rewards are
-            unbounded, both by the family and by the declared ``bounds``.
+        confidence_sequence: anytime-valid interval, from decisions older than the limit or the
+            window. None if neither is set, if no decision is that old, or if neither the family nor
+            the declared ``bounds`` limit the rewards.
         level: confidence level of the intervals.
         estimand: description of the estimated quantity.
         decisions: number of evaluated decisions.
         arrived: number of decisions whose outcome is known.
         kish_sample_size: effective sample size (Kish) of the importance weights as drawn.
         effective_sample_size: expected effective sample size, from the propensities and the
-            arrived rewards. If it is too small, the value is refused. If only the propensity of the
-            chosen action is known, it is computed from the weights as drawn.
+            arrived rewards. If it is too small, no value is returned. If only the propensity of the
+            chosen action is known, this attribute is computed from the weights as drawn.
         unsupported: share of the policy's choices whose propensity was 0; 0 if only the propensity
             of the chosen action is known and the weights average 1.
-        dm: direct method, by the reward model alone.
-        ips: inverse propensity scoring.
-        snips: self-normalized inverse propensity scoring.
-        dr: doubly robust, not self-normalized.
+        dm: estimate of the direct method, from the reward model alone.
+        ips: estimate of inverse propensity scoring.
+        snips: estimate of self-normalized inverse propensity scoring.
+        dr: doubly robust estimate without self-normalization.
         notes: limitations of the estimate.
     """
 
@@ -97,16 +97,17 @@ def off_policy_value(
     """Estimate the value of a fixed policy from the decisions of other policies.
 
     Args:
-        table: the decisions; all of them took effect.
-        offers: the actions on offer in them.
-        target: the policy's probability of each row, fixed before these decisions.
+        table: the decisions, all of which took effect.
+        offers: the actions on offer in the decisions.
+        target: the policy's probability of each row. The policy must not have learned from these
+            decisions.
         family: family of the rewards, for the reward model.
         limit: count only rewards that arrive within this time; None: every observable reward.
         level: confidence level of the intervals.
-        predicted: mean reward of each row by your own model, instead of the fitted one.
+        predicted: mean reward of each row, from your own model; None: fit a model.
 
     Raises:
-        NotEvaluable: the log contains too few of the policy's choices, or none.
+        NotEvaluable: the log contains too few of the policy's choices.
     """
     reach = reach_of(table, limit)
     delay, age = within(table.delay, reach), table.age
@@ -116,7 +117,7 @@ def off_policy_value(
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(chosen > 0.0, target[offers.chosen] / chosen, 0.0)
     conversions = table.conversions
-    # Conversions count from the default, the reward of a decision without one.
+    # Conversions are measured relative to the default, the value of a missing reward.
     shift = table.rewards.default if conversions else 0.0
     reward = np.where(omega > 0.0, table.value - shift, 0.0)
     window = table.rewards.window_us
@@ -172,8 +173,8 @@ def support(
 ) -> tuple[float, float]:
     """Return the unsupported share of a policy's choices, and the effective sample size.
 
-    Both are expectations over the choices, so that chance cannot hide actions that were never
-    tried. If only the propensities of chosen actions are known, both are estimated from the
+    Both are expectations over the policy's choices, so that chance cannot hide actions that were
+    never tried. If only the propensities of chosen actions are known, both are estimated from the
     importance weights as drawn.
 
     Args:
@@ -221,7 +222,7 @@ def _check_weights(ratio: Vector, among: Vector) -> None:
 
 
 def declared_range(table: DecisionTable, family: Family) -> tuple[float, float]:
-    """Return the range of a reward, from its family and the declared ``bounds``, or infinity."""
+    """Return the limits of a reward, from its family and the declared ``bounds``, or infinity."""
     least, most = table.rewards.range(family.support)
     return (
         least if least > -MAX_REWARD else -math.inf,
@@ -245,8 +246,8 @@ def interval(
 
     The interval contains each mean that a score test does not reject: the error of the weighted
     outcomes is compared with its variance under that mean, not under the estimate. With equal
-    weights and outcomes of 0 and 1 it is Wilson's interval. Unlike an interval by the estimated
-    variance, it holds if the choices with large weights have few rewards, or none.
+    weights and outcomes of 0 and 1, this is Wilson's interval. Unlike an interval from the
+    estimated variance, it is valid even if the choices with large weights have few or no rewards.
 
     Args:
         direct: predicted mean of each decision under the policy.
@@ -301,7 +302,7 @@ def interval(
 def dispersion(
     outcome: Vector, prediction: Vector, weight: Vector, least: float, most: float
 ) -> float:
-    """Return Pearson's dispersion of outcomes with a smallest value, over all choices of a log."""
+    """Return Pearson's dispersion of outcomes that have a smallest value, over the whole log."""
     if not math.isfinite(least):
         return 1.0
     mean = float((weight * prediction).sum() / weight.sum())
@@ -314,9 +315,10 @@ def variance_by_mean(
 ) -> Callable[[float], float]:
     """Return the variance of the weighted sum of outcomes as a function of their weighted mean.
 
-    Outcomes with two bounds have the variance of a Bernoulli variable, outcomes with only a lower
-    bound that of a Poisson variable. A mean below that of the predictions scales their distances
-    from the lower bound, a larger mean their distances from the upper bound.
+    Outcomes with two bounds are given the variance of a Bernoulli variable, outcomes with only a
+    lower bound that of a Poisson variable. If the mean is below that of the predictions, the
+    distances of the predictions from the lower bound are scaled; if it is above, their distances
+    from the upper bound.
     """
     squares, total = np.square(weight), float(weight.sum())
 
@@ -342,7 +344,7 @@ def variance_by_mean(
 def _farthest(
     inside: float, end: float, is_rejected: Callable[[float], bool], step: float
 ) -> float:
-    """Return the end of an interval, between a value inside it and the end of the range."""
+    """Return the end of an interval, which is between ``inside`` and the end of the range."""
     outside = end
     if not math.isfinite(end):
         outside = inside + step
@@ -393,7 +395,7 @@ def _confidence_sequence(
     """Return the confidence sequence from decisions with a final outcome.
 
     An outcome is final at an age fixed in advance: the limit, or the window. If every outcome is
-    reported, one that has not arrived by then is unknown and counts as the worst case.
+    reported, an outcome that has not arrived by that age is unknown and counts as the worst case.
     """
     least, most = bounds
     horizon = final_age(table, limit)
@@ -436,9 +438,9 @@ FOLDS = 5
 
 
 def cross_fitted(offers: Offers, outcome: Vector, weight: Vector, family: Family) -> Vector:
-    """Return the predicted mean of every row, each from a model fitted without its decision.
+    """Return the predicted mean of every row, from a model fitted without the row's decision.
 
-    Coefficients are shrunk towards those of the overall mean, not towards a mean of one half.
+    Coefficients are shrunk towards those of the overall mean, not towards a mean of ½.
 
     Args:
         offers: the actions on offer in the decisions.

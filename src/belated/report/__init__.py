@@ -1,8 +1,7 @@
-"""What a bandit earns, on one page: a file, a notebook, a console.
+"""The report: what a bandit earns, as an HTML file, in a notebook or in a terminal.
 
-``facts`` reads a journal once. Each file of ``panels`` makes the numbers of a panel from it, its
-chart as a specification of Vega-Lite, and its words. ``page`` shows all of them. Nothing in a page
-is written by hand but definitions.
+``facts`` reads the journal once. Each module in ``panels`` computes one panel's data and renders
+its Vega-Lite chart and text; ``page`` assembles the panels. Only definitions are fixed text.
 """
 
 from belated.report.report import Report

@@ -41,11 +41,11 @@ from belated.model.families import Family
 
 T = TypeVar("T")
 
-#: Maximum size of the rows sampled for the auditor, in numbers.
+#: Maximum number of values in the rows sampled for the auditor.
 NUMBERS = 4_000_000
 #: Minimum number of rewards for the auditor.
 FEW = 30
-#: Number of latest decisions whose contexts are encoded again to find unknown or clipped values.
+#: Number of recent decisions whose contexts are encoded again to find unknown or clipped values.
 LATEST = 1_000
 #: Maximum number of actions shown separately.
 ACTIONS = 12
@@ -74,15 +74,16 @@ class Watched:
     Attributes:
         encoder: encodes contexts as rows.
         rewards: when each reward message was recorded.
-        lags: time from each reward to its record; -1 if unknown.
-        care: numbers of the reward messages with each kind of issue, into ``rewards``.
+        lags: time between each reward and its record; -1 if unknown.
+        care: indices into ``rewards`` of the reward messages with each kind of issue.
         voids: when decisions were voided.
         modes: changes of the mode.
         actions: last change of each action that was paused, resumed or retired.
-        chosen: the model that was pinned, if one is.
+        chosen: the pinned model, if any.
         records: number of records.
-        latest: last decisions.
-        backdated: reward messages that may be dated before their decision: number, id and time.
+        latest: the most recent decisions.
+        backdated: index, decision id and time of each reward message that may be dated before its
+            decision.
     """
 
     encoder: RowEncoder
@@ -102,7 +103,7 @@ class Watched:
     _rows: list[NDArray[np.float32]] = field(default_factory=list)
 
     def take(self, record: Record, status: str) -> None:
-        """Collect from one record, given its status in the ledger."""
+        """Collect data from one record, given its status in the ledger."""
         self.records += 1
         event = record.event
         if isinstance(event, Decision):
@@ -140,9 +141,9 @@ class Watched:
             self.backdated.append((len(self.rewards) - 1, event.id, event.at_us))
 
     def finish(self, table: JournalTable) -> dict[str, Noticed]:
-        """Find rewards dated before their decision; return the issues of fields.
+        """Find rewards dated before their decision; return the unknown and clipped field values.
 
-        Only the latest decisions are checked for unknown and clipped values.
+        Only the most recent decisions are checked for such values.
         """
         if self.backdated:
             made = dict(zip(table.ids.tolist(), table.at.tolist(), strict=True))
@@ -165,7 +166,7 @@ class Watched:
             self._every *= 2
 
     def rows_of(self, table: JournalTable, blocks: int | None) -> tuple[NDArray[np.int64], Matrix]:
-        """Return the lines whose chosen row was sampled, and the rows over all coefficients."""
+        """Return the lines whose chosen row was sampled, and these rows over all coefficients."""
         if not self._rows:
             return np.zeros(0, dtype=np.int64), np.zeros((0, 0))
         order = np.lexsort((table.position, table.partition))
@@ -178,7 +179,7 @@ class Watched:
     def take_frame(
         self, log: Log, table: JournalTable, blocks: int | None
     ) -> tuple[NDArray[np.int64], Matrix]:
-        """Read the rewards of a frame; return lines and their chosen rows like :meth:`rows_of`."""
+        """Read the rewards in a frame; return lines and their chosen rows as in :meth:`rows_of`."""
         self.rewards = table.rewarded[table.arrived].tolist()
         self.lags = [-1] * len(self.rewards)  # a frame has no event times
         self.records = len(table) + len(self.rewards)
@@ -194,20 +195,20 @@ def _keys(partition: NDArray[Any], position: NDArray[Any]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """The data that the parts of a report share.
+    """The data that all parts of a report share.
 
     Attributes:
         log: the log of decisions.
         everything: all decisions, including those that were voided.
         table: decisions that took effect.
-        watched: what was collected from the records.
+        watched: the data collected from the records.
         calendar: periods of the report.
         estimate: the model's estimate, if known.
         evidence: evidence for the checks, if known.
         curve: delay curve; None before the first reward.
         lines: lines of ``table`` whose chosen row is known.
-        rows: their chosen rows.
-        fields: unknown and clipped values of the latest decisions.
+        rows: the chosen rows of these lines.
+        fields: unknown and clipped field values in the most recent decisions.
     """
 
     log: DecisionLog
@@ -287,7 +288,7 @@ class Facts:
 
     @property
     def arms(self) -> list[tuple[str, Mask]]:
-        """Groups that have decisions, with the decisions of each."""
+        """Groups that have decisions, with a mask of each group's decisions."""
         both = (("Bandit", self.own), ("Holdout", self.held))
         return [(name, mask) for name, mask in both if mask.any()]
 
@@ -296,17 +297,17 @@ class Facts:
         """Lowest and highest possible reward per decision."""
         rewards = self.table.rewards
         low, high = rewards.range(self.log.family.support)
-        if rewards.reduce == "sum":  # the limits are those of each part
+        if rewards.reduce == "sum":  # the limits apply to each part of a reward
             low, high = (0.0 if low >= 0.0 else -math.inf), math.inf
         return min(low, self.base), max(high, self.base)
 
     def ratio(self, which: Mask) -> tuple[float, float]:
         """Return the reward per decision and its standard error; NaN if no decision is old enough.
 
-        A decision counts with the share of rewards that arrive by its age, so that young decisions
-        are neither left out nor counted as failures. The share is read from the delay curve, which
-        assumes the same delays for all decisions. :func:`belated.evaluation.lifts.earned`, used
-        for the headline, needs no such assumption.
+        Each decision is weighted by the share of rewards that arrive by its age, so that young
+        decisions are neither omitted nor counted as failures. The share is taken from the delay
+        curve, which assumes the same delays for all decisions. The headline uses
+        :func:`belated.evaluation.lifts.earned`, which does not need this assumption.
         """
         outcome, exposure = self.outcome[which], self.exposure[which]
         total = float(exposure.sum())
@@ -318,17 +319,17 @@ class Facts:
 
     @cached_property
     def _one(self) -> float:
-        """Mean square of a reward: without rewards, the error is that of one reward, not zero."""
+        """Mean square of a reward, used so that a group without rewards has a nonzero error."""
         came = self.table.arrived
         return float(np.square(self.outcome[came]).mean()) if came.any() else 0.0
 
     def row(self, which: Mask) -> dict[str, Any]:
-        """Return the reward per decision with its interval, as a row of data."""
+        """Return the reward per decision with its interval, as a data row."""
         return {**around(*self.ratio(which), self.bounds), "n": int(which.sum())}
 
     @cached_property
     def auditor(self) -> Auditor | None:
-        """Model fitted to all decisions; None with too few rewards or too many features."""
+        """Model fitted to all decisions; None if there are too few rewards or too many features."""
         few = self.table.arrived.sum() < FEW or not len(self.rows)
         if few or self.rows.shape[1] > WIDEST:
             return None
@@ -353,7 +354,7 @@ class Facts:
 
 
 def if_known(estimate: Callable[..., T], *given: Any) -> T | None:
-    """Return an estimate; None if there is too little data for it."""
+    """Call ``estimate``; return None if there is too little data."""
     try:
         return estimate(*given)
     except BelatedError:
@@ -381,7 +382,7 @@ def short(number: float, digits: int = 6) -> float | None:
 def interval(
     value: float, low: float, high: float, *, digits: int = 6, key: str = "p"
 ) -> dict[str, Any]:
-    """Return a value with its interval, which is widened to contain the value if it does not.
+    """Return a value with its interval, widened if necessary to contain the value.
 
     >>> interval(0.02, 0.0, 0.0)
     {'p': 0.02, 'lo': 0.0, 'hi': 0.02}
@@ -393,7 +394,7 @@ def interval(
 def around(
     value: float, error: float, bounds: tuple[float, float] = (-math.inf, math.inf), **options: Any
 ) -> dict[str, Any]:
-    """Return a value with its normal interval, both limited to possible values.
+    """Return a value with its normal interval, both clipped to ``bounds``.
 
     >>> around(1.02, 0.03, bounds=(0.0, 1.0))
     {'p': 1.0, 'lo': 0.961201, 'hi': 1.0}
@@ -403,7 +404,7 @@ def around(
 
 
 SECOND, MINUTE, HOUR, DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
-#: Possible lengths of a period, with their names.
+#: Names and lengths of the possible periods.
 LENGTHS = (
     (SECOND, "second"),
     (10 * SECOND, "10 seconds"),
@@ -415,9 +416,9 @@ LENGTHS = (
     (7 * DAY, "week"),
     (28 * DAY, "4 weeks"),
 )
-#: Maximum number of periods of a report, and the number of recent ones.
+#: Maximum number of periods in a report, and the number of periods that count as recent.
 PERIODS, RECENT = 62, 7
-#: Share of a period after which it counts as complete.
+#: Fraction of a period after which it counts as complete.
 COMPLETE = 0.95
 
 
@@ -441,7 +442,7 @@ class Calendar:
 
     @classmethod
     def of(cls, table: DecisionTable) -> Calendar:
-        """Return the shortest periods that cover all decisions.
+        """Return a calendar with the shortest periods that cover all decisions.
 
         >>> none, made = [None] * 2, ["2026-01-01T00:00Z", "2026-01-30T12:00Z"]
         >>> table = DecisionTable.of(made=made, rewarded=none, value=none)
@@ -458,12 +459,12 @@ class Calendar:
         raise AssertionError
 
     def place(self, times: Times) -> NDArray[np.int64]:
-        """Return the number of the period of each time."""
+        """Return the index of the period that contains each time."""
         found: NDArray[np.int64] = np.clip((times - self.start) // self.step, 0, self.count - 1)
         return found
 
     def counts(self, times: Times) -> Vector:
-        """Return how many times are in each period."""
+        """Return the number of times in each period."""
         return np.bincount(self.place(times), minlength=self.count).astype(np.float64)
 
     def ms(self, period: int) -> int:
@@ -472,7 +473,7 @@ class Calendar:
 
     @property
     def partial(self) -> int | None:
-        """Start of the last period in milliseconds since 1970; None if the period is complete."""
+        """Start of the last period, in milliseconds since 1970; None if that period is complete."""
         last = self.start + (self.count - 1) * self.step
         if self.end is None or self.end - last >= COMPLETE * self.step:
             return None

@@ -1,4 +1,4 @@
-"""Numbers of a report that are exported as metrics."""
+"""Report values that are exported as metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class Gauges(msgspec.Struct, frozen=True):
         lift: relative lift over the holdout: the estimate and both ends of its interval; empty if
             unknown.
         share: share of each action in the decisions of the last complete period.
-        predicted: predicted over observed reward of recent decisions; None with too few rewards.
+        predicted: ratio of predicted to observed reward of recent decisions; None if there are too
+            few rewards.
         attention: kinds of findings that need attention.
     """
 
@@ -29,7 +30,7 @@ class Gauges(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Gauges:
-        """Return the gauges of a report.
+        """Create the gauges from a report.
 
         Args:
             data: data of the report.

@@ -1,4 +1,4 @@
-"""HTML elements: tiles, sparklines and tables. They escape the text they are given."""
+"""HTML elements: tiles, sparklines and tables. Text is escaped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-#: Maximum number of rows of a table on the page; the data has all rows.
+#: Maximum number of table rows on the page; the report's data contains all rows.
 ROWS = 400
 _WIDTH, _HEIGHT = 120, 30
 _PALE = ' class="partial"'
@@ -71,7 +71,7 @@ def line(values: Sequence[float | None]) -> str:
 
 
 def whisker(low: float, value: float, high: float) -> str:
-    """Return a small picture of a value with its interval, and of zero."""
+    """Return a small chart of a value with its interval, relative to zero."""
     least, most = min(low, 0.0), max(high, 0.0)
     room = 0.08 * ((most - least) or 1.0)
     least, most = least - room, most + room
@@ -88,7 +88,7 @@ def whisker(low: float, value: float, high: float) -> str:
 
 
 def tile(label: str, value: str, notes: Sequence[str], picture: str, kind: str = "") -> str:
-    """Return a tile: one of the numbers at the top of a report."""
+    """Return a tile, which shows one of the numbers at the top of a report."""
     lines = "<br>".join(escape(note) for note in notes)
     inner = element("div", label, cls="lab") + element("div", value, cls="val")
     return around(

@@ -40,7 +40,7 @@ def script_hash(name: str) -> str:
 
 @cache
 def style() -> str:
-    """Return the style sheet, with the colours of the light and the dark theme."""
+    """Return the style sheet with the colours of the light and dark themes."""
     light, dark = (
         "".join(f"--{name}:{value};" for name, value in palette.items())
         for palette in (LIGHT, DARK)
@@ -75,12 +75,12 @@ def document(data: Data) -> str:
 
 
 def embedded(value: Any) -> str:
-    """Return JSON for a script element: with `<` escaped, no text can end the element."""
+    """Return a value as JSON for a script element, with `<` escaped so that it cannot end it."""
     return msgspec.json.encode(value).decode().replace("<", "\\u003c")
 
 
 def body(data: Data) -> str:
-    """Return the page without its scripts, which the console shows too."""
+    """Return the page without scripts; the web console shows it too."""
     links = "".join(
         element("a", question.question, href=f"#{question.name}") for question in QUESTIONS
     )

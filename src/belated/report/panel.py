@@ -21,9 +21,9 @@ class Said(NamedTuple):
     """The text of a panel.
 
     Attributes:
-        title: message.
-        definition: what the numbers are.
-        why: a possible explanation, if there is one.
+        title: title, which states the main result.
+        definition: definition of the numbers.
+        why: a possible explanation, if any.
     """
 
     title: str
@@ -37,14 +37,14 @@ class Panel:
 
     Attributes:
         name: name of the panel, and of its data in the report.
-        heading: title without data.
+        heading: title if there is no data.
         collect: returns the panel's data; None or empty if there is none.
         chart: returns the chart's specification, given the data of the report.
         words: returns the text, given the data of the report.
         columns: column headings of the table by field; ``when`` is the formatted time.
         rows: returns the rows of the table; without rows, the panel has nothing to show.
-        none: text to show then.
-        legend: returns the legend: CSS class, name and number of each item.
+        none: text to show if there are no rows.
+        legend: returns the CSS class, name and number of each item in the legend.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Panel:
         return TimeAxis(data).named(rows) if rows and "t" in rows[0] else rows
 
     def card(self, data: Data) -> str:
-        """Return the card as HTML; without data, it says what is missing."""
+        """Return the card as HTML; if there is no data, the card says what is missing."""
         table = self.table(data)
         if not table:
             none = self.none if isinstance(self.none, str) else self.none(data)

@@ -1,4 +1,4 @@
-"""What a bandit earns, on one page."""
+"""A one-page report of what a bandit earns."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class Report(Result):
         estimate: Estimate | None = None,
         evidence: Evidence | None = None,
     ) -> Report:
-        """Return the report of a log.
+        """Create the report of a log.
 
         Args:
-            log: decisions of a journal, or of another system.
+            log: the decision log of a journal or of another system.
             estimate: the bandit's model; without it, coefficients are not shown.
             evidence: evidence for the checks; without it, some checks are skipped.
 
@@ -72,13 +72,13 @@ class Report(Result):
         """Return the same report with names for its rewards.
 
         Args:
-            unit: what one reward is, in the singular: ``"purchase"``.
-            currency: the currency of the values, as an ISO 4217 code such as ``"EUR"``; empty:
-                they are not money. A reward between 0 and 1 is shown as a percentage, and cannot
-                be money.
+            unit: name of one reward, in the singular, such as ``"purchase"``.
+            currency: the currency of the values, as an ISO 4217 code such as ``"EUR"``; empty if
+                rewards are not money. Rewards between 0 and 1 are shown as percentages, and cannot
+                have a currency.
 
         Raises:
-            InvalidInput: the unit is empty, or rewards are between 0 and 1 and not money.
+            InvalidInput: the unit is empty, or a currency is given for rewards between 0 and 1.
         """
         if not unit.strip():
             raise InvalidInput("unit is empty: name one reward, such as 'purchase'", unit)
@@ -92,14 +92,14 @@ class Report(Result):
         return self.data
 
     def html(self) -> str:
-        """Return one HTML file, which loads nothing else."""
+        """Return the report as a self-contained HTML document."""
         return document(self.data)
 
     def save(self, path: str | Path) -> None:
-        """Write the page to ``.html``, or the data to ``.json``.
+        """Write the page to a ``.html`` file, or the data to a ``.json`` file.
 
         Raises:
-            InvalidInput: the file has another extension.
+            InvalidInput: the file has any other extension.
         """
         file = Path(path)
         if file.suffix == ".html":
@@ -111,7 +111,7 @@ class Report(Result):
             raise InvalidInput(f"{message}: use one of these extensions", path)
 
     def save_charts(self, folder: str | Path) -> list[Path]:
-        """Write each chart as a PNG file named after its panel; return the files.
+        """Write each chart to a PNG file named after its panel; return the paths of the files.
 
         Raises:
             MissingExtra: the extra ``report`` is not installed.
@@ -147,7 +147,7 @@ def learned(log: DecisionLog) -> tuple[Estimate | None, Evidence | None]:
     Both are None if the journal does not describe the policy.
     """
     try:
-        # Of priors, only None can be written as text.
+        # The only prior that can be written as text is None.
         policy = as_whole_policy(log.settings["policy"].replace("prior=None, ", ""))
     except (BelatedError, KeyError):  # a custom policy
         return None, None

@@ -1,4 +1,4 @@
-"""Formats numbers and times as text for a report. The text is plain, not HTML."""
+"""Format numbers and times for a report, as plain text."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from belated.core.times import lasting
 
 Data = dict[str, Any]
 
-#: Symbols of currencies by their ISO 4217 code.
+#: Currency symbols by ISO 4217 code.
 SYMBOLS = {"EUR": "€", "USD": "$", "GBP": "£", "JPY": "¥", "INR": "₹", "KRW": "₩"}
 
 
 def percent(share: float, digits: int | None = None) -> str:
-    """Format a share, by default with one digit after the point, or two significant ones.
+    """Format a share, by default with one decimal place, or two significant digits if it is small.
 
     >>> percent(0.0978), percent(0.00123), percent(-0.2, 0), percent(-1e-9)
     ('9.8%', '0.12%', '−20%', '0.000%')
@@ -38,7 +38,7 @@ def signed(share: float) -> str:
 
 
 def amount(data: Data, value: float) -> str:
-    """Format a reward: a percentage if rewards are shares, money, or a number.
+    """Format a reward: as a percentage if rewards are shares, otherwise as money or a number.
 
     >>> amount({"rewards": {"shares": False}, "currency": "EUR"}, -0.04239)
     '−€0.0424'
@@ -51,14 +51,14 @@ def amount(data: Data, value: float) -> str:
         return _minus(f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}")
     size = abs(value)
     digits = f"{size:,.0f}" if size >= 1e3 else f"{size:.2f}"
-    if 0.0 < size < 0.995:  # three significant digits, and at least two after the point
+    if 0.0 < size < 0.995:  # three significant digits, and at least two decimal places
         digits = f"{size:.{2 - math.floor(math.log10(size))}f}"
         digits = re.sub(r"(?<=\.\d\d)(\d*?)0+$", r"\1", digits)
     return _minus(f"{'-' if value < 0 else ''}{symbol(currency)}{digits}")
 
 
 def symbol(currency: str) -> str:
-    """Return what is written before an amount of a currency.
+    """Return the prefix of an amount in a currency.
 
     >>> symbol("EUR"), symbol("CHF"), symbol("")
     ('€', 'CHF ', '')
@@ -67,7 +67,7 @@ def symbol(currency: str) -> str:
 
 
 def gain(data: Data, value: float, than: str) -> str:
-    """Format how much more or less, without a sign: "more" or "less" and "fewer" follow.
+    """Format a gain or loss without a sign, with "more", or with "less" or "fewer".
 
     >>> data = {"rewards": {"shares": True}, "unit": "purchase", "currency": ""}
     >>> gain(data, 107.2, "more"), gain(data, -1.0, "less")
@@ -81,14 +81,14 @@ def gain(data: Data, value: float, than: str) -> str:
 
 
 def _minus(text: str) -> str:
-    """Write minus signs as such, and zero without one."""
+    """Replace a hyphen with a minus sign, and drop the sign of zero."""
     if text.startswith("-") and not re.search("[1-9]", text):
         text = text[1:]
     return text.replace("-", "−")
 
 
 def whole(number: float) -> str:
-    """Round a number to an integer.
+    """Format a number rounded to an integer.
 
     >>> whole(1267.8), whole(-3.2), whole(-0.2)
     ('1,268', '−3', '0')
@@ -126,7 +126,7 @@ def span(days: float) -> str:
 
 
 def day(ms: int) -> str:
-    """Format the day of a time."""
+    """Format a time as a date."""
     return _at(ms).strftime("%-d %B")
 
 
@@ -140,7 +140,7 @@ def _at(ms: int) -> datetime:
 
 
 def periods(data: Data, count: int) -> str:
-    """Format the length of some periods of a report.
+    """Format the total length of several periods of a report.
 
     >>> periods({"period": "day", "period_ms": 86_400_000}, 7)
     '7 days'
@@ -149,7 +149,7 @@ def periods(data: Data, count: int) -> str:
 
 
 def listed(names: list[str]) -> str:
-    """Join names.
+    """Join names with commas and "and".
 
     >>> listed(["a"]), listed(["a", "b", "c"])
     ('a', 'a, b and c')

@@ -1,6 +1,6 @@
-"""Parts of Vega-Lite specifications: colours, axes, marks and labels of times.
+"""Parts of Vega-Lite specifications: colours, axes, marks and time labels.
 
-Colours are named by their meaning: they become CSS variables on a page, hex codes in an image.
+Colours are named by their meaning. They become CSS variables on a page and hex codes in an image.
 ``tests/unit/test_report_page.py`` measures their contrast.
 """
 
@@ -50,7 +50,7 @@ TICKS = 5
 
 
 def spec(layers: Rows, height: int, **more: Any) -> Spec:
-    """Return a layered specification as wide as its card."""
+    """Return a layered specification that is as wide as its card."""
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "width": "container",
@@ -62,7 +62,7 @@ def spec(layers: Rows, height: int, **more: Any) -> Spec:
 
 
 def layer(rows: Rows | None, mark: Spec | str, **encoding: Any) -> Spec:
-    """Return one mark; None: it shows the data of the whole specification."""
+    """Return a layer with one mark; if ``rows`` is None, it inherits the specification's data."""
     found: Spec = {"mark": mark, "encoding": encoding}
     return found if rows is None else {"data": {"values": rows}, **found}
 
@@ -93,7 +93,7 @@ class TimeAxis:
         self._ticks = [_moment(at) for at in range(first, last + 3 * every, every)]
 
     def x(self, field: str = "t") -> Spec:
-        """Return the axis. Ticks are date objects: plain numbers vanish without ``eval``."""
+        """Return the axis. Ticks are date objects: numbers are not drawn without ``eval``."""
         return {
             "field": field,
             "type": "temporal",
@@ -112,7 +112,7 @@ class TimeAxis:
         return datetime.fromtimestamp(ms / 1000, UTC).strftime(self._format)
 
     def named(self, rows: Rows, field: str = "t") -> Rows:
-        """Return rows with a label of their time, which marks a partial period."""
+        """Return the rows with a time label, which also marks a partial period."""
         partial = self._partial
         return [
             {**row, "when": self.name(row[field]) + (" (partial)" if row[field] == partial else "")}
@@ -153,7 +153,7 @@ def ends(form: str) -> tuple[tuple[str, str, str], ...]:
 
 
 def number(field: str) -> Spec:
-    """Return the encoding of a number without an axis of its own."""
+    """Return the encoding of a number without an axis."""
     return {"field": field, "type": "quantitative"}
 
 
@@ -164,7 +164,7 @@ def names(field: str, sort: list[str] | None = None, **axis: Any) -> Spec:
 
 
 def across(field: str, title: str | None, **axis: Any) -> Spec:
-    """Return a horizontal axis of numbers with a title at its end."""
+    """Return a horizontal axis of numbers with the title at the end."""
     axis = {"grid": False, "titleAnchor": "end", **axis}
     return {**number(field), "title": title, "axis": axis}
 
@@ -201,7 +201,7 @@ def rule(*dash: int) -> Spec:
 
 
 def dashed(test: str) -> Spec:
-    """Return dashes where a condition holds."""
+    """Return an encoding that draws dashes where a condition holds."""
     return {"condition": {"test": test, "value": [5, 3]}, "value": [1, 0]}
 
 
@@ -211,24 +211,24 @@ def hover(size: int) -> Spec:
 
 
 def arms() -> Spec:
-    """Return the colours of bandit and holdout."""
+    """Return the colours of the bandit and the holdout."""
     scale = {"domain": ["Bandit", "Holdout"], "range": ["$accent", "$slate"]}
     return {"field": "arm", "type": "nominal", "scale": scale}
 
 
 def arm_tips(first: tuple[str, str, None], form: str) -> Rows:
-    """Return the tooltip of an arm's reward per decision, below a first line."""
+    """Return a tooltip with a first line, followed by an arm's reward per decision."""
     per = ("p", "Reward per decision", form)
     return tips(first, ("arm", "Decisions of", None), per, *ends(form), ("n", "Decisions", ",d"))
 
 
 def gaps(data: Spec) -> Rows:
-    """Return the outages of the feed: gaps between rewards too long for chance."""
+    """Return the outages of the reward feed: gaps that are too long to be due to chance."""
     return list((data.get("feed") or {}).get("outages", ()))
 
 
 def outages(data: Spec) -> Rows:
-    """Return a layer that shades outages of the feed."""
+    """Return a layer that shades outages of the reward feed."""
     if not gaps(data):
         return []
     x = {"field": "from", "type": "temporal", "scale": {"type": "utc"}}
@@ -278,7 +278,7 @@ def axis_format(data: Spec) -> str:
 
 
 def span_of(days: float) -> tuple[float, str]:
-    """Return the unit for durations of up to some days: how many make a day, and its name.
+    """Return the unit for durations up to ``days``, as the number of units per day and the name.
 
     >>> span_of(14.0), span_of(0.01)
     ((1.0, 'days'), (1440.0, 'minutes'))
@@ -288,7 +288,7 @@ def span_of(days: float) -> tuple[float, str]:
 
 
 def coloured(part: Any, palette: dict[str, str] | None = None) -> Any:
-    """Return a specification with tokens such as ``$accent`` as colours.
+    """Replace tokens such as ``$accent`` in a specification with colours.
 
     Args:
         part: a specification, or part of one.

@@ -28,7 +28,7 @@ class Question(NamedTuple):
     Attributes:
         name: anchor for links.
         question: heading.
-        whom: the readers it is for.
+        whom: the readers for whom the section is meant.
         panels: panels that answer the question.
     """
 

@@ -1,4 +1,4 @@
-"""What needs attention: the findings of all checks, shown at the top of a report."""
+"""Findings that need attention, from all checks; shown at the top of a report."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DECISIONS = 200
 
 
 def collect(facts: Facts, data: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the findings, each with the panel that shows it."""
+    """Return the findings, each with the name of the panel that shows it."""
     rewards = facts.table.rewards
     seen = facts.evidence or Evidence(
         family=facts.log.family,

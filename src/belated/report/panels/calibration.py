@@ -47,7 +47,7 @@ def collect(facts: Facts) -> dict[str, Any] | None:
                 predicted = short(float(mean[here].mean()))
                 bins.append({"predicted": predicted, "observed": value, **row})
     observed, error = facts.ratio(recent)
-    # A ratio of numbers with different signs says nothing.
+    # A ratio of numbers with different signs is meaningless.
     if not math.isfinite(observed) or observed * float(mean[recent].mean()) <= 0.0:
         return None
     weeks = []
@@ -96,7 +96,7 @@ def chart(data: Spec) -> Spec:
 
 
 def words(data: Data) -> Said:
-    """Return the title: whether predictions agree with what is observed."""
+    """Return the title, which compares predicted and observed rewards, and the caption."""
     found = data["calibration"]
     ratio = 1.0 + found["bias"]
     if abs(found["bias"]) > 3 * found["bias_se"]:

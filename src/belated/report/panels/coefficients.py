@@ -1,4 +1,4 @@
-"""What the model has learned: its most significant coefficients."""
+"""The model's most significant coefficients."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from belated.report.vega import (
     tips,
 )
 
-#: Number of coefficients in the table, and in the chart.
+#: Maximum number of coefficients in the table and in the chart.
 LISTED, SHOWN = 12, 10
 
 
 def collect(facts: Facts) -> list[dict[str, Any]]:
-    """Return the coefficients with the largest z-scores, with those of the auditor."""
+    """Return the coefficients with the largest z-scores, with the auditor's values."""
     features, auditor = facts.log.features, facts.auditor
     labels = None if features is None else features.names
     estimate = facts.estimate
@@ -87,7 +87,7 @@ def chart(data: Spec) -> Spec:
 
 
 def words(data: Data) -> Said:
-    """Return the title: the most significant effect."""
+    """Return the title, which names the most significant effect, and the caption."""
     best = data["coefficients"][0]
     whose = f" of {best['action']}" if best["action"] else ""
     verb = "raises" if best["theta"] > 0 else "lowers"

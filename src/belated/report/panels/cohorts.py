@@ -1,4 +1,4 @@
-"""How the rewards of each period's decisions arrive."""
+"""Arrival of rewards by age, for the decisions of each period."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ from belated.report.vega import (
 
 #: Number of ages at which a cohort is counted.
 AGES = 21
-#: Standard errors from what is expected: in hundreds of cohorts and ages, fewer are chance.
+#: Number of standard errors from the expected share at which a cohort stands out. Among hundreds of
+#: cohorts and ages, smaller deviations occur by chance.
 UNLIKELY = 4.0
 
 
 def collect(facts: Facts) -> dict[str, Any] | None:
-    """Compute the share of each period's decisions with a reward, by ages all have reached."""
+    """Compute the share of each period's decisions with a reward, at ages all have reached."""
     curve, table, calendar = facts.curve, facts.table, facts.calendar
     if curve is None:
         return None
@@ -108,7 +109,7 @@ def chart(data: Spec) -> Spec:
 
 
 def words(data: Data) -> Said:
-    """Return the title: the cohort furthest from what is expected."""
+    """Return the title, which names the cohort with the largest deviation, and the caption."""
     title = f"The rewards of every {data['period']} arrive as expected"
     if late := gaps(data):
         title = f"Rewards of decisions before {day(late[-1]['from'])} were delayed by an outage"
@@ -127,7 +128,7 @@ def words(data: Data) -> Said:
 
 
 def _furthest(found: Data) -> tuple[int, float, float] | None:
-    """Return the cohort furthest from what is expected, its share, and the expected one."""
+    """Return the cohort with the largest deviation, its share, and the expected share."""
     expected = {row["age"]: row["share"] for row in found["expected"]}
     largest, furthest = UNLIKELY, None
     for row in found["lines"]:

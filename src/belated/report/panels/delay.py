@@ -31,7 +31,7 @@ POINTS = 57
 
 
 def collect(facts: Facts) -> dict[str, Any] | None:
-    """Collect :func:`belated.evaluation.delays.delay_curve` at equal intervals, in days."""
+    """Sample the :func:`~belated.evaluation.delays.delay_curve` at equal intervals, in days."""
     curve = facts.curve
     if curve is None:
         return None
@@ -52,7 +52,7 @@ def collect(facts: Facts) -> dict[str, Any] | None:
 
 
 def curve_end(facts: Facts) -> float:
-    """Return the age at which the chart ends: after the window, and after nearly all rewards."""
+    """Return the age at which the chart ends, after the window and nearly all rewards."""
     assert facts.curve is not None
     reach, window = facts.table.reach, facts.table.rewards.window_us
     nearly = facts.curve.quantile(0.995)
@@ -78,7 +78,7 @@ def chart(data: Spec) -> Spec:
     if "window" in found:
         at, window = number("d"), found["window"] * scale
         text_here = f"window: {percent(found['in_window'])} arrived"
-        # To the left of the line if there is no room to its right.
+        # Place the label to the left of the line if there is no room to the right.
         align, dx = ("right", -6) if 2 * window > curve[-1]["d"] else ("left", 6)
         text = {"type": "text", "align": align, "dx": dx, "fill": "$muted"}
         here = [{"d": window, "F": 0.06, "label": text_here}]
@@ -95,7 +95,7 @@ def chart(data: Spec) -> Spec:
 
 
 def words(data: Data) -> Said:
-    """Return the title: when half and nine in ten rewards have arrived."""
+    """Return the title, which says when 50 % and 90 % of rewards have arrived, and the caption."""
     found = data["delay"]
     half, most = found["median"], found["p90"]
     units = plural(data["unit"])

@@ -63,7 +63,7 @@ def chart(data: Spec) -> Spec:
 
 
 def earn_labels(rows: Rows) -> Rows:
-    """Place each label beyond the last third of its line: the higher one above, the other below."""
+    """Place the label of the higher line above its last third, the other label below its line."""
     room = 0.05 * (max(row["hi"] for row in rows) - min(row["lo"] for row in rows))
     courses = [[row for row in rows if row["arm"] == arm] for arm in ("Bandit", "Holdout")]
     courses = sorted(filter(None, courses), key=lambda course: -course[-1]["p"])
@@ -75,7 +75,7 @@ def earn_labels(rows: Rows) -> Rows:
 
 
 def words(data: Data) -> Said:
-    """Return the title: what a decision earns, as in the headline."""
+    """Return the title, which states the headline's reward per decision, and the caption."""
     head = data["headline"]
     if "per_decision_holdout" in head:
         own, held = (amount(data, head[f"per_decision{arm}"]["p"]) for arm in ("", "_holdout"))

@@ -30,7 +30,7 @@ CERTAIN = 1.2
 
 
 def collect(facts: Facts) -> list[dict[str, Any]]:
-    """Compute effective numbers of actions, per decision and over the decisions of a period."""
+    """Compute the effective number of actions, per decision and overall, for each period."""
     own, rows = facts.own, []
     period, action = facts.period[own], facts.table.action[own]
     surprise = -np.log(np.maximum(facts.table.propensity[own], 1e-12))
@@ -41,7 +41,7 @@ def collect(facts: Facts) -> list[dict[str, Any]]:
         shares = np.bincount(action[here]) / here.sum()
         shares = shares[shares > 0]
         overall = math.exp(-float((shares * np.log(shares)).sum()))
-        # An estimate from the propensities of the chosen actions can exceed what is possible.
+        # An estimate from the propensities of chosen actions can exceed the number of actions.
         alone = min(math.exp(float(surprise[here].mean())), len(facts.actions))
         when = facts.calendar.ms(n)
         rows.append({"t": when, "what": "in use overall", "n": short(overall, 4)})
@@ -81,7 +81,10 @@ def chart(data: Spec) -> Spec:
 
 
 def explore_labels(rows: list[Spec], room: float) -> list[Spec]:
-    """Place labels above the lines that they cover; the lower one below if there is no room."""
+    """Place each label above its line.
+
+    If there is no room between the lines, place the lower label below its line.
+    """
     covered: dict[str, list[float]] = {}
     for last in rows[-2:]:
         course = [row["n"] for row in rows if row["what"] == last["what"]]
@@ -96,7 +99,7 @@ def explore_labels(rows: list[Spec], room: float) -> list[Spec]:
 
 
 def words(data: Data) -> Said:
-    """Return the title: how many actions compete per decision, and overall."""
+    """Return the title, which says how many actions compete, and the caption."""
     last = {row["what"]: row["n"] for row in complete(data, data["explore"])}
     choices = last["for one decision"]
     title = f"The bandit chooses between {choices:.1f} actions per decision"

@@ -23,11 +23,11 @@ from belated.report.vega import (
     tips,
 )
 
-#: Maximum number of bars; minimum number of rewards to find gaps.
+#: Maximum number of bars; minimum number of rewards for detecting gaps.
 BARS, FEW = 124, 50
-#: Minimum number of rewards of a period to show their lags.
+#: Minimum number of rewards in a period for showing their lags.
 LAGS = 6
-#: A gap is an outage if it is too long for chance even at a quarter of the typical rate.
+#: A gap is an outage if it is too long to be due to chance even at a quarter of the typical rate.
 UNLIKELY, QUARTER = 14.0, 0.25
 
 
@@ -70,7 +70,7 @@ def _outages(came: Any) -> list[dict[str, Any]]:
     if len(gaps) < FEW:
         return []
     rate = math.log(2.0) / max(float(np.median(gaps)), 1.0)
-    # The first rewards arrive slowly: no decision is old enough yet.
+    # The first rewards arrive slowly, because no decision is old enough yet.
     steady = np.arange(len(gaps)) >= 0.02 * len(gaps) + 10
     return [
         {
@@ -93,7 +93,7 @@ def chart(data: Spec) -> Spec:
 
 
 def words(data: Data) -> Said:
-    """Return the title: the longest gap."""
+    """Return the title, which states the longest gap, and the caption."""
     found, names = data["feed"], {step // 1000: name for step, name in LENGTHS}
     gaps = found["outages"]
     count = sum(row["n"] for row in found["bins"])
@@ -110,7 +110,7 @@ def words(data: Data) -> Said:
 
 
 def lag_chart(data: Spec) -> Spec:
-    """Return the chart of the time from the event to the journal."""
+    """Return the chart of the time between the event and its record in the journal."""
     time = TimeAxis(data)
     least = 1 / 60
     rows = [
@@ -143,7 +143,7 @@ def lag_chart(data: Spec) -> Spec:
 
 
 def lag_words(data: Data) -> Said:
-    """Return the title: the median lag, and the largest p99."""
+    """Return the title, which states the median lag and the largest p99, and the caption."""
     found = data["feed"]
     title = f"A reward is recorded {span(found['lag_p50'] / 1440)} after it happened"
     if found["lag_p50"] < SECOND / MINUTE:

@@ -23,14 +23,14 @@ from belated.report.vega import (
     tips,
 )
 
-#: Number of periods of the forecast, and of the past shown with it.
+#: Number of forecast periods, and of past periods shown with them.
 AHEAD, PAST = 10, 14
 #: Number of periods named in the title.
 SOON = 3
 
 
 def collect(facts: Facts) -> dict[str, Any] | None:
-    """Collect :func:`belated.evaluation.forecasts.forecast` by period and in total."""
+    """Compute the :func:`~belated.evaluation.forecasts.forecast` by period and in total."""
     calendar = facts.calendar
     came = facts.table.rewarded[facts.table.arrived]
     past = [{"t": calendar.ms(n), "n": int(count)} for n, count in enumerate(calendar.counts(came))]
@@ -41,8 +41,8 @@ def collect(facts: Facts) -> dict[str, Any] | None:
         total = forecast(table).expected[0]
     except (InvalidInput, NotEvaluable):
         return None
-    # Each horizon is simulated separately: noise must not make a later one smaller, or the last
-    # one larger than the total.
+    # Each horizon is simulated separately. Noise must not make the number at a later horizon
+    # smaller, or the last number larger than the total.
     ends = np.array([(one.mean, one.low, one.high) for one in (*found.expected, total)])
     ends = np.maximum.accumulate(np.minimum(ends, ends[-1]), axis=0)
     counts = [interval(*row, key="n") for row in ends.tolist()]
@@ -56,7 +56,7 @@ def collect(facts: Facts) -> dict[str, Any] | None:
 
 
 def chart(data: Spec) -> Spec:
-    """Return the chart of rewards by period: arrived, and expected."""
+    """Return the chart of arrived and expected rewards by period."""
     time = TimeAxis(data)
     wide = [
         [{**row, "t2": row["t"] + time.step} for row in time.named(data["forecast"][name])]
@@ -89,7 +89,7 @@ def chart(data: Spec) -> Spec:
 
 
 def words(data: Data) -> Said:
-    """Return the title: how many rewards are still to come."""
+    """Return the title, which says how many rewards are still to come, and the caption."""
     total, soon = data["forecast"]["total"], data["forecast"]["soon"]
     verb = "is" if round(total["n"]) == 1 else "are"
     return Said(

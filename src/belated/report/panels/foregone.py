@@ -1,4 +1,4 @@
-"""What is left on the table: how much better the best action of each request was expected to be."""
+"""Reward left on the table: how much better the best action of each request was expected to be."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from belated.report.vega import (
     y,
 )
 
-#: Maximum number of requests that are compared; number of draws from the auditor.
+#: Maximum number of compared requests; number of draws from the auditor.
 OFFERS, DRAWS = 12_000, 80
 
 
 def collect(facts: Facts) -> dict[str, Any] | None:
-    """Compare the best action of each request, by the auditor, with the one that was chosen.
+    """Compare the best action of each request, according to the auditor, with the chosen action.
 
     Which action is best is uncertain, so the estimate is the mean over draws of the auditor's
     coefficients, and the interval is their quantiles.
@@ -77,7 +77,7 @@ def collect(facts: Facts) -> dict[str, Any] | None:
 
 
 def chart(data: Spec) -> Spec:
-    """Return the chart of what is left on the table by period."""
+    """Return the chart of the reward left on the table by period."""
     time, form = TimeAxis(data), value_format(data).replace("1%", "2%")
     axis = axis_format(data)
     rows = time.named(data["foregone"]["days"])
@@ -87,7 +87,7 @@ def chart(data: Spec) -> Spec:
 
 
 def words(data: Data) -> Said:
-    """Return the title: what is left on the table now, and at first if that is another amount."""
+    """Return the title, which states the current amount and how it has changed, and the caption."""
     found = data["foregone"]
     now, first = amount(data, found["p"]), found["first"]
     total = amount(data, found["total"])

@@ -16,7 +16,7 @@ from belated.report.text import Data, amount, gain, plural, several, signed, who
 
 
 def collect(facts: Facts) -> dict[str, Any]:
-    """Collect the numbers at the top, from :func:`belated.evaluation.lifts.lift`."""
+    """Compute the numbers at the top, from :func:`belated.evaluation.lifts.lift`."""
     own, held, bounds = facts.own, facts.held, facts.bounds
     table, as_of = facts.table, facts.table.as_of
     window, arrived = table.rewards.window_us, table.arrived
@@ -57,15 +57,15 @@ def collect(facts: Facts) -> dict[str, Any]:
 def relative_lift(found: Lift) -> tuple[float, float, float] | None:
     """Return the lift as a share of the holdout's mean, with its interval.
 
-    Fieller's interval holds every ratio that the interval of the difference does not rule out, at
-    the same quantile, so that one interval contains zero exactly if the other does.
+    Fieller's interval contains every ratio that the interval of the difference does not rule out,
+    at the same quantile, so either both intervals contain zero or neither does.
 
     Args:
-        found: the difference of bandit and holdout.
+        found: the difference between bandit and holdout.
 
     Returns:
-        The ratio less 1 with the ends of its interval; None if a mean is not above 0, or if the
-        holdout's mean is too uncertain for a ratio to have bounds.
+        The ratio minus 1 and the ends of its interval; None if a mean is not above 0, or if the
+        holdout's mean is too uncertain for a bounded interval.
     """
     own, held = found.bandit, found.holdout
     error = math.hypot(own.error, held.error)
@@ -84,7 +84,7 @@ def relative_lift(found: Lift) -> tuple[float, float, float] | None:
 
 
 def complete(facts: Facts, data: Data) -> dict[str, Any]:
-    """Collect what the headline shares with panels: pending decisions, and sparklines."""
+    """Collect the parts of the headline that come from panels: pending decisions and sparklines."""
     calendar, table, period = facts.calendar, facts.table, facts.period
     trailing = [
         facts.row(facts.own & (period <= n) & (period > n - 3))["p"] for n in range(calendar.count)
@@ -101,7 +101,7 @@ def complete(facts: Facts, data: Data) -> dict[str, Any]:
 
 
 def verdict(data: Data) -> tuple[str, str, str]:
-    """Return the sentence at the top, in three parts; the second is emphasized."""
+    """Return the sentence at the top in three parts; the second part is emphasized."""
     head = data["headline"]
     if "extra" not in head:
         if "per_decision" not in head:
@@ -173,7 +173,7 @@ def tiles(data: Data) -> str:
 
 
 def _baseline(head: dict[str, Any]) -> str:
-    """Name what the holdout gets."""
+    """Return the name of the holdout's baseline."""
     rule = head["baseline"]
     if rule is None:
         return "its holdout rule"

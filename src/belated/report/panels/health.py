@@ -13,7 +13,7 @@ from belated.report.vega import TimeAxis, gaps
 
 #: CSS classes of the label, the value and the note.
 PARTS = ("lab", "hv", "note")
-#: Minimum number of values of a field to show shares of them.
+#: Minimum number of values of a field for showing shares.
 MIN_VALUES = 100
 
 
@@ -43,7 +43,7 @@ def collect(facts: Facts) -> dict[str, Any]:
     if facts.estimate is not None:
         found["fit_n"] = facts.estimate.n
         found["converged"] = bool(facts.estimate.converged)
-    # Only the latest decisions are encoded again.
+    # Only the most recent decisions are encoded again.
     shares = [
         (count / sum(counts.values()), name, status)
         for name, counts in getattr(facts.watched.encoder.features, "field_counts", {}).items()

@@ -12,12 +12,12 @@ from belated.report.panel import Panel, Said
 from belated.report.text import Data, several, span
 from belated.report.vega import Spec, TimeAxis, count_axis, layer, outages, spec, tips
 
-#: Number of times at which they are counted.
+#: Number of points in time at which pending decisions are counted.
 MOMENTS = 120
 
 
 def collect(facts: Facts) -> list[dict[str, Any]]:
-    """Count decisions inside their window without a reward, at equal intervals."""
+    """Count the decisions in their window that have no reward, at equal intervals."""
     table = facts.table
     starts, ends = np.sort(table.made), np.sort(_ends(facts))
     moments = np.linspace(facts.calendar.start, table.as_of, MOMENTS).astype(np.int64)
@@ -36,7 +36,7 @@ def pending_now(facts: Facts) -> dict[str, Any]:
 
 
 def _ends(facts: Facts) -> Times:
-    """Return when each decision stops being pending: with its reward, or after its window."""
+    """Return when each decision stops being pending: when its reward arrives or its window ends."""
     table, window = facts.table, facts.table.rewards.window_us
     ends = np.where(table.arrived, table.rewarded, np.iinfo(np.int64).max)
     return ends if window is None else np.minimum(ends, table.made + window)
@@ -55,7 +55,7 @@ def chart(data: Spec) -> Spec:
 
 
 def words(data: Data) -> Said:
-    """Return the title: how many decisions are pending."""
+    """Return the title, which says how many decisions are pending, and the caption."""
     now, window = data["headline"]["pending"], data["rewards"]["window_days"]
     verb = "is" if now["n"] == 1 else "are"
     title = f"{several(now['n'], 'decision')} {verb} pending"

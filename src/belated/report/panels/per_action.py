@@ -69,7 +69,7 @@ def chart(data: Spec) -> Spec:
 
 
 def words(data: Data) -> Said:
-    """Return the title: which action earns the most."""
+    """Return the title, which names the action that earns the most, and the caption."""
     rows = data["per_action"]
     own = {row["action"]: row["p"] for row in rows if row["arm"] == "Bandit"}
     held = {row["action"]: row["p"] for row in rows if row["arm"] == "Holdout"}

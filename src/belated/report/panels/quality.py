@@ -1,4 +1,4 @@
-"""Issues with reward messages and with values of fields."""
+"""Issues with reward messages and field values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from belated.report.html import around, bars, element
 from belated.report.panel import Said
 from belated.report.text import Data, percent, several, whole
 
-#: Issues with values of fields, not with rewards.
+#: Issues with field values, not with rewards.
 OF_FIELDS = ("clipped", "unknown")
 #: Title and explanation of each kind of event.
 KINDS = {
@@ -30,7 +30,7 @@ KINDS = {
 
 
 def collect(facts: Facts) -> dict[str, Any]:
-    """Count events with an issue, by kind and period."""
+    """Count events with issues, by kind and period."""
     watched, rows = facts.watched, []
     recorded = np.array(watched.rewards, dtype=np.int64)
     for kind in KINDS:
@@ -53,7 +53,7 @@ def collect(facts: Facts) -> dict[str, Any]:
 
 
 def words(data: Data) -> Said:
-    """Return the title: the share of messages with an issue."""
+    """Return the title, which states the share of messages with an issue, and the caption."""
     found = data["quality"]
     messages = several(found["reward_messages"], "reward message")
     if not found["reward_messages"]:
@@ -73,7 +73,7 @@ def words(data: Data) -> Said:
 
 
 def card(data: Data) -> str:
-    """Return the card, with one line per kind of issue."""
+    """Return the card as HTML, with one line per kind of issue."""
     said, total = words(data), data["quality"]["reward_messages"]
     partial = data["partial"] is not None
     lines = []

@@ -1,4 +1,4 @@
-"""Which actions are shown to which segments: by fields of the context and by hour."""
+"""The actions shown to each segment, by context field and by hour."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from belated.report.panel import Panel, Said
 from belated.report.text import Data, percent, periods
 from belated.report.vega import Spec, layer, names, number, spec, tips
 
-#: Maximum number of yes/no fields that are combined, of categorical fields, and of their values.
+#: Maximum number of combined yes/no fields, of categorical fields, and of values per such field.
 COLUMNS, CATEGORIES, VALUES = 2, 2, 5
-#: Maximum number of recent decisions that are read; minimum number of a segment in the title.
+#: Maximum number of recent decisions to read; minimum number of decisions for a segment to be named
+#: in the title.
 DECISIONS, FEW = 4_000, 30
-#: Hours of a segment of the day.
+#: Length of a segment of the day, in hours.
 PART = 6
-#: Smallest share of decisions of the rarer value of a yes/no field.
+#: Minimum share of decisions with the rarer value of a yes/no field.
 RARE = 0.02
-#: Maximum number of actions whose names are written horizontally.
+#: Maximum number of actions for which names are written horizontally.
 WIDE = 6
-#: Opacity of a cell with all decisions: text can be read on it in both themes.
+#: Opacity of a cell with all decisions, chosen so that text on it is readable in both themes.
 STRONGEST = 0.58
 
 Context = Mapping[str, Any]
@@ -51,7 +52,7 @@ def collect(facts: Facts) -> list[dict[str, Any]]:
 
 
 def _divisions(contexts: list[Context]) -> list[tuple[str, Callable[[Context], str]]]:
-    """Return ways to divide contexts into segments: a name, and the segment of a context."""
+    """Return ways to divide contexts: a name, and a function that returns a context's segment."""
     fields = list(contexts[0]) if contexts else []
     values = {name: [context.get(name) for context in contexts] for name in fields}
     divisions: list[tuple[str, Callable[[Context], str]]] = []
@@ -77,7 +78,7 @@ def _divisions(contexts: list[Context]) -> list[tuple[str, Callable[[Context], s
 
 
 def _yes_no(values: Mapping[str, list[Any]]) -> list[str]:
-    """Return fields that are 0 or 1 in all contexts, those that are split most evenly first."""
+    """Return the fields that are 0 or 1 in all contexts, starting with the most evenly split."""
     found = []
     for name, column in values.items():
         if all(isinstance(value, bool | int | float) and value in (0, 1) for value in column):
@@ -88,7 +89,7 @@ def _yes_no(values: Mapping[str, list[Any]]) -> list[str]:
 
 
 def _categories(values: Mapping[str, list[Any]]) -> list[tuple[str, list[str]]]:
-    """Return fields of text with few common values, and these values."""
+    """Return the text fields that have a few common values, and these values."""
     found = []
     for name, column in values.items():
         texts = [value for value in column if isinstance(value, str)]
@@ -163,7 +164,7 @@ def chart(data: Spec) -> Spec:
 
 
 def words(data: Data) -> Said:
-    """Return the title: the segment with the largest share of one action."""
+    """Return the title, which names the segment with the largest share, and the caption."""
     rows, sizes = data["segments"], Counter[str]()
     for row in rows:
         sizes[row["segment"]] += row["n"]

@@ -24,7 +24,7 @@ from belated.report.vega import (
 
 
 def collect(facts: Facts) -> list[dict[str, Any]]:
-    """Compute the share of the bandit's decisions by period; rare actions are combined."""
+    """Compute each action's share of decisions by period; rare actions are combined."""
     own, calendar = facts.own, facts.calendar
     made, action = facts.table.made[own], facts.table.action[own]
     total = calendar.counts(made)
@@ -50,7 +50,7 @@ def _shares(facts: Facts, name: str, part: Any, total: Any) -> list[dict[str, An
 
 
 def chart(data: Spec) -> Spec:
-    """Return the chart of shares, stacked."""
+    """Return the stacked chart of shares."""
     time, actions = TimeAxis(data), shown_actions(data)
     by_time: dict[int, dict[str, float]] = {}
     for row in data["share"]:
@@ -87,7 +87,7 @@ def chart(data: Spec) -> Spec:
 
 
 def shown_actions(data: Spec) -> list[tuple[str, str, float]]:
-    """Return the actions with their colour and their share in the last complete period."""
+    """Return each action with its colour and its share in the last complete period."""
     rows = complete(data, data["share"])
     last: dict[str, float] = {row["action"]: row["share"] for row in rows}
     order = sorted(last, key=lambda name: -last[name])
@@ -95,7 +95,7 @@ def shown_actions(data: Spec) -> list[tuple[str, str, float]]:
 
 
 def words(data: Data) -> Said:
-    """Return the title: the most frequent actions."""
+    """Return the title, which names the most frequent actions, and the caption."""
     top = shown_actions(data)[:2]
     total = sum(share for _, _, share in top)
     verb = "take" if len(top) > 1 else "takes"
