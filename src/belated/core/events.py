@@ -43,7 +43,7 @@ encoder = msgspec.msgpack.Encoder(enc_hook=_row_to_bytes)
 class EventBase(
     msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True, eq=False
 ):
-    """Base class of events; two events are equal if their bytes are, including -0.0 and NaN."""
+    """Base class of events. Events are compared by their bytes, so 0.0 and -0.0 are different."""
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and encoder.encode(self) == encoder.encode(other)
@@ -56,7 +56,7 @@ class EventBase(
 
 
 class TimedEvent(EventBase, frozen=True):
-    """An event with the time at which it happened, as reported."""
+    """An event with its reported time."""
 
     @property
     def at(self) -> datetime:
@@ -76,25 +76,27 @@ class Decision(TimedEvent, Result, tag=1, frozen=True):
         at_us: when the decision was made, in microseconds since 1970 by the decider's clock;
             ``at`` is the same as a datetime.
         action: the chosen action, as the caller named it.
-        index: its position among the rows of the request.
-        x: its row, float32.
-        mean: its predicted mean reward at the time of the choice.
-        propensity: the probability with which it was chosen. Off-policy estimates need
+        index: the position of the action's row in the request.
+        x: the action's row, as float32.
+        mean: the action's predicted mean reward at the time of the decision.
+        propensity: the probability of choosing this action. Off-policy estimates need
             propensities below 1 that are not tiny: give the policy a ``floor``, or
             ``randomized=True``. A policy that always chooses the highest upper bound has propensity
-            1, so its decisions tell nothing about other actions. Thompson sampling without a floor
-            never chooses its least likely actions, which biases estimates that divide by the
-            propensity.
-        model: the version of the model that chose.
-        activated: False if the window starts only with an :class:`Activation`.
+            1, so its decisions carry no information about other actions. Thompson sampling without
+            a floor never chooses its least likely actions, which biases estimates that divide by
+            the propensity.
+        model: the version of the model that chose the action.
+        activated: False if the window does not start until an :class:`Activation` arrives.
         source: what chose the action: the ``policy``; a ``holdout``; the ``baseline``, because of
-            the mode; or a ``fallback``: the baseline because the policy failed, or the caller
-            because the service was unavailable.
-        group: the group of a holdout to which the decision belongs; empty without a holdout.
-        overall: the probability of the action over all groups of a holdout; None: ``propensity``.
-        means: the means predicted by models with other half-lives, if there are any.
-        context: the context that ``x`` was computed from, and the features that computed it: see
-            :mod:`belated.fold.contexts`. It can be personal data. Empty if rows were passed.
+            the mode; or a ``fallback``, which is the baseline if the policy failed, or the caller's
+            choice if the service was unavailable.
+        group: the holdout group of the decision; empty without a holdout.
+        overall: the probability of the action over all holdout groups; None if it is the
+            ``propensity``.
+        means: the means predicted by models with other half-lives, if any.
+        context: the context from which ``x`` was computed, and the features that computed it; see
+            :mod:`belated.fold.contexts`. It may contain personal data. Empty if the caller passed
+            rows.
 
     >>> import numpy as np
     >>> from belated.core.events import decode, encode
@@ -120,7 +122,7 @@ class Decision(TimedEvent, Result, tag=1, frozen=True):
     context: bytes = b""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the decision as plain data, with its time as ISO 8601 text."""
+        """Return the decision as plain data, with the time in ISO 8601 format."""
         return {
             "id": self.id,
             "at": self.at.isoformat(),
@@ -142,7 +144,7 @@ class Decision(TimedEvent, Result, tag=1, frozen=True):
 
 
 class Activation(TimedEvent, tag=2, frozen=True):
-    """A decision took effect (the email was sent, the page was seen): its window starts."""
+    """A decision took effect (for example, the email was sent), so its window starts."""
 
     id: str
     at_us: int
@@ -153,9 +155,9 @@ class Reward(TimedEvent, tag=3, frozen=True):
 
     Attributes:
         id: the id of the decision.
-        at_us: when it happened, in microseconds since 1970.
+        at_us: when the outcome happened, in microseconds since 1970.
         value: the reward.
-        part: the name of the part, if the reward has several.
+        part: the name of the part, if the reward has several parts.
         revision: the revision of this part.
         reporter: the name of the API key that reported it; empty without one.
     """
@@ -176,13 +178,13 @@ class Void(TimedEvent, tag=4, frozen=True):
 
 
 class Settled(EventBase, tag=5, frozen=True):
-    """Journal time in a partition has reached ``until``: windows that end by then have ended.
+    """Journal time in a partition has reached ``until``, so windows that end by then have ended.
 
     Attributes:
         partition: the partition.
-        until: in microseconds since 1970.
+        until: the journal time reached, in microseconds since 1970.
         delivered: the time up to which rewards have been delivered, if they arrive in batches; 0 if
-            unknown. The fold ignores it, and detects deliveries by the timestamps of rewards.
+            unknown. The fold ignores this field and detects deliveries from reward timestamps.
     """
 
     partition: int
@@ -194,9 +196,9 @@ class ModeChanged(TimedEvent, tag=6, frozen=True):
     """An operator changed the mode of the service; nothing is learned from it.
 
     Attributes:
-        at_us: when, in microseconds since 1970.
+        at_us: when this happened, in microseconds since 1970.
         mode: learn, freeze, baseline or off.
-        reason: why, as the operator put it.
+        reason: the reason given by the operator.
         actor: who did it.
     """
 
@@ -210,7 +212,7 @@ class Configured(TimedEvent, tag=7, frozen=True):
     """The configuration of the bandit from now on, as text; nothing is learned from it.
 
     Attributes:
-        at_us: when, in microseconds since 1970.
+        at_us: when this happened, in microseconds since 1970.
         settings: what a missing reward means, the policy and the features, by name.
     """
 
@@ -219,12 +221,12 @@ class Configured(TimedEvent, tag=7, frozen=True):
 
 
 class Erased(TimedEvent, tag=8, frozen=True):
-    """The data of a decision must be erased: it counts as if it had never been made.
+    """A decision's data must be erased; the decision counts as if it had never been made.
 
     Attributes:
         key: :func:`belated.core.ids.erased_key_of` the id, which does not reveal the id.
-        at_us: when, in microseconds since 1970.
-        reason: why, as the operator put it.
+        at_us: when this happened, in microseconds since 1970.
+        reason: the reason given by the operator.
         actor: who did it.
     """
 
@@ -239,12 +241,12 @@ class Retracted(TimedEvent, tag=9, frozen=True):
 
     Attributes:
         partition: the partition; each receives its own event.
-        at_us: when, in microseconds since 1970.
+        at_us: when this happened, in microseconds since 1970.
         start: start of the period by journal time, in microseconds since 1970.
         end: end of the period (exclusive).
         reporter: the name of the API key, as in the rewards.
         restored: True if the rewards count again.
-        reason: why, as the operator put it.
+        reason: the reason given by the operator.
         actor: who did it.
     """
 
@@ -259,14 +261,14 @@ class Retracted(TimedEvent, tag=9, frozen=True):
 
 
 class Trimmed(TimedEvent, tag=10, frozen=True):
-    """Old records of a partition were dropped; the state that they led to is stored as its base.
+    """Old records of a partition were dropped; the state they produced is stored as its base.
 
     Attributes:
         partition: the partition; each receives its own event.
-        at_us: when, in microseconds since 1970.
+        at_us: when this happened, in microseconds since 1970.
         through: the position of the last record that was dropped.
-        recorded: when the journal recorded it, in microseconds since 1970.
-        reason: why, as the operator put it.
+        recorded: when the journal recorded that record, in microseconds since 1970.
+        reason: the reason given by the operator.
         actor: who did it.
     """
 
@@ -282,12 +284,12 @@ class KeyChanged(TimedEvent, tag=11, frozen=True):
     """An API key for the bandit was created or revoked; nothing is learned from it.
 
     Attributes:
-        at_us: when, in microseconds since 1970.
+        at_us: when this happened, in microseconds since 1970.
         key: the id of the key, which is its public part.
-        name: the name of the program that uses it.
+        name: the name of the program that uses the key.
         change: ``created`` or ``revoked``.
         scopes: what the key allows.
-        reason: why, as the operator put it.
+        reason: the reason given by the operator.
         actor: who did it.
     """
 
@@ -301,10 +303,10 @@ class KeyChanged(TimedEvent, tag=11, frozen=True):
 
 
 class Overwritten(EventBase, tag=12, frozen=True):
-    """Replaces an event of an erased decision, whose bytes have been deleted.
+    """Replaces a deleted event of an erased decision.
 
     The record keeps the digest of the original event. An :class:`Erased` event with the same key
-    proves that the replacement is legitimate; if there is none, the journal was tampered with.
+    proves that the replacement is legitimate; without one, the journal was tampered with.
 
     Attributes:
         key: :func:`belated.core.ids.erased_key_of` the id of the decision.
@@ -316,16 +318,16 @@ class Overwritten(EventBase, tag=12, frozen=True):
 class ActionChanged(TimedEvent, tag=13, frozen=True):
     """An operator paused, resumed or retired an action; nothing is learned from it.
 
-    The last event of an action counts. :func:`belated.decider.actions.state_at` computes the state
-    that it leads to.
+    Only the last event of an action counts. :func:`belated.decider.actions.state_at` computes the
+    resulting state.
 
     Attributes:
-        at_us: when, in microseconds since 1970.
-        action: its name as text; ``"1"`` also names the action ``1``.
+        at_us: when this happened, in microseconds since 1970.
+        action: the action's name as text; ``"1"`` also names the action ``1``.
         change: pause, resume or retire.
-        start: when the change takes effect, in microseconds since 1970; 0: at once.
-        until: when a pause ends; None: when the action is resumed.
-        reason: why, as the operator put it.
+        start: when the change takes effect, in microseconds since 1970; 0 means immediately.
+        until: when a pause ends; None if it lasts until the action is resumed.
+        reason: the reason given by the operator.
         actor: who did it.
     """
 
@@ -339,15 +341,15 @@ class ActionChanged(TimedEvent, tag=13, frozen=True):
 
 
 class ModelChosen(TimedEvent, tag=16, frozen=True):
-    """An operator chose the model used for decisions; learning goes on unaffected.
+    """An operator chose the model used for decisions; learning is not affected.
 
-    The last event counts.
+    Only the last event counts.
 
     Attributes:
-        at_us: when, in microseconds since 1970.
-        version: the version of the model; 0: use the newest model again.
+        at_us: when this happened, in microseconds since 1970.
+        version: the version of the model; 0 returns to the newest model.
         model: the model as published (:mod:`belated.fold.published`); empty for the newest.
-        reason: why, as the operator put it.
+        reason: the reason given by the operator.
         actor: who did it.
     """
 
@@ -359,10 +361,10 @@ class ModelChosen(TimedEvent, tag=16, frozen=True):
 
 
 class SubjectDecision(TimedEvent, tag=14, frozen=True):
-    """A decision was made for a subject; appended together with the decision, after it.
+    """A decision was made for a subject; appended after the decision, in the same batch.
 
     Attributes:
-        subject: a user, a device or a session, as the caller named it: treat it as personal data.
+        subject: the caller's name for a user, a device or a session; treat it as personal data.
         at_us: when the decision was made, in microseconds since 1970.
         decision: the id of the decision.
     """
@@ -373,18 +375,18 @@ class SubjectDecision(TimedEvent, tag=14, frozen=True):
 
     @property
     def id(self) -> str:
-        """The id under which journals index it."""
+        """The id under which journals index this event."""
         return subject_id(self.subject)
 
 
 class SubjectReward(TimedEvent, tag=15, frozen=True):
-    """An outcome of a subject, to be credited to one of the decisions made for it.
+    """An outcome of a subject, to be credited to one of the decisions made for that subject.
 
     Attributes:
-        subject: the subject, by the same name as in the decisions.
-        at_us: when it happened, in microseconds since 1970.
+        subject: the subject, under the same name as in the decisions.
+        at_us: when the outcome happened, in microseconds since 1970.
         value: the reward.
-        event_id: identifies the outcome, which counts once, however often it is reported.
+        event_id: identifies the outcome, which counts once however often it is reported.
         reporter: the name of the API key that reported it; empty without one.
     """
 
@@ -396,7 +398,7 @@ class SubjectReward(TimedEvent, tag=15, frozen=True):
 
     @property
     def id(self) -> str:
-        """The id under which journals index it."""
+        """The id under which journals index this event."""
         return subject_id(self.subject)
 
 
@@ -404,7 +406,7 @@ class SubjectReward(TimedEvent, tag=15, frozen=True):
 #: new tag.
 VERSION = 2
 
-#: Events that only state that something happened to a decision, which they name by its id.
+#: Events with no data other than a decision id and a time.
 Mark = Activation | Void
 #: Events that name a decision by its id.
 DecisionEvent = Decision | Reward | Mark
@@ -427,10 +429,10 @@ Event = (
 
 
 class Opaque(msgspec.Struct, frozen=True):
-    """An event of a version or kind that this release does not know, carried unread.
+    """An event whose version or kind this release does not know; its bytes are kept unchanged.
 
     Attributes:
-        data: its bytes, as the newer release wrote them.
+        data: the bytes, as the newer release wrote them.
     """
 
     data: bytes
@@ -441,7 +443,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         partition: the partition.
-        position: its position within the partition, starting at 1.
+        position: the position within the partition, starting at 1.
         recorded: when the journal recorded it, in microseconds since 1970.
         event: the event that was appended.
         digest: :func:`digest_of` the event's bytes, as stored by the journal; empty if the journal
@@ -496,7 +498,7 @@ def decode(data: bytes | memoryview) -> Event:
     """
     view = memoryview(data)
     if not view:
-        raise CorruptEvent("not an event: it has no bytes")
+        raise CorruptEvent("not an event: the data is empty")
     if view[0] != VERSION:
         raise UnknownEvent(view[0])
     try:

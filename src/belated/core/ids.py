@@ -10,12 +10,12 @@ A generated id is a UUIDv7 written as 32 lowercase hex digits. From left to righ
 
 Callers may use their own ids: any text of at most 128 bytes. The *key* of an id is 16 bytes. A
 generated id is its own key; any other text is hashed into a key of version 8. The two kinds
-therefore never share a key, whatever text a caller sends. The slot is in the same place in both.
+therefore never share a key, whatever text a caller sends. The slot has the same position in both.
 A journal of P partitions stores the events of an id in partition slot mod P. Because this depends
-on the id alone, an event reaches the partition of its decision wherever and whenever it arrives.
+only on the id, an event is always stored in the partition of its decision.
 
-After a decision is erased, its *erased key* replaces its id: the first half of the key, by which
-journals index records, followed by a hash. The id cannot be computed from it.
+After a decision is erased, an *erased key* replaces its id: the first half of the key, by which
+journals index records, followed by a hash. The id cannot be recovered from the erased key.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ERASED_KEY_BYTES = 24
 _HASH = blake2b(digest_size=16)
 _SUBJECT_HASH = blake2b(b"\0", digest_size=16)
 
-_MILLISECONDS = 1 << 48  # times that fit into an id: until the year 10889
+_MILLISECONDS = 1 << 48  # exclusive upper bound of the time in an id: the year 10889
 
 # The 80 bits after the time are drawn for 400 ids at once, with a single system call.
 _BLOCK = 400
@@ -166,10 +166,10 @@ def _keyed(hashed: blake2b) -> bytes:
 
 
 def erased_key_of(id: str) -> bytes:
-    """Return the 24 bytes that replace an id in the records of its erasure.
+    """Return the 24 bytes that replace an id when its decision is erased.
 
-    The first half of the key, which is the time and the slot for a generated id, locates the
-    records. A hash of the whole key replaces the second half.
+    The first half of the key locates the records; in a generated id it holds the time and the
+    slot. A hash of the whole key replaces the second half.
 
     >>> erased_key_of("018bcfe568007005ab1c2d3e4f506172").hex()
     '018bcfe56800700558e505faf73f57ea6218a819732c58e4'
@@ -180,7 +180,7 @@ def erased_key_of(id: str) -> bytes:
 
 
 def time_of(id: str) -> int | None:
-    """Return when an id was generated, in microseconds since 1970; None for a caller's own id.
+    """Return when an id was generated, in microseconds since 1970; None if a caller chose the id.
 
     >>> time_of("018bcfe568007005ab1c2d3e4f506172")
     1700000000000000
@@ -210,7 +210,7 @@ def partition_of(key: bytes, partitions: int) -> int:
 
 
 def check_partitions(partitions: Any) -> int:
-    """Return a number of partitions; raise unless it is a power of two from 1 to 4096.
+    """Return the number of partitions; raise unless it is a power of two from 1 to 4096.
 
     >>> check_partitions(16)
     16

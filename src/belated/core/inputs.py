@@ -21,10 +21,10 @@ Row = NDArray[np.float32]
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-#: numpy accepts a dtype faster than a scalar type.
+#: NumPy handles a dtype object faster than a scalar type.
 _SINGLE = np.dtype(np.float32)
 
-#: The largest absolute value in a row: squares of such values can be summed in float64.
+#: The largest absolute value in a row, so that squares can be summed in float64.
 MAX_ENTRY = 1e8
 #: The largest absolute value of a reward.
 MAX_REWARD = 1e9
@@ -102,7 +102,7 @@ def outside(value: float, least: float, most: float) -> InvalidInput:
 
 
 def as_rewards(y: Any, count: int) -> Vector:
-    """Return ``count`` rewards, one per row, as float64."""
+    """Return rewards as float64; raise unless there are ``count`` of them."""
     rewards = as_numbers(y, "y").astype(np.float64)
     if rewards.shape != (count,):
         raise InvalidInput(f"y has shape {rewards.shape}: {count} rewards were expected", y)
@@ -117,14 +117,15 @@ def as_rewards(y: Any, count: int) -> Vector:
 def check_made(
     value: Any, name: str, *, needs: str, example: str, names: Iterable[str] = ()
 ) -> None:
-    """Reject a class, a name or anything else passed where a certain kind of object is needed.
+    """Reject an argument that is not an instance of the required kind, such as a class or a name.
 
     Args:
         value: the argument.
         name: the name of the argument.
         needs: a method that every object of this kind has.
         example: what to pass instead.
-        names: examples by name, such as ``Gaussian()``, in case the argument is one of their names.
+        names: calls such as ``Gaussian()``; if the argument is the name of one, the error suggests
+            that call.
     """
     if isinstance(value, type):
         message = f"{name} is the class {value.__name__}: pass an instance, such as {example}"
@@ -171,21 +172,21 @@ def as_probability(value: Any, name: str) -> float:
 
 
 def as_dim(dim: Any, name: str = "dim") -> int:
-    """Return the dimension of a row or of part of it: a whole number of at least 1."""
+    """Return a dimension; raise unless it is a whole number of at least 1."""
     if not isinstance(dim, int | np.integer) or isinstance(dim, bool) or dim < 1:
         raise InvalidInput(f"{name} is {dim!r}: a whole number of at least 1 was expected", dim)
     return int(dim)
 
 
 def as_rounds(value: Any, name: str) -> int:
-    """Return a number of rounds: a whole number of at least 0."""
+    """Return a number of rounds; raise unless it is a whole number of at least 0."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0:
         raise InvalidInput(f"{name} is {value!r}: a whole number of rounds was expected", value)
     return int(value)
 
 
 def as_numbers(value: Any, name: str) -> NDArray[Any]:
-    """Return a rectangular array of real numbers, of any dtype."""
+    """Return the value as an array; raise unless it is rectangular and holds real numbers."""
     if type(value) is np.ndarray and value.dtype.char in "df":
         return value
     try:
@@ -210,7 +211,7 @@ def as_float(value: Any) -> float:
 
 
 def _bounded(given: NDArray[Any], name: str) -> Row:
-    # One pass in BLAS: a small sum of squares proves that every entry is finite and in bounds.
+    # A small sum of squares, computed in one BLAS call, proves that all entries are in bounds.
     if given.dtype.char in "fd" and np.vdot(given, given) <= MAX_ENTRY:
         return given.astype(_SINGLE, order="C", copy=False)
     # A float64 outside the range of float32 becomes inf here, which the check below rejects.
@@ -230,7 +231,7 @@ def _bounded(given: NDArray[Any], name: str) -> Row:
 
 @dataclass(frozen=True)
 class Interval:
-    """The range of rewards that a family accepts, including its ends where they are finite."""
+    """The range of rewards that a family accepts, including finite endpoints."""
 
     lower: float
     upper: float
@@ -239,7 +240,7 @@ class Interval:
         return self.lower <= y <= self.upper and math.isfinite(y)
 
     def check(self, y: Any) -> None:
-        """Reject rewards outside the interval; the error names the first one.
+        """Reject rewards outside the interval; the error names the first of them.
 
         >>> Interval(0, 1).check([0.5, 2.0])
         Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""Base classes of results, for JSON, web frameworks and notebooks."""
+"""Base classes for results that work with JSON, web frameworks and notebooks."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from belated.exceptions import extra
 
 #: The maximum length of a ``repr``, in characters.
 MAX_REPR = 300
-#: Truncates the values of fields.
+#: Truncates field values.
 _SHORT = Repr()
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 4
 _SHORT.maxstring, _SHORT.maxother = 60, 80
 
 
 class Result:
-    """The result of a call, which converts to plain data.
+    """The result of a call, which can be converted to plain data.
 
-    ``to_dict()`` returns only text, numbers, lists and dicts, so ``json.dumps`` and msgspec accept
-    it. ``dict(result)`` is the same. A result can be a field of a Pydantic model and a response of
-    FastAPI.
+    ``to_dict()`` returns only text, numbers, lists and dicts, so ``json.dumps`` and msgspec can
+    serialize the result. ``dict(result)`` returns the same. A result can be a field of a Pydantic
+    model, and FastAPI can return it as a response.
     """
 
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as plain data, by the names of its fields."""
+        """Return the result as plain data, keyed by field name."""
         if isinstance(self, msgspec.Struct):
             plain: dict[str, Any] = msgspec.to_builtins(self)
             return plain
@@ -40,7 +40,7 @@ class Result:
         return {name: _plain(getattr(self, name)) for name in names}
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
-        """Iterate over names and values, like a Pydantic model."""
+        """Iterate over field names and values, like a Pydantic model."""
         return iter(self.to_dict().items())
 
     @classmethod
@@ -57,7 +57,7 @@ class Result:
 
 
 class Shortened:
-    """A dataclass or struct whose ``repr`` truncates long fields, and the text as a whole.
+    """A dataclass or struct whose ``repr`` truncates long fields and has a maximum length.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(repr=False)
@@ -106,7 +106,7 @@ def _plain(value: Any) -> Any:
 
 
 def frame_of(lines: list[dict[str, Any]], index: str) -> Any:
-    """Return a pandas DataFrame; nothing else needs pandas.
+    """Return the lines as a pandas DataFrame with the given index column.
 
     Raises:
         MissingExtra: pandas is not installed.

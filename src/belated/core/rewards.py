@@ -1,12 +1,14 @@
 """What a missing reward means.
 
-A missing reward may be late or lost, or may never have been due. Only you know which, so a
-:class:`~belated.Bandit` requires a choice. If a decision has no reward when its window ends, that
-means
+A missing reward may be late or lost, or there may never have been one to report. This depends on
+your application, so a :class:`~belated.Bandit` requires a choice. If a decision has no reward when
+its window ends,
 
-* for :class:`ConversionsOnly`: no conversion; until then, decisions count by their age;
-* for :class:`DefaultAfter`: the default value, which a later reward replaces;
-* for :class:`Explicit`: nothing, because every outcome is reported; the decision is *censored*.
+* :class:`ConversionsOnly` concludes that there was no conversion; until then, the decision is
+  weighted by its age;
+* :class:`DefaultAfter` assumes the default value, which a later reward replaces;
+* :class:`Explicit` concludes nothing, because every outcome is reported; the decision is
+  *censored*.
 """
 
 from __future__ import annotations
@@ -64,13 +66,13 @@ class _Semantics:
 
     @property
     def attribution_us(self) -> int | None:
-        """How long after a decision a reward of its subject is credited to it, in microseconds."""
+        """How long after a decision subject rewards are credited to it, in microseconds."""
         span = self.attribution
         return duration_us(span) if isinstance(span, timedelta) else self.window_us
 
     def __repr__(self) -> str:
-        # Snapshots are identified by this text. Parameters added later are left out at their
-        # defaults, so that older snapshots still match.
+        # This text identifies snapshots. Parameters added later are omitted if they have their
+        # default values, so that older snapshots still match.
         added_later = {"learn": "on arrival", "attribution": None}
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         arguments = ", ".join(
@@ -91,12 +93,12 @@ class _Semantics:
         return MAX_REWARD if self.bounds is None else self.bounds[1]
 
     def range(self, support: Interval) -> tuple[float, float]:
-        """Return the smallest and largest reward accepted for a family with this support."""
+        """Return the smallest and the largest reward accepted for a family with this support."""
         return max(support.lower, self.min_reward), min(support.upper, self.max_reward)
 
     @property
     def default(self) -> float:
-        """The value of a missing reward, if it has one."""
+        """The value assumed for a missing reward, if there is one."""
         return 0.0
 
 
@@ -106,10 +108,10 @@ class Explicit(_Semantics):
 
     Args:
         window: how long a decision without a reward counts as pending. A reward that arrives later
-            is still learned. None: there is no limit.
-        reduce: how several parts of a reward are combined: the "latest", their "sum" or "max".
-        bounds: smallest and largest reward; others are rejected.
-        attribution: how long after a decision a reward of its subject is credited to it; None: the
+            is still learned. None means no limit.
+        reduce: how the parts of a reward are combined: the "latest" part, their "sum" or "max".
+        bounds: smallest and largest valid reward; rewards outside are rejected.
+        attribution: how long after a decision subject rewards are credited to it; None for the
             window.
 
     >>> Explicit("7d").on_timeout
@@ -121,21 +123,21 @@ class Explicit(_Semantics):
 class DefaultAfter(_Semantics):
     """A reward that is missing when the window ends counts as a default value.
 
-    Use it if every outcome is certain to be reported within the window, and the window is short
-    compared with your traffic. A reward that arrives later replaces the default. If only good
-    outcomes are reported, use :class:`ConversionsOnly`.
+    Use this if every outcome is certain to be reported within the window, and few decisions are
+    made before the first windows end. A reward that arrives later replaces the default. If only
+    good outcomes are reported, use :class:`ConversionsOnly`.
 
     Args:
         window: how long to wait for a reward.
         value: the default value.
-        reduce: how several parts of a reward are combined: the "latest", their "sum" or "max".
-        bounds: smallest and largest reward; others are rejected.
-        attribution: how long after a decision a reward of its subject is credited to it; None: the
+        reduce: how the parts of a reward are combined: the "latest" part, their "sum" or "max".
+        bounds: smallest and largest valid reward; rewards outside are rejected.
+        attribution: how long after a decision subject rewards are credited to it; None for the
             window.
         learn: "on arrival" learns a reward when it arrives and the default when the window ends.
             Successes are then learned sooner than failures, and predictions are too high until the
-            first windows have ended: several times too high if the window is much longer than
-            the delays. "together" learns both when the window ends: predictions are unbiased, but
+            first windows have ended, by a factor of several if the window is much longer than the
+            delays. "together" learns both when the window ends: predictions are unbiased, but
             nothing is learned earlier. :class:`ConversionsOnly` avoids both problems.
 
     >>> DefaultAfter("30m").default
@@ -164,7 +166,7 @@ class DefaultAfter(_Semantics):
 
     @property
     def default(self) -> float:
-        """The value of a missing reward."""
+        """The value assumed for a missing reward."""
         return self.value
 
 
@@ -172,19 +174,20 @@ class DefaultAfter(_Semantics):
 class ConversionsOnly(_Semantics):
     """Only conversions are reported: a missing reward means no conversion so far.
 
-    Choose this if only good outcomes are reported: clicks, sales, sign-ups. The bandit learns from
-    every decision at once, weighted by the share of conversions expected by its age. It estimates
-    this share too, with one delay distribution for all actions. A conversion after the window is
-    learned like any other. A reward of 0 carries no more information than a missing one.
+    Choose this if only good outcomes are reported, such as clicks, sales or sign-ups. The bandit
+    learns from every decision immediately, weighted by the share of conversions expected by its
+    age. The bandit also estimates this share, with one delay distribution for all actions. A
+    conversion after the window is learned like any other. A reward of 0 carries no more information
+    than a missing reward.
 
     Args:
-        window: time within which conversions count; the bandit predicts conversions within it.
-        reduce: how several parts of a reward are combined: the "latest", their "sum" or "max".
-        bounds: smallest and largest reward; others are rejected.
-        attribution: how long after a decision a reward of its subject is credited to it; None: the
+        window: the bandit predicts conversions within this time after a decision.
+        reduce: how the parts of a reward are combined: the "latest" part, their "sum" or "max".
+        bounds: smallest and largest valid reward; rewards outside are rejected.
+        attribution: how long after a decision subject rewards are credited to it; None for the
             window.
-        delivery: "batches" if conversions are reported together, for example by a nightly job: the
-            age of a decision then counts only up to the last delivery. "single" if they are
+        delivery: "batches" if conversions are reported together, for example by a nightly job; the
+            age of a decision is then measured up to the last delivery. "single" if conversions are
             reported one by one. "auto" detects batches once a delivery contains many conversions.
 
     When its window ends, a decision without a conversion becomes ``defaulted`` with the value 0.
@@ -233,7 +236,7 @@ def reduced(parts: Mapping[str, tuple[int, float]], how: Reduce) -> float:
 
 
 def check_semantics(rewards: Any) -> None:
-    """Raise unless ``rewards`` is a choice of what a missing reward means."""
+    """Raise unless ``rewards`` states what a missing reward means."""
     if rewards is None:
         raise InvalidInput(f"rewards is missing: {_RECOMMENDED}", rewards)
     if not isinstance(rewards, Rewards):
@@ -280,11 +283,11 @@ def reported_reward(
         id: decision id.
         value: the reward.
         at: event time, in microseconds since 1970.
-        part: the part of the reward; empty for the whole reward.
+        part: name of the part; empty for the whole reward.
         revision: revision of this part.
         min_reward: the smallest reward that is accepted.
         max_reward: the largest reward that is accepted.
-        reporter: the name of the key that reports it.
+        reporter: the name of the API key that reports the reward.
 
     Raises:
         InvalidInput: an argument is invalid.
@@ -308,7 +311,7 @@ def reported_outcome(
     max_reward: float,
     reporter: str = "",
 ) -> SubjectReward:
-    """Validate a reported reward of a subject and return its event.
+    """Validate a reported subject reward and return its event.
 
     Args:
         subject: the subject.
@@ -317,7 +320,7 @@ def reported_outcome(
         event_id: identifies the outcome.
         min_reward: the smallest reward that is accepted.
         max_reward: the largest reward that is accepted.
-        reporter: the name of the key that reports it.
+        reporter: the name of the API key that reports the reward.
 
     Raises:
         InvalidInput: an argument is invalid.
@@ -331,14 +334,14 @@ def reported_outcome(
 
 
 def check_alone(subject: str, id: object, part: str, revision: int) -> None:
-    """Reject a reward of a subject that also names a decision, a part or a revision."""
+    """Reject a subject reward that also has a decision id, a part or a revision."""
     if id is not None or part or revision:
         message = f"a reward of the subject {subject!r} also has an id, a part or a revision"
         raise InvalidInput(f"{message}: pass only subject, value, at and event_id", subject)
 
 
 def check_part(part: Any, revision: Any) -> None:
-    """Reject an invalid name of a part, or an invalid revision."""
+    """Reject an invalid part name or revision."""
     if not isinstance(part, str) or part:
         check_id(part, "the part")
     whole = isinstance(revision, int) and not isinstance(revision, bool)

@@ -1,4 +1,4 @@
-"""Times and durations: as callers write them, and as whole microseconds internally."""
+"""Conversion of times and durations between the forms that callers pass and microseconds."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _LAST = datetime.max.replace(tzinfo=UTC)
 _UNITS = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "us": 1}
 
 #: Numbers in this range, the years 2000 to 2262, can only be microseconds: present-day times are
-#: smaller numbers in seconds or milliseconds, and larger ones in nanoseconds.
+#: smaller in seconds or milliseconds, and larger in nanoseconds.
 MIN_MICROSECONDS = 946_684_800_000_000
 MAX_MICROSECONDS = 9_223_372_036_854_775
-#: How far clocks may differ, in microseconds: a reported time may be this far ahead of the
-#: receiver's clock, or before the decision it refers to.
+#: Maximum clock skew, in microseconds: a reported time may be this far ahead of the receiver's
+#: clock, or this long before the decision to which it refers.
 CLOCK_SKEW = 300_000_000
 
 
 def as_datetime(microseconds: int) -> datetime:
-    """Return a time in UTC; a time outside the range of datetime becomes the nearest one in it.
+    """Return a time as a datetime in UTC, limited to the range of :class:`datetime.datetime`.
 
     >>> str(as_datetime(1_700_000_000_000_000))
     '2023-11-14 22:13:20+00:00'
@@ -44,7 +44,7 @@ def as_datetime(microseconds: int) -> datetime:
 
 
 def as_microseconds(when: Any, name: str = "at") -> int:
-    """Return a time from a caller in microseconds since 1970.
+    """Convert a time from a caller to microseconds since 1970.
 
     >>> as_microseconds(datetime(1970, 1, 2, tzinfo=UTC))
     86400000000
@@ -84,7 +84,7 @@ def _from_text(text: str, name: str) -> datetime:
 
 
 def _from_datetime(when: datetime, name: str) -> int:
-    if when != when:  # NaT of pandas
+    if when != when:  # pandas.NaT
         raise InvalidInput(f"{name} is {when!r}: pass a time, or leave it out for now", when)
     if when.utcoffset() is None:
         message = f"{name} is {when.isoformat()}, which has no time zone: pass one in UTC,"
@@ -97,14 +97,14 @@ def _from_number(number: int, name: str) -> int:
         return number
     _refuse_seconds(number, name)
     raise InvalidInput(
-        f"{name} is {number}: a number is read as microseconds since 1970, which this cannot be; "
-        "pass a datetime with its time zone",
+        f"{name} is {number}: numbers are interpreted as microseconds since 1970, and this one is"
+        " out of range; pass a timezone-aware datetime",
         number,
     )
 
 
 def _refuse_seconds(number: float, name: str) -> None:
-    """Raise an error that names the apparent unit: for 2000 to 2262 the ranges do not overlap."""
+    """Raise if a number looks like seconds, milliseconds or nanoseconds since 1970."""
     for unit, microseconds, in_seconds in (
         ("nanoseconds", 1e-3, " / 1e9"),
         ("milliseconds", 1e3, " / 1e3"),
@@ -119,13 +119,13 @@ def _refuse_seconds(number: float, name: str) -> None:
 
 
 def check_reported(at: int, now: int, decided: int | None = None, skew: int = CLOCK_SKEW) -> None:
-    """Reject an event time that a difference between clocks cannot explain.
+    """Reject an event time that clock skew cannot explain.
 
     Args:
         at: when the event happened, as reported, in microseconds since 1970.
         now: when the report was received.
         decided: when the decision was made; None if unknown.
-        skew: how far clocks may differ, in microseconds.
+        skew: maximum clock skew, in microseconds.
 
     >>> check_reported(1_700_003_600_000_000, now=1_700_000_000_000_000)
     Traceback (most recent call last):
@@ -184,7 +184,7 @@ def parse_duration(text: str, name: str = "the duration") -> timedelta:
 
 
 def format_duration(microseconds: int) -> str:
-    """Format a duration as :func:`parse_duration` reads it, to the microsecond.
+    """Format a duration for :func:`parse_duration`, exact to the microsecond.
 
     >>> format_duration(5_400_000_000)
     '1h30m'
@@ -198,7 +198,7 @@ def format_duration(microseconds: int) -> str:
 
 
 def lasting(seconds: float, *, words: bool = False) -> str:
-    """Format a duration in its largest unit, for people to read.
+    """Format a duration in its largest unit, for display.
 
     >>> lasting(7_300), lasting(0.5), lasting(86_400, words=True), lasting(129_600, words=True)
     ('2 h', '0.5 s', '1 day', '1.5 days')
@@ -209,7 +209,7 @@ def lasting(seconds: float, *, words: bool = False) -> str:
 
 
 def largest_unit(seconds: float, least: float = 1.0) -> tuple[float, str]:
-    """Return the largest unit that fits at least ``least`` times: its seconds, and its name.
+    """Return the length in seconds and the name of the largest unit that fits ``least`` times.
 
     >>> largest_unit(5_400), largest_unit(5_400, least=2.0)
     ((3600.0, 'hour'), (60.0, 'minute'))

@@ -1,4 +1,4 @@
-"""Internal sizes. They affect speed and memory; only ``exact`` affects what is learned."""
+"""Internal sizes, which affect speed and memory. Only ``exact`` also affects what is learned."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ class Tuning:
     The fault simulator uses small values, so that a short run crosses every boundary.
 
     Attributes:
-        page: records read at a time.
-        follow: records folded in one call while a bandit is behind its journal.
-        bulk: number of new records from which they are folded in bulk, with one fit at the end.
-        snapshot_every: records between two snapshots of a bandit.
+        page: number of records read at a time.
+        follow: number of records folded per call while a bandit catches up with its journal.
+        bulk: minimum number of new records to fold in bulk, with a single fit at the end.
+        snapshot_every: number of records between two snapshots of a bandit.
         dropped: number of forgotten decisions that are removed from memory together.
-        exact: rewards that are learned row by row; beyond it the oldest are frozen as sums, and
-            the estimate is off by about a hundredth of its standard deviation.
-        block: rows that are frozen together.
-        batch: changes that a learner collects before it adds them to its sums; None: chosen by
-            the dimension.
-        max_unapplied: durable decisions that a decider counts one by one.
-        unapplied_block: size of the blocks in which it sums decisions beyond those.
-        link: positions per link of the chain; records are dropped by whole links.
-        new_id: generates a decision id from the time in microseconds since 1970 and a slot; a slot
-            of None means a random one.
+        exact: maximum number of rewards that are learned row by row. Beyond it, the oldest are
+            frozen as sums, which changes the estimate by about a hundredth of its standard
+            deviation.
+        block: number of rows that are frozen together.
+        batch: number of changes that a learner collects before it adds them to its sums; None if
+            it depends on the dimension.
+        max_unapplied: maximum number of durable decisions that a decider counts individually.
+        unapplied_block: number of decisions in each block that the decider sums beyond that.
+        link: number of positions per link of the chain; records are dropped in whole links.
+        new_id: generates a decision id from the time in microseconds since 1970 and a slot, which
+            is random if None.
     """
 
     page: int = 10_000
