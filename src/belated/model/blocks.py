@@ -1,7 +1,7 @@
-"""Coefficients in blocks: each row belongs to one block, so sums have one matrix per block.
+"""Coefficients in blocks. Each row belongs to one block, so sums have one matrix per block.
 
 θ has the shape (d,), or (K, d) with K blocks. Matrices have an additional axis of length d. A row
-has d numbers; with blocks, the number of its block comes first.
+has d numbers; with blocks, they are preceded by the index of the row's block.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ def as_shape(shape: int | Shape) -> Shape:
 
 
 def width_of(shape: Shape) -> int:
-    """Return how many numbers a row has."""
+    """Return the length of a row."""
     return shape[-1] + len(shape) - 1
 
 
 def split(rows: Row | Matrix) -> tuple[NDArray[np.int64], Row | Matrix]:
-    """Return the block of each row, and its other numbers."""
+    """Return the block of each row, and the remaining numbers of each row."""
     return rows[:, 0].astype(np.int64), rows[:, 1:]
 
 
 def by_block(rows: Row | Matrix) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Yield each block in rows, with the indices of its rows."""
+    """Yield each block that occurs in the rows, with the indices of the block's rows."""
     blocks, _ = split(rows)
     order = np.argsort(blocks, kind="stable")
     starts = np.flatnonzero(np.diff(blocks[order], prepend=-1))
@@ -59,7 +59,7 @@ def predictors(rows: Row | Matrix, theta: Vector) -> Vector:
 
 
 def cross(each: Vector, rows: Row | Matrix, shape: Shape) -> Vector:
-    """Return Σ e x, with one number e for each row.
+    """Return Σ e x, where each row x has a number e.
 
     >>> cross(np.array([2.0, 3.0]), np.array([[1.0, 5.0], [1.0, 7.0]]), (2, 1))
     array([[ 0.],
@@ -86,7 +86,7 @@ def gram(rows: Matrix, weights: Vector | None, shape: Shape) -> Matrix:
 
 
 def add_gram(total: Matrix, rows: Matrix, weights: Vector | None = None) -> None:
-    """Add Σ w x xᵀ in place, touching only the blocks of these rows."""
+    """Add Σ w x xᵀ in place, changing only the blocks of these rows."""
     if total.ndim == 2:
         total += (rows if weights is None else rows * weights[:, None]).T @ rows
         return
@@ -103,7 +103,7 @@ def product(matrix: Matrix, vector: Vector) -> Vector:
 
 
 def spread(rows: Matrix, root: Matrix) -> Matrix:
-    """Return X S, in which a row's length is the standard deviation of its linear predictor."""
+    """Return X S; the norm of each row is the standard deviation of its linear predictor."""
     if root.ndim == 2:
         return rows @ root
     table = np.empty((len(rows), root.shape[-1]))
@@ -113,7 +113,7 @@ def spread(rows: Matrix, root: Matrix) -> Matrix:
 
 
 def unblocked(rows: Row | Matrix, blocks: int | None) -> Matrix:
-    """Return rows over all coefficients, with zeros outside their blocks.
+    """Expand rows to all coefficients, with zeros outside each row's block.
 
     >>> unblocked(np.array([[1.0, 5.0, 6.0]]), 2)
     array([[0., 0., 5., 6.]])
@@ -129,7 +129,7 @@ def unblocked(rows: Row | Matrix, blocks: int | None) -> Matrix:
 
 
 def blocked(rows: Matrix, blocks: int) -> Matrix:
-    """Return rows with blocks from rows over all coefficients; row n belongs to block n.
+    """Convert rows over all coefficients to rows with blocks; row n belongs to block n.
 
     >>> blocked(np.array([[5.0, 6.0, 0.0, 0.0], [0.0, 0.0, 7.0, 8.0]]), 2)
     array([[0., 5., 6.],
@@ -146,7 +146,7 @@ def identity(shape: Shape, factor: float = 1.0) -> Matrix:
 
 
 def no_sum(shape: Shape) -> Matrix:
-    """Return a matrix of zeros for each block, as a read-only view without memory of its own."""
+    """Return a matrix of zeros for each block, as a read-only view that allocates no memory."""
     return np.broadcast_to(0.0, (*shape, shape[-1]))
 
 
@@ -161,7 +161,7 @@ def outer(vector: Vector) -> Matrix:
 
 
 def root_of(precision: Matrix) -> Matrix:
-    """Return a root S of the inverse: S Sᵀ = H⁻¹, upper triangular, in C order.
+    """Return a root S of the inverse, S Sᵀ = H⁻¹, which is upper triangular and in C order.
 
     >>> root_of(np.array([[4.0]]))
     array([[0.5]])
@@ -172,7 +172,7 @@ def root_of(precision: Matrix) -> Matrix:
 
 
 def precision_of(root: Matrix) -> Matrix:
-    """Return H, whose inverse has this root.
+    """Return H, given a root of H⁻¹.
 
     >>> precision_of(np.array([[0.5]]))
     array([[4.]])
@@ -197,7 +197,7 @@ def solve(precision: Matrix, right: Vector) -> Vector:
         failed = 1
         if len(precision[at]) <= SMALL:
             _, solution[at], failed = dposv(precision[at], right[at])
-        if failed:  # the block is large, or a direction of the prior is lost to rounding
+        if failed:  # the block is large, or rounding has made it singular
             solution[at] = solved(_root(precision[at]), right[at])
     return solution
 
@@ -235,8 +235,8 @@ def _root(precision: Matrix) -> Matrix:
 def _fill_root(root: Matrix, precision: Matrix) -> bool:
     """Write the root of one block into zeros; return False if the block is not positive definite.
 
-    Computed recursively in halves, because matrix products are faster than LAPACK and do not block
-    other threads.
+    The root is computed recursively in halves, because matrix products are faster than LAPACK and
+    do not block other threads.
     """
     size = len(precision)
     if size <= SMALL:

@@ -7,7 +7,7 @@ Given the linear predictor :math:`\eta = x^\top\theta`, a reward has the density
 with cumulant :math:`m`, mean :math:`g = m'`, slope :math:`g' = m''`, curvature :math:`g''` and
 dispersion :math:`\varphi`, so that :math:`\operatorname{Var} y = \varphi\,g'(\eta)`. (The paper's
 :math:`h(\eta)` is our :math:`\varphi`; its "m'' = Var" holds only for :math:`\varphi = 1`.)
-With the canonical link the score of a reward is :math:`(y - g(\eta))\,x/\varphi`. Its information
+With the canonical link, the score of a reward is :math:`(y - g(\eta))\,x/\varphi`. The information
 :math:`g'(\eta)\,x x^\top/\varphi` does not depend on the reward, so it is known before the reward
 arrives.
 
@@ -28,7 +28,7 @@ from belated.model.kernels import MAX_ETA, special
 
 
 class Family(Protocol):
-    """The interface of a family of rewards. The built-in families are immutable."""
+    """The interface of a reward family. The built-in families are immutable."""
 
     @property
     def support(self) -> Interval:
@@ -40,7 +40,7 @@ class Family(Protocol):
 
     @property
     def number(self) -> int | None:
-        """Number of a built-in family in compiled kernels; None for other families."""
+        """Number that identifies a built-in family in compiled kernels; None for other families."""
 
     def cumulant(self, eta: Vector) -> Vector:
         """Return m(η)."""
@@ -58,10 +58,10 @@ class Family(Protocol):
         """Return m, g and g' together, because they share exponentials."""
 
     def mean_and_slope(self, eta: float) -> tuple[float, float]:
-        """Return g(η) and g'(η) of one number, without the overhead of arrays."""
+        """Return g(η) and g'(η) for a single number, without array overhead."""
 
     def slope_at(self, mean: float) -> float:
-        """Return g'(η) for g(η) = mean: the variance function."""
+        """Return the variance function: g'(η) where g(η) = mean."""
 
     def log_likelihood(self, y: Vector, eta: Vector, dispersion: float = 1.0) -> Vector:
         """Return the log density of rewards."""
@@ -72,12 +72,12 @@ class Family(Protocol):
 
 @dataclass(frozen=True)
 class Gaussian:
-    """Real rewards with constant variance; the identity link.
+    """Real rewards with constant variance and the identity link.
 
     Args:
-        variance: variance of a reward around its mean. "estimate" learns it from the residuals, so
-            the unit of rewards does not matter. ``ridge`` is then a precision in units of the
-            noise: the prior applies to θ/√φ, not to θ.
+        variance: variance of a reward around its mean. "estimate" learns the variance from the
+            residuals, so the unit of rewards does not matter. ``ridge`` is then a precision in
+            units of the noise: the prior applies to θ/√φ, not to θ.
 
     >>> Gaussian(0.25).log_likelihood(np.array([1.0]), np.array([1.0]), dispersion=0.25).round(4)
     array([-0.2258])
@@ -136,7 +136,7 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class Bernoulli:
-    """Rewards in [0, 1], mostly 0 or 1; the logit link.
+    """Rewards in [0, 1], usually 0 or 1, with the logit link.
 
     >>> Bernoulli().mean(np.array([-700.0, 0.0, 700.0]))
     array([9.85967654e-305, 5.00000000e-001, 1.00000000e+000])
@@ -191,15 +191,15 @@ class Bernoulli:
 
 @dataclass(frozen=True)
 class Poisson:
-    """Counts; the log link.
+    """Counts, with the log link.
 
-    Counts are not sub-Gaussian, so the paper's bounds do not apply to them and are heuristics.
+    Counts are not sub-Gaussian, so the paper's bounds are only heuristics for them.
 
     >>> Poisson().mean(np.array([0.0, 2.0])).round(3)
     array([1.   , 7.389])
     """
 
-    #: From 0 up; counts do not need to be integers.
+    #: At least 0; counts need not be integers.
     support = Interval(0.0, math.inf)
     dispersion = 1.0
     number = 2
@@ -229,7 +229,7 @@ class Poisson:
         return np.asarray(np.multiply(y, eta) - self.cumulant(eta) - constant)
 
     def sample(self, eta: Vector, rng: np.random.Generator, dispersion: float = 1.0) -> Vector:
-        """Draw counts; for means above 1e15, near the precision of float64, their normal limit."""
+        """Draw counts; means above 1e15, near the precision of float64, use the normal limit."""
         mean = self.mean(eta)
         small = np.asarray(rng.poisson(np.minimum(mean, 1e15)), dtype=np.float64)
         large = mean + np.sqrt(mean) * rng.standard_normal(np.shape(mean))

@@ -1,11 +1,11 @@
 r"""The model that policies read: θ̂ and two roots, updated by rank-one steps.
 
 ``observed`` is a root of the covariance given the arrived rewards: S Sᵀ = (prior + Σ w x xᵀ)⁻¹.
-``decided`` includes the pending decisions, with their weights fixed at the choice, because there is
-no need to explore again what a pending reward will answer.
+``decided`` also includes the pending decisions, because there is no need to explore again what a
+pending reward will show. Their weights are fixed when the action is chosen.
 
-Between two fits of an estimator, the model moves by one step per event. For Gaussian rewards these
-steps are exact. For other rewards, a step maximizes the likelihood of one reward exactly along one
+Between two fits of an estimator, the model takes one step per event. For Gaussian rewards these
+steps are exact. For other rewards, a step maximizes the posterior for one new reward along one
 direction, and leaves the weights of older rows unchanged until the next fit.
 """
 
@@ -32,11 +32,11 @@ from belated.model.statistics import Information
 if TYPE_CHECKING:
     from belated.model.estimators import Estimate
 
-#: Removing a row with more information than this leaves only rounding errors in its direction.
+#: Removing a row with more information than this would leave only rounding errors in its direction.
 HEAVY = 1e8
 #: Rewards with a smaller weight are not learned.
 LEAST_SHARE = 1e-9
-#: Number of values that are scored at a time: 256 KB as float64, which fits into the cache.
+#: Number of values scored at a time; as float64 they take 256 KB, which fits into the CPU cache.
 AT_ONCE = 1 << 15
 #: Maximum change of a linear predictor when a reward is retracted.
 STEP = 3.0
@@ -48,15 +48,15 @@ class Model:
     Attributes:
         theta: θ̂, on the scale of the linear predictor; one row per block, if there are blocks.
         observed: a root S of the covariance given the arrived rewards: S Sᵀ = H⁻¹.
-        decided: the same root including pending decisions.
+        decided: the root that also includes pending decisions.
         n: number of rewards learned.
-        pending: number of decisions whose reward is pending, G_t.
+        pending: number of decisions with a pending reward, G_t.
         decisions: number of decisions so far, including those that ended without a reward.
         dispersion: φ.
-        effective_n: sum of the rewards' weights; None if all have full weight.
-        rivals: θ̂ for each half-life that is compared, one row each; None if none are compared.
+        effective_n: sum of the rewards' weights; None if all rewards have full weight.
+        rivals: θ̂ for each half-life being compared, one row each; None if none are compared.
         picked: index of this model in ``rivals``, where its row may be outdated.
-        derived: values that policies derive from the model and cache under their own keys; cleared
+        derived: values that policies compute from the model and cache under their own keys; cleared
             when the estimate changes.
 
     >>> from belated import Bernoulli
@@ -99,7 +99,7 @@ class Model:
         self.rivals: Matrix | None = None
         self.picked = 0
         self.derived: dict[Hashable, Any] = {}
-        # Retracting a Gaussian reward is exact; for other rewards it is a step of limited size.
+        # Retracting a Gaussian reward is exact; for other rewards, the size of the step is limited.
         self._cap = math.inf if isinstance(family, Gaussian) else STEP
         self._least = max(family.support.lower, -MAX_REWARD)
         self._most = min(family.support.upper, MAX_REWARD)
@@ -115,21 +115,21 @@ class Model:
     def renew(self, observed: Matrix, decided: Matrix) -> None:
         """Recompute both roots from their precisions, to remove accumulated rounding errors.
 
-        The owner of the sums calls this every max(1000, 10 d) steps.
+        The owner of the sums calls this method every max(1000, 10 d) steps.
         """
         self.observed = root_of(observed)
         self.decided = self.observed.copy() if decided is observed else root_of(decided)
 
     def restart(self, theta: Vector, dispersion: float) -> None:
-        """Continue from an estimate, and clear everything derived from the old one."""
+        """Continue from a new estimate, and clear all values derived from the old one."""
         self.theta = np.array(theta, dtype=np.float64)
         self.dispersion = dispersion
         self.derived.clear()
 
     def refitted(self, estimate: Estimate, observed: Matrix, decided: Matrix) -> Model:
-        """Return a model of an estimate with the roots of these precisions.
+        """Return a model with this estimate and the roots of these precisions.
 
-        The estimate can be of all coefficients or of one block.
+        The estimate can cover all coefficients or one block.
         """
         model = copy(self)
         model.derived = {}
@@ -139,11 +139,11 @@ class Model:
         return model
 
     def replace(self, model: Model, block: int | None) -> None:
-        """Replace the estimate and the roots by those of a model from :meth:`refitted`.
+        """Replace the estimate and the roots with those of a model from :meth:`refitted`.
 
         Args:
             model: a model of all coefficients, or of one block.
-            block: the block of the model; None: all coefficients.
+            block: the block of the model; None if it covers all coefficients.
         """
         if block is None:
             self.theta, self.observed, self.decided = model.theta, model.observed, model.decided
@@ -154,7 +154,10 @@ class Model:
         self.derived.clear()
 
     def score(self, rows: Any) -> tuple[Vector, Vector]:
-        """Return linear predictors and standard deviations of rows, including pending decisions."""
+        """Return the linear predictor and its standard deviation for each row.
+
+        Standard deviations include the information of pending decisions.
+        """
         table = self._table(rows)
         pieces = []
         for numbers, blocks in self._pieces(table):
@@ -175,7 +178,7 @@ class Model:
         Args:
             rows: one row per action.
             width: the β_t of the paper.
-            u: a uniform number in [0, 1) that breaks ties.
+            u: a random number, uniform in [0, 1), that breaks ties.
         """
         table = self._table(rows)
         if table.size > AT_ONCE:
@@ -210,13 +213,13 @@ class Model:
             rows: the rows of all tables, concatenated.
             ends: the index after the last row of each table.
             width: the β_t of the paper, for all tables.
-            us: a uniform number in [0, 1) for each table.
+            us: a random number for each table, uniform in [0, 1).
             counted: whether each choice is pending immediately.
-            share: the fraction of its weight that a pending choice adds.
+            share: the fraction of its weight that each pending choice adds.
             gram: whether that weight is 1 instead of the row's information.
 
         Raises:
-            InvalidInput: a row is not finite; the choices before it are counted in ``decided``.
+            InvalidInput: a row is not finite; ``decided`` already includes earlier choices.
         """
         choices = np.empty((len(ends), 4))
         shares = share * np.array(counted, dtype=np.float64)
@@ -238,8 +241,8 @@ class Model:
         """Find the best row for θ̂ plus one column of a pool of deviations (Alg. 2, l. 11).
 
         ``u``, a number in [0, 1), selects the column. Each block has a pool. Returns the index of
-        the row, the share of columns for which it is the best, divided evenly among identical rows,
-        its mean and its weight.
+        the best row, the share of columns for which it is the best, its mean and its weight.
+        Identical rows divide their share evenly.
         """
         numbers, blocks = self._split(self._table(rows))
         theta, _ = self.stacked()
@@ -252,13 +255,13 @@ class Model:
         return index, share, mean, weight if weight < MAX_WEIGHT else MAX_WEIGHT
 
     def winners(self, table: Matrix, pools: Row) -> NDArray[np.int64]:
-        """Return the best row for each column of the pools."""
+        """Return the index of the best row for each column of the pools."""
         numbers, blocks = self._split(table)
         theta, _ = self.stacked()
         return winners(numbers, blocks, predictors(numbers, blocks, theta), pools)
 
     def predict(self, x: Any) -> tuple[float, float]:
-        """Return the mean and the weight of one row."""
+        """Return the predicted mean and the weight of one row."""
         numbers, theta = self._part(x, self.theta)
         eta = float(numbers @ theta)
         if not math.isfinite(eta):
@@ -272,7 +275,7 @@ class Model:
         return MAX_WEIGHT if weight > MAX_WEIGHT else weight
 
     def add_pending(self, x: Any, weight: float) -> None:
-        """Add a pending decision for a row, with its weight from the choice."""
+        """Add a pending decision for a row, with the weight computed when the row was chosen."""
         self.count(x, weight)
         self.pending += 1
         self.decisions += 1
@@ -295,7 +298,7 @@ class Model:
         self.decisions += 1
 
     def count(self, x: Any, weight: float) -> float:
-        """Add weight to a row in ``decided``; return xᵀH⁻¹x as it was before."""
+        """Add weight to a row in ``decided``; return the previous xᵀH⁻¹x."""
         numbers, root = self._part(x, self.decided)
         q = self._kernels.count(root, numbers, weight)
         if q != q:
@@ -305,27 +308,27 @@ class Model:
     def remove_pending(self, x: Any, weight: float) -> bool:
         """Remove a pending decision that ended without a reward.
 
-        Returns False if this row was almost all that was known of its direction: a step cannot
-        remove it, and ``decided`` must be recomputed from its sum.
+        Returns False if nearly all information about the row's direction came from this row. A step
+        cannot remove such a row, so the caller must recompute ``decided`` from its sum.
         """
         q = math.inf if _heavy(self._part(x)[0], weight) else self.count(x, -weight)
         self.pending -= 1
         return 1.0 - weight * q > LEFT
 
     def learn(self, x: Any, y: float, share: float = 1.0) -> float:
-        """Learn the reward of a pending decision; return the weight that its row now has.
+        """Learn the reward of a pending decision; return the new weight of its row.
 
         Args:
             x: the row.
             y: the reward.
-            share: weight of the reward, where 1 is a full reward.
+            share: weight of the reward; 1 for a full reward.
         """
         if not self._least <= y <= self._most:
             self.family.support.check(as_reward(y))
         numbers, root, theta = self._part(x, self.observed, self.theta)
         weight = 0.0
         if share >= LEAST_SHARE:
-            # A likelihood to the power of the share has its dispersion divided by the share.
+            # Raising a likelihood to the power of ``share`` divides its dispersion by ``share``.
             weight = self._kernels.learn(
                 root, theta, numbers, y, self._family, self.dispersion / share
             )
@@ -336,7 +339,7 @@ class Model:
         return weight
 
     def means_of(self, x: Vector | Row, mean: float) -> tuple[float, ...]:
-        """Return the mean of a row for each half-life that is compared; ``mean`` for this one."""
+        """Return the mean of a row for each half-life being compared; ``mean`` for this model."""
         assert self.rivals is not None
         link = self.family.mean_and_slope
         numbers, rivals = self._part(x, self.rivals.swapaxes(0, -2))
@@ -347,9 +350,9 @@ class Model:
     def retract(self, x: Any, y: float, weight: float) -> bool:
         """Retract a learned reward, so that its decision is pending again.
 
-        To forget the decision, remove it as pending afterwards. Returns False if this row was
-        almost all that was known of its direction: a step cannot remove it, only the counts have
-        changed, and the model must be fitted again.
+        To forget the decision, call :meth:`remove_pending` afterwards. Returns False if nearly all
+        information about the row's direction came from this row. A step cannot remove such a row:
+        only the counts change, and the caller must fit the model again.
 
         Args:
             x: the row.
@@ -370,10 +373,10 @@ class Model:
         return remains > LEFT
 
     def revise(self, x: Any, old: float, new: float) -> None:
-        """Change the reward of a row from ``old`` to ``new``; its weight is unchanged.
+        """Change the reward of a row from ``old`` to ``new``; the row's weight does not change.
 
-        This is exact for Gaussian rewards. For others it is one Newton step, which the next fit
-        corrects.
+        This is exact for Gaussian rewards. For other rewards it is one Newton step, which the next
+        fit corrects.
         """
         for y in (old, new):
             self.family.support.check(as_reward(y))
@@ -383,7 +386,7 @@ class Model:
             raise not_finite(x)
 
     def _part(self, x: Any, *arrays: Vector | Matrix) -> tuple[Any, ...]:
-        """Return the numbers of a row, and the parts of ``arrays`` for its block."""
+        """Return the numbers of a row, and the part of each array for the row's block."""
         row = np.asarray(x, np.float64, order="C")
         if row.shape != (self._width,):
             message = f"the row has shape {row.shape}: {self._width} numbers were expected"
@@ -416,7 +419,7 @@ class Model:
             raise InvalidInput(f"{message}: 0 to {len(self.theta) - 1} was expected", most)
 
     def stacked(self) -> tuple[Matrix, Matrix]:
-        """Return θ̂ and the root including pending decisions, with an axis for blocks."""
+        """Return θ̂ and the root that includes pending decisions, each with an axis for blocks."""
         if self.theta.ndim == 2:
             return self.theta, self.decided
         return self.theta[None], self.decided[None]
@@ -445,5 +448,5 @@ def _heavy(row: Vector, weight: float) -> bool:
 
 
 def not_finite(rows: Any) -> InvalidInput:
-    """Return the error for a row that kernels reject."""
+    """Return the error for a row that a kernel rejected."""
     return InvalidInput("a row, or its weight, contains a number that is not finite", rows)

@@ -1,4 +1,4 @@
-"""Priors of θ: normal distributions."""
+"""Normal priors of θ."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from belated.core.results import Shortened
 from belated.exceptions import InvalidInput
 from belated.model.blocks import Shape, as_shape, identity
 
-#: Start and range of the estimated precision of an adaptive prior. It never exceeds its start,
-#: because little data without a visible effect must not end exploration.
+#: Initial value and range of the estimated precision of an adaptive prior. The precision never
+#: exceeds its initial value, because a little data without a visible effect must not stop
+#: exploration.
 AUTO_START, AUTO_RANGE = 1.0, (0.02, 1.0)
-#: Contribution of coefficients that are fitted separately to the estimate of the precision: the
-#: number of them that rewards have determined, and the sum of their squares.
+#: What separately fitted coefficients contribute to the estimate of the precision: the number of
+#: coefficients determined by rewards, and the sum of squares of the coefficients.
 Others = tuple[float, float]
 NO_OTHERS: Others = (0.0, 0.0)
 
@@ -29,7 +30,7 @@ class Prior(Shortened):
         mean: mean of θ.
         precision: inverse of the covariance of θ, positive definite.
         adaptive: whether the precision is a multiple of I that estimators fit to the data.
-        others: contribution of other coefficients when the precision is fitted.
+        others: contribution of separately fitted coefficients when the precision is fitted.
 
     >>> Prior.ridge(2, 1.0).precision
     array([[1., 0.],
@@ -45,8 +46,8 @@ class Prior(Shortened):
     def ridge(cls, shape: int | Shape, ridge: float | Literal["auto"] = 1.0) -> Prior:
         """Return a prior with mean zero and precision ``ridge`` times I.
 
-        A precision of 1 suits rows of length up to 1 and moderate effects. "auto" starts there, and
-        estimates the precision from the data.
+        A precision of 1 suits rows with a norm of up to 1 and moderate effects. "auto" starts at 1
+        and estimates the precision from the data.
         """
         shape = as_shape(shape)
         if isinstance(ridge, str):
@@ -59,7 +60,7 @@ class Prior(Shortened):
 
     @classmethod
     def normal(cls, mean: Any, precision: Any) -> Prior:
-        """Return a prior with a given mean and precision, such as from an earlier experiment."""
+        """Return a prior with this mean and precision, for example from an earlier experiment."""
         centre = as_numbers(mean, "mean").astype(np.float64)
         matrix = as_numbers(precision, "precision").astype(np.float64)
         if centre.ndim != 1 or len(centre) == 0 or matrix.shape != (len(centre), len(centre)):
@@ -98,22 +99,22 @@ class Prior(Shortened):
     def is_ridge(self) -> bool:
         """Whether the mean is zero and the precision is a multiple of I.
 
-        If the variance of rewards is estimated, such a prior applies to θ/√φ, and so does not
-        depend on the unit of rewards. Other priors apply to θ.
+        If the variance of rewards is estimated, such a prior applies to θ/√φ, so it does not depend
+        on the unit of rewards. Other priors apply to θ.
         """
         scaled = identity(self.mean.shape, self.strength)
         return not self.mean.any() and np.array_equal(self.precision, scaled)
 
     @property
     def strength(self) -> float:
-        """Precision of the first coefficient, which is that of all coefficients of a ridge."""
+        """Precision of the first coefficient; in a ridge, all coefficients have this precision."""
         return float(self.precision.flat[0])
 
     def in_blocks(self, shape: Shape) -> Prior:
         """Return this prior for coefficients in blocks.
 
         Raises:
-            InvalidInput: the precision connects coefficients of different blocks.
+            InvalidInput: the precision correlates coefficients of different blocks.
         """
         if self.mean.shape == shape or len(shape) == 1:
             return self
@@ -126,5 +127,5 @@ class Prior(Shortened):
         return Prior(self.mean.reshape(shape), within, self.adaptive)
 
     def with_ridge(self, ridge: float) -> Prior:
-        """Return this adaptive prior with another precision."""
+        """Return this adaptive prior with a different precision."""
         return Prior(self.mean, identity(self.mean.shape, ridge), True, self.others)

@@ -1,11 +1,12 @@
 """Estimators of θ.
 
-* :class:`Ridge`: exact for Gaussian rewards, from their moments.
-* :class:`Laplace`: any family, by Newton's method over all observations, each time they have grown
-  by 5 %.
-* :class:`Online`: any family, with a single step per observation, for streams too long to store.
-* :class:`Thinned`: for conversions only; weights each decision by its age.
-* :func:`newton_step`: from the summed statistics of several partitions.
+* :class:`Ridge` is exact for Gaussian rewards, and needs only their moments.
+* :class:`Laplace` works for any family. It runs Newton's method over all observations each time
+  their information has grown by 5 %.
+* :class:`Online` works for any family. It takes a single step per observation, for streams that are
+  too long to store.
+* :class:`Thinned` is for data with conversions only. It weights each decision by its age.
+* :func:`newton_step` estimates θ from the summed statistics of several partitions.
 """
 
 from belated.model.estimators.estimate import Estimate as Estimate, Estimator as Estimator

@@ -1,13 +1,13 @@
 r"""The delay distribution of conversions: the share that has arrived by a given age.
 
-Times are in windows: 0 is the decision, 1 the end of its window. F(e) is the probability that a
-conversion arrives by age e, given that it arrives within the window.
+Times are in units of the window: 0 is the time of the decision, 1 the end of its window. F(e) is
+the probability that a conversion arrives by age e, given that it arrives within the window.
 
-Delays can range from a clock tick to the window, so the rate of conversions has a prior that is
-uniform on the log scale. Its posterior uses decisions with and without a conversion: a conversion
-right after its decision, among older decisions without one, indicates that conversions are fast and
-rare, not slow and frequent. F is the mean over that posterior, corrected where enough conversions
-show that delays are not exponential.
+Delays can be as short as a clock tick or as long as the window, so the rate at which conversions
+arrive has a prior that is uniform on the log scale. The posterior of the rate uses decisions with
+and without a conversion: a conversion right after its decision, among older decisions without one,
+indicates that conversions are fast and rare, not slow and frequent. F is the mean over that
+posterior, corrected where enough conversions show that delays are not exponential.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from numpy.typing import NDArray
 
 from belated.core.inputs import Vector
 
-#: The shortest delay that can be represented (a microsecond in 115 days), the ratio by which cells
-#: grow from there, and their largest width.
+#: The shortest delay that can be represented (1 µs for a window of 115 days), the ratio of
+#: successive edges, and the largest cell width.
 SHORTEST, RATIO, WIDEST = 1e-13, 1.08, 0.01
-#: Number of conversions to which the exponential distribution is equivalent in each cell.
+#: Weight of the exponential distribution in each cell, as a number of conversions.
 SHRINKAGE = 30.0
-#: The slowest rate per window, with which delays are nearly uniform over the window.
+#: The slowest rate per window; at this rate, delays are nearly uniform over the window.
 SLOWEST = 0.3
 #: Parameters of the Beta prior of the conversion rate, which is nearly uniform on the log scale.
 RARE, OFTEN = 0.05, 0.5
-#: Number of rates in the first grid, and in each finer grid around the likely rates. A grid is fine
-#: enough if at least the third number of its rates have weight.
+#: Number of rates in the first grid, number of rates in each finer grid around the likely rates,
+#: and the number of likely rates at which a grid is fine enough.
 COARSE, FINE, ENOUGH = 72, 25, 8
 #: Maximum number of grids; the last has relative steps of a thousandth.
 GRIDS = 4
-#: Maximum number of passes for delays that are only known as intervals.
+#: Maximum number of passes if some delays are only known to lie in an interval.
 PASSES = 60
 _NEWTON, _LOG_TINY = 40, -700.0
 
@@ -48,19 +48,19 @@ def _edges() -> Vector:
     return np.concatenate([[0.0], even[0] * RATIO ** -np.arange(count, 0, -1.0), even])
 
 
-#: The ends of the cells in which F is linear.
+#: The edges of the cells in which F is linear.
 EDGES = _edges()
 _LOG_EDGES = np.log(EDGES[1:])
 
 
 class Conversions(NamedTuple):
-    """Conversions that arrived; times are in windows.
+    """Conversions that arrived, with times in units of the window.
 
     Attributes:
         after: lower bound of the delay.
         within: width of the interval that contains the delay; 0 if the delay is known exactly.
         age: current age of the decision, at most 1.
-        weight: weight of the conversion; None if all have full weight.
+        weight: weight of the conversion; None if all conversions have full weight.
     """
 
     after: Vector
@@ -80,7 +80,7 @@ class Conversions(NamedTuple):
 
 
 def age_counts(age: Vector, weight: Vector | None = None) -> Vector:
-    """Return the number of decisions whose age is in the cell that ends at each edge.
+    """Return the number of decisions with an age in the cell that ends at each edge.
 
     >>> counts = age_counts(np.array([-1.0, 0.5, 0.5, 3.0]))
     >>> counts.sum(), counts[0], counts[-1]  # -1 is in the future, 3 is beyond the window
@@ -91,11 +91,12 @@ def age_counts(age: Vector, weight: Vector | None = None) -> Vector:
 
 @dataclass(frozen=True, eq=False)
 class ConversionLaw:
-    """F, linear between the edges of its cells.
+    """The delay distribution F, which is linear between the edges of its cells.
 
     Attributes:
         shares: F at :data:`EDGES`.
-        deviations: change of F at the edges for one posterior standard deviation of the log rate.
+        deviations: change of F at each edge if the log rate changes by one posterior standard
+            deviation.
 
     >>> law = ConversionLaw.exponential(3.0)
     >>> law.at(np.array([-1.0, 0.0, 0.5, 1.0, 7.0])).round(3)
@@ -120,7 +121,7 @@ class ConversionLaw:
         return np.interp(age, EDGES, self.deviations)
 
     def age_of(self, share: float) -> float:
-        """Return the age at which F reaches a share."""
+        """Return the age at which F reaches the given share."""
         return float(EDGES[np.searchsorted(self.shares, share)])
 
     def over(self, low: Vector, high: Vector) -> Vector:
@@ -152,17 +153,16 @@ def fitted_law(
 ) -> ConversionLaw:
     """Estimate the delay distribution from reverse hazards, shrunk towards exponential delays.
 
-    The reverse hazard of a cell is the share that arrives within the cell, among the conversions
-    that arrive by its end. It is estimated from the conversions whose decisions are old enough,
-    together with ``shrinkage`` conversions from the posterior mean of exponential distributions. If
-    no decision is old enough, only the latter remain.
+    The reverse hazard of a cell is the share of conversions that arrive within the cell, among
+    those that arrive by its end. It is estimated from the conversions of decisions that are old
+    enough, together with ``shrinkage`` conversions that follow the posterior mean of exponential
+    distributions. If no decision is old enough, only the exponential distributions are used.
 
     Args:
         seen: the conversions.
         silent: number of decisions without a conversion at each edge; see :func:`age_counts`.
-        tick: resolution of the clock, which is the shortest mean delay considered.
-        shrinkage: number of conversions to which the exponential distribution is equivalent in each
-            cell.
+        tick: resolution of the clock, which is also the shortest mean delay considered.
+        shrinkage: weight of the exponential distribution in each cell, as a number of conversions.
 
     >>> delays = np.linspace(0.01, 0.5, 400)
     >>> law = fitted_law(Conversions(delays, 0.0 * delays, 0.0 * delays + 1.0))
@@ -180,7 +180,7 @@ def fitted_law(
 
 
 def _exponential(log_rates: Vector, age: Vector) -> Vector:
-    """Return F of exponential delays truncated at the window, one line per rate."""
+    """Return F for exponential delays truncated at the window, with one row per rate."""
     rates = np.exp(log_rates)[:, None]
     return np.asarray(np.expm1(-rates * age) / np.expm1(-rates))
 
@@ -191,9 +191,9 @@ def _exponential(log_rates: Vector, age: Vector) -> Vector:
 def _posterior(seen: Conversions, silent: Vector, tick: float) -> tuple[Vector, Vector]:
     """Return log rates and their posterior weights, on a grid refined around the likely rates.
 
-    With slow rates many conversions are still to come, so a few of these rates would dominate the
-    mean of p. Because the relative error of predictions matters, rates are weighted by 1/p, and by
-    less if there are hardly any conversions, because p is then unknown too.
+    A slow rate means that many conversions are yet to arrive, so a few slow rates would dominate
+    the mean of p. Because the relative error of predictions matters, rates are weighted by 1/p, or
+    less strongly if there are few conversions, because p is then uncertain too.
     """
     low, high = math.log(SLOWEST), max(-math.log(tick), 1.0)
     grid = np.linspace(low, high, COARSE)
@@ -232,8 +232,8 @@ def _log_share(grid: Vector, log_age: Vector) -> Vector:
 def _counts_value(seen: Conversions, silent: Vector, grid: Vector) -> tuple[Vector, Vector]:
     """Return the log probability of the number of conversions, and the conversion rate p.
 
-    A decision of age e has converted with probability p F(e). For each rate, p is its mode, and its
-    log-odds are integrated out by Laplace's method.
+    A decision of age e has converted with probability p F(e). For each rate, p is set to its mode,
+    and the log-odds of p are integrated out by Laplace's method.
     """
     used = np.flatnonzero(silent)
     n, share = silent[used], _exponential(grid, EDGES[used])
@@ -259,7 +259,7 @@ def _counts_value(seen: Conversions, silent: Vector, grid: Vector) -> tuple[Vect
 
 
 def _corrected(base: Vector, seen: Conversions, shrinkage: float) -> Vector:
-    """Return shares from reverse hazards, shrunk towards those of ``base``."""
+    """Return F computed from reverse hazards that are shrunk towards those of ``base``."""
     old = _cell(seen.age * (1.0 + 1e-12), "right") - 1  # the last edge that the decision reached
     low = _cell(seen.after, "left") - 1
     high = np.minimum(_cell(seen.after + seen.within, "left"), old)
@@ -283,7 +283,7 @@ def _corrected(base: Vector, seen: Conversions, shrinkage: float) -> Vector:
 
 
 def _cell(time: Vector, side: str) -> NDArray[np.int64]:
-    """Return the first edge at or after a time ("left"), or after it ("right")."""
+    """Return the index of the first edge at or after ("left"), or after ("right"), each time."""
     place = np.searchsorted(EDGES, np.minimum(time, 1.0), side=side)  # type: ignore[call-overload]
     return np.asarray(place, dtype=np.int64)
 
@@ -295,9 +295,10 @@ def _expected(
     old: NDArray[np.int64],
     counts: Vector,
 ) -> tuple[Vector, Vector]:
-    """Return the expected conversions in each cell, and by its end, of old enough decisions.
+    """Return the expected number of conversions in each cell, and by the end of each cell.
 
-    A conversion is somewhere between the edges ``low`` and ``high``, distributed by ``shares``.
+    Only decisions that have reached the end of a cell count for it. A conversion lies between the
+    edges ``low`` and ``high``, distributed according to ``shares``.
     """
     count, single = len(shares), high - low == 1
     arrived: Vector = np.bincount(high[single], counts[single], count).astype(np.float64)

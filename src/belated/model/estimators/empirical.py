@@ -1,13 +1,13 @@
 r"""The prior's precision, estimated from the data.
 
-The precision λ has a Gamma prior around 1 that is equivalent to four coefficients. Its mode given
-the posterior of θ solves
+The precision λ has a Gamma prior around 1, with the weight of four coefficients. The mode of λ
+given the posterior of θ solves
 
 .. math:: \lambda = \frac{d + 4}{\|\hat\theta\|^2 + \operatorname{tr} H^{-1} + 4/\lambda_0},
 
 where θ̂ and H depend on λ. Coefficients of other blocks, which are fitted separately, add the
-number that rewards have determined, d - λ tr H⁻¹, to d, and ‖θ̂‖² to the denominator, which has the
-same fixed point.
+number of coefficients determined by rewards, d - λ tr H⁻¹, to d, and ‖θ̂‖² to the denominator. This
+leads to the same fixed point.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from belated.core.inputs import Matrix, Vector
 from belated.model.priors import AUTO_RANGE, AUTO_START, NO_OTHERS, Others, Prior
 
-#: Number of coefficients to which the prior of λ is equivalent.
+#: Weight of the prior on λ, as a number of coefficients.
 WORTH = 4.0
 
 
@@ -38,9 +38,9 @@ def fitted_ridge(
 
     Args:
         values: eigenvalues of D, the information without the prior.
-        squares: squared components, in the eigenvectors of D, of b, the score at zero.
+        squares: squared components of b, the score at zero, in the basis of eigenvectors of D.
         near: relative tolerance of the equation.
-        others: contribution of other coefficients.
+        others: contribution of coefficients in other blocks.
 
     >>> spectrum = spectrum_of(np.eye(2) * 100.0, np.array([300.0, 0.0]))
     >>> round(fitted_ridge(*spectrum), 3)
@@ -65,7 +65,7 @@ def ridge_is_near(root: Matrix, theta: Vector, prior: Prior, near: float) -> boo
     """Return whether λ is the fixed point to first order, without computing eigenvectors.
 
     Args:
-        root: root of H⁻¹, which includes λ.
+        root: root of H⁻¹, where H includes λ.
         theta: θ̂.
         prior: the prior with precision λ.
         near: relative tolerance of λ.
@@ -85,14 +85,14 @@ def ridge_is_near(root: Matrix, theta: Vector, prior: Prior, near: float) -> boo
 
 
 def _excess(dim: int, size: float, log_ridge: float, others: Others) -> float:
-    """Return the difference of the two sides' logarithms; ``size`` is ‖θ̂‖² + tr H⁻¹."""
+    """Return the log of the right side minus log λ, where ``size`` is ‖θ̂‖² + tr H⁻¹."""
     determined, square = others
     wanted = (dim + determined + WORTH) / (size + square + WORTH / AUTO_START)
     return math.log(wanted) - log_ridge
 
 
 def _zero(f: Callable[[float], float], low: float, high: float, near: float) -> float:
-    """Return a zero of f between two points with different signs, by the Illinois algorithm.
+    """Return a zero of f between two points where f has opposite signs (Illinois algorithm).
 
     SciPy's brentq is not used because importing scipy.optimize takes as long as importing belated,
     which would delay the first fit.
@@ -109,6 +109,6 @@ def _zero(f: Callable[[float], float], low: float, high: float, near: float) -> 
             return middle
         if (value > 0.0) != (at_high > 0.0):
             low, at_low = high, at_high
-        else:  # halve the value of the end that stays, so that it moves next time
+        else:  # halve the value at the end that stays, so that this end moves next time
             at_low *= 0.5
         high, at_high = middle, value

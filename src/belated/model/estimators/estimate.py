@@ -1,4 +1,4 @@
-"""Estimates, and the interface of estimators."""
+"""Estimates, and the estimator interface."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from belated.model.statistics import Information, Seen
 
 #: Two-sided 95 % quantile of the normal distribution, in standard deviations.
 Z = 1.959964
-#: Number of rewards to which the prior of one coefficient is equivalent, for scheduling fits.
+#: Weight of the prior per coefficient, as a number of rewards; used to schedule fits.
 PRIOR_WORTH = 4
-#: Number of coefficients in a block beyond which fits are less frequent.
+#: Blocks with more coefficients than this are fitted less often.
 WIDE = 128
 #: Number of rewards before the first fit of a wide block.
 FIRST = 8
@@ -40,16 +40,16 @@ class Estimate(Result):
             otherwise theta, unless the estimator corrects for skewness.
         precision: inverse covariance given the prior, from observed rewards and the prior only.
         n: number of rewards.
-        converged: False if theta is not the maximum; it is finite nevertheless.
+        converged: False if theta is not the maximum; theta is finite even then.
         iterations: number of passes over the observations.
-        prior: the prior, with its estimated precision if it is adaptive.
+        prior: the prior, with the estimated precision if it is adaptive.
         dispersion: φ, estimated if the family requires it.
         doubt: the part of the covariance that is due to estimating the prior's precision; None if
             the precision was given.
         trace: trace of the covariance, from the last step of a fit; None if unknown.
         names: names of the coefficients, if features provide them.
-        effective_n: sum of the rewards' weights; None if all have full weight.
-        half_life_us: half-life of the weights, in microseconds; None: nothing is forgotten.
+        effective_n: sum of the rewards' weights; None if all rewards have full weight.
+        half_life_us: half-life of the weights, in microseconds; None if nothing is forgotten.
         half_life_since_us: when the half-life was selected, in microseconds since 1970; None if it
             never changed.
     """
@@ -71,7 +71,7 @@ class Estimate(Result):
 
     @property
     def half_life(self) -> timedelta | None:
-        """The half-life in use; None: nothing is forgotten."""
+        """The half-life in use; None if nothing is forgotten."""
         return None if self.half_life_us is None else timedelta(microseconds=self.half_life_us)
 
     @property
@@ -82,7 +82,7 @@ class Estimate(Result):
 
     @cached_property
     def covariance(self) -> Matrix:
-        """Covariance of θ: the inverse of the precision plus the doubt about the prior."""
+        """Covariance of θ: the inverse of the precision plus :attr:`doubt`."""
         inverse = inverse_of(self.precision)
         return inverse if self.doubt is None else inverse + self.doubt
 
@@ -127,7 +127,7 @@ class Estimate(Result):
         return html_table(title, ["name", "mean", "sd", "low", "high"], rows)
 
     def model(self, family: Family, *, pending: Information | None = None) -> Model:
-        """Return a model that starts from this estimate, with the pending information."""
+        """Return a model with this estimate and the information of pending decisions."""
         return Model(
             self.prior,
             family,
@@ -142,11 +142,12 @@ class Estimate(Result):
 def next_fit(n: int, shape: Shape, growth: float) -> float:
     """Return the number of rewards at which the next fit is due.
 
-    A fit is due when the information has grown by the factor ``growth``. The prior counts too: with
-    precision 1 it is equivalent to four Bernoulli rewards per coefficient, so with many
-    coefficients the first rewards change little. A fit is always due after a quarter more rewards.
-    For wide blocks, fits are slow and steps stay accurate for longer: a fit is due after twice the
-    number of rewards, or ten more per coefficient.
+    A fit is due when the information has grown by the factor ``growth``. This includes the prior: a
+    precision of 1 is equivalent to four Bernoulli rewards per coefficient, so with many
+    coefficients the first rewards change little. A fit is due at the latest when the number of
+    rewards has grown by a quarter. For wide blocks, fits are slow and steps stay accurate for
+    longer, so a fit is due when the number of rewards has doubled, or after ten more rewards per
+    coefficient.
 
     >>> [next_fit(n, (20,), growth=1.05) for n in (0, 20, 100, 10_000)]
     [1, 25.0, 109.0, 10504.0]
@@ -160,10 +161,10 @@ def next_fit(n: int, shape: Shape, growth: float) -> float:
 
 
 class Estimator(Protocol):
-    """The interface of estimators of θ."""
+    """The interface of an estimator of θ."""
 
     def next_fit(self, n: int, shape: Shape) -> float:
-        """Return the number of rewards at which the next fit is due; infinity: never.
+        """Return the number of rewards at which the next fit is due; infinity if it never is.
 
         Args:
             n: number of rewards in the last fit.
@@ -179,4 +180,4 @@ class Estimator(Protocol):
         start: Vector | None = None,
         polish: bool = True,
     ) -> Estimate:
-        """Return the estimate from observations; unpolished, it is accurate enough for choices."""
+        """Estimate θ; an unpolished estimate is accurate enough to choose actions."""

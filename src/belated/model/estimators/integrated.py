@@ -1,9 +1,9 @@
 r"""The posterior of θ if the prior's precision is unknown.
 
 An estimated precision λ̂ is only one of many that are consistent with the rewards. If few
-directions are known and effects are strong, it is often too large: it shrinks the other
-coefficients towards zero, and intervals that ignore its uncertainty are too narrow. Here λ is
-integrated out. Its prior is uniform on the log scale within its range, so that
+directions are known and effects are strong, λ̂ is often too large: it shrinks the other
+coefficients towards zero, and intervals that ignore the uncertainty of λ̂ are too narrow. This
+module integrates over λ. The prior of λ is uniform on the log scale within its range, so that
 
 .. math:: p(\lambda \mid y) \propto \lambda^{d/2}\, |H_\lambda|^{-1/2}
     \exp\Bigl(\ell(\theta_\lambda) - \frac\lambda2 \|\theta_\lambda\|^2\Bigr)
@@ -23,14 +23,14 @@ from belated.core.inputs import Matrix, Vector
 from belated.model.blocks import outer, root_of
 from belated.model.priors import AUTO_RANGE
 
-#: The largest distance of neighbouring precisions, in logarithms.
+#: The largest difference between the logarithms of neighbouring precisions.
 WIDEST = 0.6
 #: The search ends at a precision whose weight is below this fraction of the largest.
 LEAST = 1e-3
 
 
 class GivenPrecision(NamedTuple):
-    """The posterior for one precision of the prior.
+    """The posterior for a given precision of the prior.
 
     Attributes:
         mean: mean of θ.
@@ -56,7 +56,7 @@ def integrated(
     """Mix the posteriors for all precisions, weighted by the probability of each precision.
 
     Args:
-        solve: returns the posterior for a precision; None if it cannot be found.
+        solve: returns the posterior for a precision; None if the fit does not converge.
         near: a likely precision, where the search starts.
         dim: number of coefficients.
 
@@ -69,7 +69,7 @@ def integrated(
     (array([2.55]), array([[0.98]]))
     """
     low, high = (math.log(end) for end in AUTO_RANGE)
-    # The logarithm of λ is known to about √(2/d) at best.
+    # The standard deviation of log λ is at least about √(2/d).
     count = math.ceil((high - low) / min(WIDEST, math.sqrt(2.0 / dim)))
     grid = np.linspace(low, high, count + 1)
     first = int(np.abs(grid - math.log(near)).argmin())
@@ -95,7 +95,7 @@ def _mixed(posteriors: list[tuple[float, Vector, Matrix]]) -> Mixed:
     shares = np.array([math.exp(weight - largest) for weight, _, _ in posteriors])
     shares /= shares.sum()
     mean = sum(share * centre for share, (_, centre, _) in zip(shares, posteriors, strict=True))
-    # The weak dependence between blocks that λ causes is ignored.
+    # Ignore the weak dependence between blocks that is caused by λ.
     covariance = sum(
         share * (inverse + outer(centre - mean))
         for share, (_, centre, inverse) in zip(shares, posteriors, strict=True)

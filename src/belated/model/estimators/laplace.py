@@ -35,15 +35,16 @@ from belated.model.statistics.observations import CHUNK
 
 #: Newton decrement at which a fit ends.
 TOLERANCE = 1e-8
-#: Newton decrement at which an unpolished fit ends. The error after a step is quadratic in its
-#: size, and smaller than the errors of the rank-one steps that follow.
+#: Newton decrement at which an unpolished fit ends. The remaining error is quadratic in the size of
+#: the last step, and smaller than the errors of the rank-one steps that follow.
 ENOUGH = 1e-4
-#: Newton decrement below which a step is accepted unchecked, because rounding hides its gain.
+#: Newton decrement below which a step is accepted without checking that the posterior increases,
+#: because rounding errors would hide the increase.
 TRUSTED = 1e-4
 #: Maximum number of updates of an adaptive prior's precision; two or three usually suffice.
 MAX_PRIORS = 50
-#: For :func:`fit_rows`: maximum number of steps, and the longest and the last step on the linear
-#: predictor.
+#: For :func:`fit_rows`: maximum number of steps, largest step of a linear predictor, and the step
+#: below which the fit ends.
 STEPS, LONGEST, SHORTEST = 25, 4.0, 1e-8
 #: Relative tolerance of an adaptive prior's precision in an unpolished fit.
 NEAR = 0.02
@@ -54,16 +55,16 @@ class Laplace:
     """Damped Newton's method over all observations, starting from the last fit.
 
     The estimate depends only on the set of observations, to about 1e-8 posterior standard
-    deviations, and not on their order or the start. Frozen rows count as the quadratic that they
-    were frozen to. It has no third derivatives, so they are missing from a corrected mean. If the
-    prior's precision is estimated, mean and covariance are integrated over it
-    (:mod:`~belated.model.estimators.integrated`).
+    deviations, and not on their order or the starting point. Frozen rows contribute through their
+    quadratic approximation. It has no third derivatives, so frozen rows do not contribute to the
+    correction of the mean. If the prior's precision is estimated, mean and covariance are
+    integrated over it (:mod:`~belated.model.estimators.integrated`).
 
     Args:
-        growth: fit again when the information, of rewards and of the prior, has grown by this
-            factor; 1: at every arrival.
-        mean_correction: correct the mean for the skewness of the posterior, by its third
-            derivatives. This helps if the prior is weak and observations are few.
+        growth: fit again when the information from rewards and the prior has grown by this factor;
+            1 means after every arrival.
+        mean_correction: correct the mean for the skewness of the posterior, using third
+            derivatives. This helps if the prior is weak and there are few observations.
         max_iterations: number of passes after which a fit gives up with a warning.
 
     >>> from belated import Bernoulli
@@ -80,7 +81,7 @@ class Laplace:
     max_iterations: int = 25
 
     def next_fit(self, n: int, shape: Shape) -> float:
-        """Return when the information has grown by ``growth``."""
+        """Return the number of rewards at which the information has grown by ``growth``."""
         return next_fit(n, shape, self.growth)
 
     def fit(
@@ -100,9 +101,9 @@ class Laplace:
             prior: prior of θ.
             start: starting point.
             polish: iterate until the estimate and its precision depend only on the set of
-                observations. Otherwise θ̂ is one step beyond the point at which its precision was
-                computed, which is within 1e-2 posterior deviations (1e-4 if every arrival is
-                fitted), and the uncertainty of an estimated prior is ignored.
+                observations. Otherwise the precision is computed one step before θ̂, at a distance
+                of at most 1e-2 posterior standard deviations (1e-4 with a fit at every arrival),
+                and the uncertainty of an estimated prior is ignored.
         """
         check_shape(data, prior)
         if isinstance(family, Gaussian):
@@ -123,7 +124,7 @@ class Laplace:
             before = prior.strength
             if not polish and ridge_is_near(newton.root, theta, prior, near):
                 break
-            # Around θ̂, the quadratic approximation of the log-likelihood has the score H θ̂ at 0.
+            # The quadratic approximation of the log-likelihood around θ̂ has the score H θ̂ at 0.
             spectrum = spectrum_of(precision - prior.precision, product(precision, theta))
             ridge = fitted_ridge(*spectrum, 0.0 if polish else 0.1 * near, prior.others)
             if abs(ridge - before) <= near * before:
@@ -171,14 +172,14 @@ class Laplace:
 def newton_step(total: Quadratic, *, family: Family, prior: Prior) -> Estimate:
     """Return the maximum of the posterior for a quadratic log-likelihood.
 
-    Each partition expands its log-likelihood at a common θ₀, the last one published. The quadratics
-    add up, and the maximum of their sum is one Newton step from θ₀, which is as good as a fit of
+    Each partition expands its log-likelihood at a common θ₀, the last published estimate. The
+    maximum of the sum of these quadratics is one Newton step from θ₀. This is as good as a fit of
     all rows if the estimate has not moved far. An adaptive ridge is estimated from the sum.
 
     Args:
         total: the sum of the partitions' quadratics.
         family: family of the rewards.
-        prior: prior of θ; it counts once, not once per partition.
+        prior: prior of θ, which counts only once, not once per partition.
 
     >>> import numpy as np
     >>> from belated import Bernoulli
@@ -227,7 +228,7 @@ class Newton:
         self._size = max(64, CHUNK // data.shape[-1])
 
     def solve(self, theta: Vector, prior: Prior) -> tuple[Vector, Matrix, bool]:
-        """Return the maximum of the posterior, the precision there, and whether it converged."""
+        """Return the posterior maximum, the precision there, and whether the method converged."""
         value, gradient, precision = self._posterior(theta, prior)
         for _ in range(self._left):
             if value == -math.inf or not np.isfinite(precision).all():
@@ -283,7 +284,7 @@ class Newton:
     def _terms(
         self, eta: Vector, y: Vector, counted: NDArray[Any] | None
     ) -> tuple[Vector, Vector, Vector]:
-        """Return each row's log-likelihood, its derivative by η, and its information about η."""
+        """Return the log-likelihood of each row, its derivative, and its information about η."""
         cumulant, mean, slope = self.family.cumulant_mean_slope(eta)
         value, residual = y * eta - cumulant, y - mean
         if is_weighted(counted):
@@ -316,7 +317,7 @@ def fit_rows(
     ridge: float = 1.0,
     offset: float = 0.0,
 ) -> Vector:
-    """Return the coefficients of a weighted fit of rows in memory, without their precision.
+    """Fit weighted rows that are in memory; return only the coefficients.
 
     Args:
         rows: one row for each outcome.
@@ -324,7 +325,7 @@ def fit_rows(
         weight: weight of each reward.
         family: family of the rewards.
         ridge: prior precision of each coefficient.
-        offset: constant that is added to each linear predictor.
+        offset: constant to add to each linear predictor.
     """
     theta = np.zeros(rows.shape[1])
     prior = ridge * np.eye(len(theta))

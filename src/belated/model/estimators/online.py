@@ -19,13 +19,14 @@ from belated.model.statistics import Information, Seen
 
 @dataclass(frozen=True)
 class Online:
-    """The rank-one steps of the model only, without fits of all observations.
+    """Online estimation by the model's rank-one steps, without fits of all observations.
 
-    It takes O(d²) per observation and stores nothing, for streams too long to keep. The estimate
-    depends on the order of arrival. With ridge 1 and at least 100 observations it is on average
-    within 0.3 posterior standard deviations of the maximum (root mean square over coordinates),
-    occasionally further in one coordinate (up to 0.8, see ``tests/statistical/test_online.py``).
-    With a weak prior or strong effects it may be far off. An automatic ridge stays at its start, 1.
+    An observation takes O(d²) time and is not stored, which suits streams that are too long to
+    store. The estimate depends on the order of arrival. With ridge 1 and at least 100 observations,
+    it is on average within 0.3 posterior standard deviations of the maximum (root mean square over
+    coordinates), and occasionally up to 0.8 away in one coordinate (see
+    ``tests/statistical/test_online.py``). With a weak prior or strong effects it can be far off. An
+    automatic ridge keeps its initial value of 1.
 
     >>> from belated import Bernoulli
     >>> from belated.model.statistics import Observations
@@ -36,7 +37,7 @@ class Online:
     """
 
     def next_fit(self, n: int, shape: Shape) -> float:
-        """Return infinity: there are no further fits."""
+        """Return infinity, because no further fit is ever due."""
         return math.inf
 
     def fit(
@@ -48,7 +49,7 @@ class Online:
         start: Vector | None = None,
         polish: bool = True,
     ) -> Estimate:
-        """Take one step per observation, in order of arrival, starting from the frozen ones."""
+        """Take one step per observation in order of arrival, starting from the frozen rows."""
         check_shape(data, prior)
         model, precision = Model(prior, family), prior.precision
         if (frozen := data.frozen) is not None:

@@ -1,4 +1,4 @@
-"""Gaussian rewards: the posterior in closed form, from their moments."""
+"""The closed-form posterior of Gaussian rewards, computed from their moments."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ class Ridge:
         {n - \operatorname{tr}(H^{-1} \sum x x^\top/\varphi) + \frac dn},
 
     the residual sum of squares divided by the remaining degrees of freedom, with d/n additional
-    rewards whose mean square is that of the others. They prevent a few rewards, or equal ones, from
-    looking noiseless, and soon become negligible. While all rewards are zero, the variance is 1. A
-    ridge then applies to θ/√φ, so the estimate does not depend on the unit of rewards.
+    rewards that have the same mean square as the observed ones. The additional rewards prevent a
+    few rewards, or equal rewards, from looking noiseless, and soon become negligible. While all
+    rewards are zero, the variance is 1. A ridge then applies to θ/√φ, so the estimate does not
+    depend on the unit of rewards.
 
     >>> moments = Moments.of([[1.0], [1.0]], [1.0, 3.0])
     >>> estimate = Ridge().fit(moments, family=Gaussian(1.0), prior=Prior.ridge(1))
@@ -47,9 +48,9 @@ class Ridge:
     """
 
     def next_fit(self, n: int, shape: Shape) -> float:
-        """Return when the next fit is due.
+        """Return the number of rewards at which the next fit is due.
 
-        Rank-one steps are exact, so only an estimated variance and prior need a new fit.
+        Rank-one steps are exact, so only an estimated variance or prior needs a new fit.
         """
         return next_fit(n, shape, 1.05)
 
@@ -62,15 +63,16 @@ class Ridge:
         start: Vector | None = None,
         polish: bool = True,
     ) -> Estimate:
-        """Return the posterior given moments.
+        """Return the posterior given the moments.
 
         Args:
             data: the moments, or observations to compute them from.
             family: family of the rewards.
             prior: prior of θ.
             start: ignored.
-            polish: iterate until the variance depends only on the set of observations. Otherwise it
-                is accurate to a thousandth, and the uncertainty of an estimated prior is ignored.
+            polish: iterate until the variance depends only on the set of observations. Otherwise
+                the variance is accurate to a thousandth, and the uncertainty of an estimated prior
+                is ignored.
         """
         if not isinstance(family, Gaussian):
             raise InvalidInput(f"Ridge is for Gaussian rewards: use Laplace for {family}", family)
@@ -157,7 +159,7 @@ def _solve(moments: Moments, prior: Prior, unit: float, dispersion: float) -> tu
 def _further(trail: list[float], value: float) -> float:
     """Extrapolate a sequence after every third step (Aitken's delta-squared method).
 
-    The ridge and φ converge slowly together.
+    This is needed because the joint iteration of the ridge and φ converges slowly.
     """
     trail.append(math.log(value))
     if len(trail) < 3:

@@ -1,6 +1,6 @@
 r"""Estimation from conversions only, where a missing reward means no conversion so far.
 
-By age e, a decision is expected to have the reward F(e) g(xᵀθ), where F is the delay distribution
+The expected reward of a decision by age e is F(e) g(xᵀθ), where F is the delay distribution
 from :mod:`~belated.model.estimators.conversion_law`. With Bernoulli rewards, the estimate maximizes
 the likelihood of that probability over all decisions, converted or not. Its score is
 Σ ω (y - F g) x with ω = (1 - g)/(1 - F g), which stays bounded if conversions arrive earlier than
@@ -39,9 +39,9 @@ from belated.model.statistics import Seen
 
 #: Newton decrement at which a polished fit ends.
 EXACT = 1e-14
-#: Number of conversions up to which every conversion is followed by a fit.
+#: Up to this number of conversions, a fit follows every conversion.
 FIRST = 30
-#: Lower bound of probabilities and weights, for conversions that seem impossible.
+#: Lower bound of probabilities and weights, in case an apparently impossible conversion arrives.
 LEAST = 1e-9
 #: Maximum number of updates of an estimated variance, and its relative tolerance.
 VARIANCES, STEADY = 50, 1e-10
@@ -53,8 +53,8 @@ class DecidedRows(NamedTuple):
     Attributes:
         rows: the chosen rows, one per decision.
         y: value of the conversion; 0 if there is none.
-        age: age of the decision, in windows.
-        weight: weight of the decision; None: all have full weight.
+        age: age of the decision, in units of the window.
+        weight: weight of the decision; None if all decisions have full weight.
     """
 
     rows: Row
@@ -63,7 +63,7 @@ class DecidedRows(NamedTuple):
     weight: Vector | None = None
 
     def counted(self, each: Vector) -> Vector:
-        """Return one number per decision, multiplied by the decision's weight."""
+        """Multiply one number per decision by the decision's weight."""
         return each if self.weight is None else self.weight * each
 
 
@@ -75,7 +75,7 @@ class AgedDecisions:
         shape: shape of θ.
         parts: the decisions.
         conversions: the conversions that arrived within the window.
-        tick: resolution of the clock, in windows.
+        tick: resolution of the clock, in units of the window.
     """
 
     shape: Shape
@@ -85,7 +85,7 @@ class AgedDecisions:
 
     @property
     def n(self) -> int:
-        """Number of decisions with a known outcome: converted, or after the end of the window."""
+        """Number of decisions that have converted or whose window has ended."""
         return sum(int(((part.y != 0.0) | (part.age >= 1.0)).sum()) for part in self.parts)
 
     @property
@@ -108,17 +108,17 @@ class ThinnedEstimate(Estimate):
 
 @dataclass(frozen=True)
 class Thinned:
-    r"""Estimator for conversions: each decision counts for the share expected by its age.
+    r"""Estimator for conversions: each decision is weighted by the share expected by its age.
 
     The score is that of a canonical family thinned by F, so decisions of the same age can be
     summed. The covariance is a sandwich estimate, because the variance of an outcome is
     F g (1 - F g) and not F g', and it includes the uncertainty of F. With Gaussian and Poisson
-    rewards a conversion has a value: its delay is used for F, its value for the mean, and the
-    dispersion includes the spread of both. Weights apply to the likelihood: a decision of weight ½
-    is half a decision, also in the covariance.
+    rewards a conversion has a value: its delay determines F, its value determines the mean, and the
+    dispersion includes the spread of both. Weights apply to the likelihood, so a decision of weight
+    ½ counts as half a decision, in the covariance too.
 
     Args:
-        shrinkage: number of conversions to which the exponential distribution is equivalent; see
+        shrinkage: weight of the exponential distribution, as a number of conversions; see
             :func:`fitted_law`.
         growth: fit again when the information has grown by this factor.
 
@@ -140,7 +140,7 @@ class Thinned:
             raise InvalidInput(f"shrinkage is {given!r}: a number above 0 was expected", given)
 
     def next_fit(self, n: int, shape: Shape) -> float:
-        """Return when the next fit is due: at first after every conversion, later by growth."""
+        """Return when the next fit is due: after every early conversion, later by growth."""
         every = n < FIRST and shape[-1] <= WIDE
         return n + 1 if every else next_fit(n, shape, self.growth)
 
@@ -158,7 +158,7 @@ class Thinned:
         start: Vector | None = None,
         polish: bool = True,
     ) -> ThinnedEstimate:
-        """Return the estimate from decisions.
+        """Estimate θ from decisions.
 
         Args:
             data: the decisions.
@@ -198,8 +198,8 @@ def _known(data: AgedDecisions, seen: Sequence[Vector]) -> float:
 def thinned_weight(family: Family, share: Vector, mean: Vector) -> Vector:
     """Return ω, the weight of y - F g in the score.
 
-    With Bernoulli rewards, it makes the score that of a likelihood, in which a conversion that
-    arrives early pulls θ up by at most 1 - g.
+    With Bernoulli rewards, ω turns the score into that of a likelihood, where the weighted residual
+    of an early conversion is at most 1 - g.
     """
     if not isinstance(family, Bernoulli):
         return np.ones(len(mean))
@@ -207,7 +207,7 @@ def thinned_weight(family: Family, share: Vector, mean: Vector) -> Vector:
 
 
 class _ThinnedNewton(Newton):
-    """Newton's method for y = 1 with probability F g; each row has a weight and F."""
+    """Newton's method for P(y = 1) = F g; each row has its own weight and value of F."""
 
     def _terms(
         self, eta: Vector, y: Vector, counted: NDArray[Any] | None
@@ -219,8 +219,8 @@ class _ThinnedNewton(Newton):
         silent = np.maximum(1.0 - expected, LEAST)
         value = y * (eta - cumulant - np.log(silent)) + np.log(silent)
         information = omega * share * slope
-        # The second derivative, bounded away from zero: without a conversion, the log-likelihood is
-        # not concave for probabilities above ½.
+        # The second derivative is bounded away from zero, because the log-likelihood of a decision
+        # without a conversion is not concave for probabilities above ½.
         bent = slope * (1.0 - share) * (y - expected) / np.square(silent)
         information = np.maximum(information + bent, 0.1 * information)
         return weight * value, weight * omega * (y - expected), weight * information
@@ -238,7 +238,7 @@ class _ThinnedLaplace(Laplace):
 def _weighted(
     data: AgedDecisions, seen: Sequence[Vector], scale: float, unit: float = 1.0
 ) -> Weighted:
-    """Return decisions as rewards y/F with weight F, whose score is y - F g."""
+    """Return decisions as rewards y/F with weight F, so that their score is (y - F g) x."""
     parts = []
     for part, share in zip(data.parts, seen, strict=True):
         held = np.maximum(share, LEAST)
@@ -265,7 +265,7 @@ def _fitted(
         )
     scale = 1.0
     if family.dispersion == 1.0:
-        # The mean is the rate times the value; the mean square has another factor of the value.
+        # The mean is the rate times the value; the mean square is the rate times the squared value.
         square = 1.0 + _square(data)
         scale = square / (1.0 + sum(float(part.counted(part.y).sum()) for part in data.parts))
     weighted = _weighted(data, seen, scale)
@@ -319,7 +319,7 @@ def prior_precision(prior: Prior, family: Family, dispersion: float) -> Matrix:
 def _precision(
     data: AgedDecisions, seen: Sequence[Vector], law: ConversionLaw, family: Family, fit: Estimate
 ) -> Matrix:
-    """Return the inverse of A⁻¹ B A⁻¹ + k kᵀ: the sandwich, and the effect of F's uncertainty."""
+    """Return the inverse of A⁻¹ B A⁻¹ + k kᵀ, the sandwich plus the effect of F's uncertainty."""
     phi, theta = fit.dispersion, fit.theta
     bread = prior_precision(fit.prior, family, phi).copy()
     filling, moved = bread.copy(), np.zeros(data.shape)
@@ -336,8 +336,8 @@ def _precision(
         add_gram(filling, rows, part.counted(np.square(omega / phi) * variance))
         late = part.counted(omega * mean * law.deviation(part.age) / phi)
         moved += cross(late, rows, data.shape)
-    # The covariance between blocks that F's uncertainty causes is ignored. So the blocks are
-    # inverted one by one in place, because copies of wide blocks are large.
+    # Ignore the covariance between blocks that is caused by F's uncertainty, so that blocks can be
+    # inverted separately. This is done in place, because copies of wide blocks are large.
     for block in np.ndindex(bread.shape[:-2]):
         inverse = inverse_of(bread[block])
         covariance = inverse @ filling[block] @ inverse + outer(inverse @ moved[block])

@@ -22,7 +22,7 @@ class WeightedRows(NamedTuple):
 
 
 class Weighted(Joined):
-    """A copy of observations with weights, with the interface of other observations.
+    """A copy of observations with weights, which has the same interface as other observations.
 
     >>> half = WeightedRows(np.ones((2, 1), np.float32), np.array([1.0, 3.0]), np.array([1.0, 0.5]))
     >>> data = Weighted(1, [half])
@@ -71,5 +71,5 @@ class Weighted(Joined):
 
 
 def is_weighted(counted: NDArray[Any] | None) -> TypeGuard[Vector]:
-    """Return whether the third item of a chunk is weights, and not a mask."""
+    """Return whether the third item of a chunk holds weights, not a mask."""
     return counted is not None and counted.dtype == np.float64

@@ -1,7 +1,7 @@
-"""Kernels: the inner loops, which run with NumPy and BLAS, or compiled if Numba is installed.
+"""Kernels: the inner loops, which use NumPy and BLAS, or are compiled if Numba is installed.
 
-Importing Numba takes half a second, so the first call of :func:`best` loads it in a thread, and
-``import belated`` never does. Plain and compiled kernels are the same functions. Only the
+Importing Numba takes half a second, so ``import belated`` does not import it; the first call of
+:func:`best` imports it in a thread. Plain and compiled kernels are the same functions. Only the
 *primitives* that they call differ, because BLAS and a compiler are fast at different things.
 """
 

@@ -1,8 +1,8 @@
-"""Replace plain kernels by compiled ones in the background.
+"""Replace plain kernels with compiled ones in the background.
 
 Compilation takes half a minute and would block other threads, so a child process does it and fills
-Numba's cache. A thread in this process loads the kernels from the cache one by one, and replaces
-the plain ones. Only a fork and the end of the process wait for the thread, while it loads a kernel.
+Numba's cache. A thread in this process loads the kernels from the cache one by one and replaces
+the plain ones. While the thread loads a kernel, only a fork or the end of the process waits for it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SETTLED = 1.0
 
 
 def best() -> Kernels:
-    """Return the best available kernels: compiled ones as far as they are loaded, or plain ones.
+    """Return the best available kernels: each is compiled if it has been loaded, otherwise plain.
 
     The set changes while kernels are loaded. If Numba is installed, the first call starts loading.
     """
@@ -38,7 +38,10 @@ def best() -> Kernels:
 
 
 def complete() -> Kernels:
-    """Return the compiled kernels if all are loaded, otherwise the plain ones; the set is fixed."""
+    """Return the compiled kernels if all are loaded, otherwise the plain ones.
+
+    The returned set does not change.
+    """
     _arrival.start()
     return _arrival.complete
 
@@ -47,14 +50,14 @@ def page_kernels(*, wait: bool = False) -> PageKernels | None:
     """Return the kernels for pages of records if they are loaded, otherwise None.
 
     Args:
-        wait: load them now if they are in the cache, which takes half a second.
+        wait: load the kernels now if they are in the cache, which takes half a second.
     """
     _arrival.start()
     return _arrival.pages(wait)
 
 
 class _Arrival:
-    """The kernels of this process, and the thread that replaces plain ones by compiled ones."""
+    """The kernels of this process, and the thread that replaces plain kernels."""
 
     def __init__(self) -> None:
         self.kernels = replace(plain())
@@ -143,7 +146,7 @@ class _Arrival:
                     yield name
 
     def stop(self) -> None:
-        """Stop loading machine code, because the process ends."""
+        """Stop loading machine code, because the process is exiting."""
         self._stopped.set()
         if self._child is not None:
             self._child.kill()  # kernels compiled so far are in the cache
@@ -151,7 +154,7 @@ class _Arrival:
             self._thread.join()
 
     def after_fork(self) -> None:
-        """Reset the thread in a forked child, which has none; the next call starts it again."""
+        """Reset the state in a forked child, which has no thread; the next call starts one."""
         LOCK.release()
         if self.complete is plain():
             self._begin()

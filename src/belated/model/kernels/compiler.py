@@ -1,6 +1,6 @@
-"""Compile kernels with Numba, each for one signature, with the machine code in Numba's cache.
+"""Compile kernels with Numba, each for one signature, and store the machine code in Numba's cache.
 
-A compiled kernel is never compiled again: arguments of other types are converted or rejected.
+A kernel is never compiled for other types: such arguments are converted or rejected.
 Callers therefore pass float64 arrays in C order. Arrays that a kernel only reads can be read-only.
 """
 
@@ -35,10 +35,10 @@ from belated.model.kernels.source import (
 #: The kernels in the order of compilation; those for decisions come first.
 NAMES = (*asdict(plain()), "crc_all", "fold_page")
 
-#: The types of each kernel's arguments. f is a float, i an int, u an unsigned int and b a bool. M
-#: and V are a matrix and a vector, T and N an integer matrix and vector; m, v, t and e are the
-#: same, but read-only. p is a pool of draws, R are rows, C their bytes, B bytes, U read-only bytes,
-#: and P the places of an index.
+#: The argument types of each kernel. f is a float, i an int, u an unsigned int and b a bool. M and
+#: V are a matrix and a vector, T and N an integer matrix and vector, and m, v, t and e are their
+#: read-only versions. S is a stack of matrices, p a pool of draws, R a matrix of rows, C the bytes
+#: of rows, B bytes, U read-only bytes, and P the slots of an index.
 _ARGUMENTS = {
     "argmax_ucb_all": "m e e M S f v v b f i M",
     "count": "M v f",
@@ -55,7 +55,7 @@ _ARGUMENTS = {
 }
 
 
-#: Held while Numba is used, because forking is not safe then.
+#: Held while Numba is used, because forking is not safe at that time.
 LOCK = threading.Lock()
 
 
@@ -64,7 +64,7 @@ class NotCached(Exception):
 
 
 def compiled() -> Kernels:
-    """Return the compiled kernels; compiling them takes half a minute the first time.
+    """Return the compiled kernels; the first compilation takes half a minute.
 
     Raises:
         MissingExtra: Numba is not installed.
@@ -126,7 +126,7 @@ def was_cached(name: str) -> bool:
 
 
 def cache_folder() -> Path | None:
-    """Return the folder of Numba's cache; None if there is no writable folder."""
+    """Return Numba's cache folder; None if there is no writable folder."""
     dispatcher, _ = _dispatchers()[NAMES[0]]
     path = dispatcher.stats.cache_path
     return None if path is None or not os.access(path, os.W_OK) else Path(path)
@@ -134,7 +134,7 @@ def cache_folder() -> Path | None:
 
 @contextlib.contextmanager
 def compiling_alone() -> Iterator[None]:
-    """Wait until no other process fills the same cache, to avoid compiling twice."""
+    """Wait until no other process is filling the same cache, to avoid compiling twice."""
     folder = cache_folder()
     try:
         import fcntl
@@ -160,9 +160,9 @@ def _dispatchers() -> dict[str, tuple[Any, Any]]:
         from belated.model.kernels.shipped import reading_shipped
     except ImportError:
         raise MissingExtra("compiling the kernels", "fast") from None
-    # Import it now; otherwise the first product in compiled code does.
+    # Import this now; otherwise the first matrix product in compiled code would import it.
     import_module("scipy.linalg.cython_blas")
-    # Allow reordering of sums, as in BLAS. NaN and inf then keep their meaning only in comparisons:
+    # Allow sums to be reordered, as in BLAS. Only comparisons are then reliable for NaN and inf:
     # math.isfinite compiles to x - x == 0, which reordering makes true.
     options: Any = {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
     for primitive, loop in SWAPPED.items():

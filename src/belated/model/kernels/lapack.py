@@ -1,7 +1,7 @@
 """SciPy's wrappers of BLAS and LAPACK, without the rest of ``scipy.linalg``.
 
-Importing that package takes longer than importing all of belated. Its two extension modules are
-loaded directly from its folder; if they are not found, the package is imported.
+Importing ``scipy.linalg`` takes longer than importing all of belated. Its two extension modules are
+therefore loaded directly from its folder; if they are not found, the whole package is imported.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from importlib.util import find_spec, module_from_spec
 from typing import Any
 
 if sys.platform == "win32":
-    import scipy  # noqa: F401  # registers the folder of its libraries
+    import scipy  # noqa: F401  # registers the folder of SciPy's libraries
 
 
 def _wrapper(name: str, public: str) -> Any:

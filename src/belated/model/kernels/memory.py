@@ -1,9 +1,9 @@
 """Memory for large, growing arrays.
 
-When a list grows it moves, and the C library keeps the memory it leaves: such holes would make up a
-third of the memory of a million decisions. Large arrays therefore have their own pages, which
-return to the system when they are no longer used. Pages that were never written take no memory, so
-arrays can be allocated with spare room.
+When a list grows, it is moved, and the C library retains the old memory. With a million decisions,
+such holes would take a third of all memory. Large arrays are therefore allocated on separate pages,
+which are returned to the operating system as soon as they are unused. Pages that were never written
+take no memory, so arrays can be allocated with spare room.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-#: Arrays of at least this many bytes have their own pages.
+#: Arrays of at least this many bytes are allocated on separate pages.
 PAGES = 1 << 16
 
 
@@ -32,7 +32,7 @@ def zeros(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
 
 
 def column(count: int, format: str) -> memoryview:
-    """Return zeros in a :mod:`struct` format, as a memoryview with faster item access than NumPy.
+    """Return zeros in a :mod:`struct` format, as a memoryview, which has faster access than NumPy.
 
     >>> column(2, "q").tolist()
     [0, 0]

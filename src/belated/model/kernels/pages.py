@@ -1,12 +1,12 @@
 """The fast path of the fold: process a page of records directly from their bytes.
 
-The kernel processes the two simple cases to which nearly all records belong: a new, active decision
-with a generated id, and the single reward of a pending decision. It only notes records of subjects,
-if it does not matter that they are folded after the records behind them. It stops at any other
-record, which the rules of the ledger process, and continues after it. Its results are those of the
-rules.
+The kernel processes the two simple cases that account for nearly all records: a new, active
+decision with a generated id, and the single reward of a pending decision. Subject records are only
+listed for later, provided that it does not matter that they are folded after the records that
+follow them. At any other record the kernel stops; the rules of the ledger process that record, and
+the kernel continues after it. Its results are identical to those of the rules.
 
-The kernel is plain Python over arrays, but only useful compiled.
+The kernel is plain Python over arrays, but it is only useful when compiled.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Number of zeros after the last event, because the kernel may read beyond the end of an event.
+#: Number of zeros after the last event. The kernel may read past the end of an event.
 PADDING = 64
 
-#: The cells of a line in the table of entries.
+#: The columns of the table of entries.
 HIGH, LOW, RECORDED, POSITION, AT, MARK, VALUE, TOLD_RECORDED, TOLD_AT, WEIGHT, WHERE = range(11)
-#: The kernel's input and output parameters: of the table and its index, the rows, and the rules.
+#: The kernel's input and output parameters for the table and its index, the rows, and the rules.
 (
     USED, BASE, SHIFT, MASK, BITS, NUMBER, TAG, SIP_0, SIP_1, SIP_2, SIP_3, PLACES_TAKEN,
     STORED, FREE, BLOCKS, HANDLE, FAMILY, WINDOW, WATERMARK, PATIENCE, DECIDED, REWARDED,
     NOTED, CREDITS,
 ) = range(24)  # fmt: skip
 
-#: Number of lines in a block, as a power of two. Snapshots write changed blocks again.
+#: Base-2 logarithm of the number of lines in a block. Snapshots rewrite the blocks that changed.
 BLOCK = 13
 
-#: Encoded sources of a decision: the length, then the name.
+#: Encoded decision sources, each a length followed by a name.
 SOURCES = np.array(
     [
         list((bytes([0xA0 + len(name)]) + name).ljust(9, b"\0"))
@@ -43,8 +43,8 @@ SOURCES = np.array(
 
 _FREE_PLACE = -1
 _PENDING, _REWARDED = 1, 2
-#: Flags in the second byte of a mark. MORE: the line does not hold everything about the decision.
-#: OWNED: the decision was made for a subject.
+#: Flags in the second byte of a mark. MORE means that the line does not hold everything about the
+#: decision, and OWNED that the decision was made for a subject.
 ACTIVATED, LATE, CONFLICT, FORGOTTEN, EXPECTED, MORE, WITHHELD, OWNED = (1 << n for n in range(8))
 _NEW_FLAGS, _MORE, _OWNED = (ACTIVATED | EXPECTED) << 8, MORE << 8, OWNED << 8
 _GREATEST = 3.4028234663852886e38  # a float32
@@ -54,7 +54,7 @@ _GREATEST = 3.4028234663852886e38  # a float32
 
 
 def wrapped(number: int) -> int:
-    """Return the last 64 bits of a number as a signed integer."""
+    """Return the low 64 bits of a number as a signed integer."""
     return ((number + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
 
@@ -63,7 +63,7 @@ def wrapped_compiled(number):  # type: ignore[no-untyped-def]  # noqa: D103
 
 
 def hash_of(high: int, low: int, state: NDArray[np.int64]) -> int:
-    """Return :func:`sip_hash` of signed numbers."""
+    """Return :func:`sip_hash` for signed numbers."""
     return wrapped(sip_hash(*(int(number) & ALL for number in (high, low, *state))))
 
 
@@ -81,7 +81,7 @@ def hash_of_compiled(high, low, state):  # type: ignore[no-untyped-def]  # noqa:
 
 
 def place_of(hashed: int, shift: int) -> int:
-    """Return the first bits of a hash, by shifting it right."""
+    """Return the high bits of a hash, by shifting it right."""
     return (int(hashed) & ((1 << 64) - 1)) >> int(shift)
 
 
@@ -116,14 +116,14 @@ def sip_hash(high: Any, low: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
     """Return SipHash-1-3 of 16 bytes, which prevents attackers from choosing colliding keys.
 
     Args:
-        high: The first 8 bytes as an unsigned number, or an array of them.
-        low: The other 8 bytes.
-        a: First number of :func:`sip_state`.
-        b: Second number.
-        c: Third number.
-        d: Fourth number.
+        high: the first 8 bytes as an unsigned number, or an array of such numbers.
+        low: the other 8 bytes.
+        a: first number of :func:`sip_state`.
+        b: second number.
+        c: third number.
+        d: fourth number.
     """
-    # Constants are derived from ALL, because the compiler would treat smaller numbers as signed.
+    # Constants are derived from ALL, because the compiler would treat smaller literals as signed.
     length, end = ALL >> 63 << 60, ALL >> 56
     a, b, c, d = sip_round(a, b, c, d ^ high)
     a, b, c, d = sip_round(a ^ high, b, c, d ^ low)
@@ -150,7 +150,7 @@ def sip_round(a: Any, b: Any, c: Any, d: Any) -> Any:
 
 
 def unsigned(data: NDArray[np.uint8], at: int) -> tuple[int, int]:
-    """Return a non-negative integer, or -1 for anything else, and the offset of the next value."""
+    """Decode a non-negative integer, or -1 for other values; also return the next offset."""
     first = int(data[at])
     if first < 0x80:
         return first, at + 1
@@ -166,7 +166,7 @@ def unsigned(data: NDArray[np.uint8], at: int) -> tuple[int, int]:
 
 
 def after_text(data: NDArray[np.uint8], at: int, end: int) -> int:
-    """Return the offset after a short ASCII text; -1 for anything else."""
+    """Return the offset after a short ASCII string; -1 for any other value."""
     first = int(data[at])
     if 0xA0 <= first < 0xC0:
         start, size = at + 1, first - 0xA0
@@ -183,7 +183,7 @@ def after_text(data: NDArray[np.uint8], at: int, end: int) -> int:
 
 
 def after_source(data: NDArray[np.uint8], at: int, end: int) -> int:
-    """Return the offset after one of :data:`SOURCES`; -1 for anything else."""
+    """Return the offset after one of :data:`SOURCES`; -1 for any other value."""
     for n in range(SOURCES.shape[0]):
         size = int(SOURCES[n, 0]) - 0xA0 + 1
         same = at + size <= end
@@ -195,7 +195,7 @@ def after_source(data: NDArray[np.uint8], at: int, end: int) -> int:
 
 
 def after_context(data: NDArray[np.uint8], at: int, names: NDArray[np.uint8]) -> int:
-    """Return the offset after a context of features whose rows are valid; otherwise -1."""
+    """Return the offset after a context, or -1 if the rows of its features are not valid."""
     first = int(data[at])
     if not 0xC4 <= first <= 0xC6:
         return -1
@@ -212,7 +212,7 @@ def after_context(data: NDArray[np.uint8], at: int, names: NDArray[np.uint8]) ->
 
 
 def half_of(data: NDArray[np.uint8], at: int) -> tuple[int, bool]:
-    """Return 16 hexadecimal digits as a number, and whether all of them are such digits."""
+    """Parse 16 hexadecimal digits; return the number and whether all digits are valid."""
     value = 0
     for i in range(at, at + 16):
         digit = int(data[i])
@@ -227,7 +227,7 @@ def half_of(data: NDArray[np.uint8], at: int) -> tuple[int, bool]:
 
 
 def float_at(data: NDArray[np.uint8], at: int, turned: NDArray[np.uint8]) -> None:
-    """Reverse the bytes of a number into those of a float64."""
+    """Copy the 8 bytes of a big-endian float64 in reverse order."""
     for i in range(8):
         turned[7 - i] = data[at + i]
 
@@ -242,7 +242,7 @@ def crc_all(
     tables: NDArray[np.int64],
     found: NDArray[np.int64],
 ) -> int:
-    """Compute the checksum of each event from its own start value, like :func:`zlib.crc32`."""
+    """Compute the checksum of each event, like :func:`zlib.crc32` with a start value per event."""
     at = 0
     for n in range(ends.shape[0]):
         crc = int(starts[n]) ^ 0xFFFFFFFF
@@ -274,7 +274,7 @@ def crc_all(
 
 @cache
 def crc_tables() -> NDArray[np.int64]:
-    """Return the lookup tables of :func:`crc_all`, for eight bytes at a time."""
+    """Return the lookup tables of :func:`crc_all`, which processes eight bytes at a time."""
     tables = np.zeros((8, 256), dtype=np.int64)
     for byte in range(256):
         crc = byte
@@ -309,32 +309,33 @@ def fold_page(
     names: NDArray[np.uint8],
     noted: NDArray[np.int64],
 ) -> int:
-    """Process the records of a page from ``first`` on; return the first that is not processed.
+    """Process the records of a page from ``first``; return the index of the first not processed.
 
     Args:
         data: the bytes of all events.
         ends: end of each event in ``data``.
         positions: positions of the records.
-        stamps: times at which the records were recorded.
+        stamps: times at which the journal recorded the records.
         crcs: checksums that distinguish decisions with the same id.
         first: index of the first record to process.
         cells: the table of entries, with room for all records.
-        floats: the same memory as floats.
+        floats: the memory of ``cells``, as floats.
         places: the index of the table, with room for all records.
         rows: rows of decisions that may be learned, with room for all records.
-        row_bytes: the same memory as bytes.
-        free: free places in ``rows``, with room for all records.
+        row_bytes: the memory of ``rows``, as bytes.
+        free: indices of unused rows in ``rows``, with room for all records.
         told: the parameters listed above, which are updated.
         numbers: the dispersion, the largest weight, and the smallest and the largest reward.
-        unmatched: filter of keys with unmatched events, indexed by the last bits of a key; 0: none.
-        learned_rows: output: the rows of rewards.
-        learned: output: their values, their weights, and whether their decision is from an earlier
-            page.
-        times: output: when their decisions, and the rewards themselves, were recorded.
-        changed: output: 1 for each block of lines in which an existing line changed.
-        names: names of the features whose rows are valid, 16 bytes each; empty: all are.
-        noted: output: for each record of a subject, its index, the line of the subject's decision
-            (-1 for a reward), and the start and the end of the subject's name.
+        unmatched: filter of keys with unmatched events, indexed by the low bits of a key; 0 means
+            that there are none.
+        learned_rows: output for the row of each learned reward.
+        learned: output for the value and the weight of each learned reward, and whether its
+            decision is from an earlier page.
+        times: output for the times at which the decision and the reward were recorded.
+        changed: output; 1 for each block of lines in which an existing line changed.
+        names: names of the features whose rows are valid, 16 bytes each; empty if all are valid.
+        noted: output for each subject record: its index, the line of the subject's decision (-1 for
+            a reward), and the start and the end of the subject's name.
     """
     dim = rows.shape[1]
     size = 4 * dim
@@ -348,7 +349,7 @@ def fold_page(
     for k in range(first, ends.shape[0]):
         at = int(ends[k - 1]) if k else 0
         end = int(ends[k])
-        # The version, the number of fields and the kind, then a subject or an id of 32 characters.
+        # The version, the number of fields and the kind; then a subject, or an id of 32 characters.
         if end - at < 4 or data[at] != 2:
             return k
         fields, kind = data[at + 1], data[at + 2]
@@ -392,7 +393,7 @@ def fold_page(
             when, at = unsigned(data, id + 34)
             if when < 0:
                 return k
-        # Find the key in the index, or a free place for it.
+        # Find the key in the index, or a free slot for it.
         hashed = hash_of(high, low, told[SIP_0 : SIP_3 + 1])
         slot, tag = place_of(hashed, shift), hashed & tag_bits
         while places[slot] != _FREE_PLACE:
@@ -415,7 +416,7 @@ def fold_page(
                 return k
             if window >= 0 and told[WATERMARK] >= now + window:
                 return k
-            if data[at] >= 0xA0:  # the action, a text or a number
+            if data[at] >= 0xA0:  # the action, which is text or a number
                 if data[at] < 0xC0 or data[at] == 0xD9:
                     at = after_text(data, at, end)
                     if at < 0:
@@ -524,7 +525,7 @@ def fold_page(
                 or cells[line, TOLD_RECORDED] != -1
                 or now - cells[line, RECORDED] > patience
                 or where < 0
-                # Rewards of its subject may also be credited to it.
+                # Subject rewards may also be credited to the decision.
                 or (cells[line, MARK] & _OWNED and told[CREDITS])
             ):
                 return k

@@ -1,4 +1,4 @@
-"""Sets of kernels, and the set of plain kernels."""
+"""Types for sets of kernels, and the set of plain kernels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from belated.model.kernels.source import (
 
 @dataclass(eq=False)
 class Kernels:
-    """A set of kernels, plain or compiled; the set of :func:`best` changes while kernels load."""
+    """A set of plain or compiled kernels; the set of :func:`best` changes while kernels load."""
 
     argmax_ucb_all: Callable[..., int]
     count: Callable[[Matrix, Vector, float], float]
@@ -40,7 +40,7 @@ class Kernels:
 
 @dataclass(frozen=True, eq=False)
 class PageKernels:
-    """The kernels for pages of records, which are only useful compiled."""
+    """The kernels for pages of records, which are only useful when compiled."""
 
     crc_all: Callable[..., int]
     fold_page: Callable[..., int]

@@ -1,4 +1,4 @@
-"""Read machine code from a read-only cache, as in a container, which Numba alone would ignore."""
+"""Load machine code from a read-only cache, as in a container; Numba itself would ignore it."""
 
 from __future__ import annotations
 

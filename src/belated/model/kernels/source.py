@@ -2,8 +2,8 @@
 
 A posterior covariance is stored as an upper triangular root S with S Sᵀ = H⁻¹. The standard
 deviation of a row is ‖Sᵀx‖. A rank-one step of S changes H to H + w x xᵀ without a factorization:
-S ← S T, where T is upper triangular, v = Sᵀx and T Tᵀ = I - w/(1 + w ‖v‖²) v vᵀ. Row by row, this
-is one pass over half the matrix.
+S ← S T, where T is upper triangular, v = Sᵀx and T Tᵀ = I - w/(1 + w ‖v‖²) v vᵀ. The step is
+computed row by row, in one pass over half of the matrix.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from belated.model.kernels.lapack import daxpy, ddot, dgemm, dgemv
 Blocks = NDArray[np.int64]
 #: Relative difference below which scores are tied.
 TIE = 1e-12
-#: The smallest share of a row's direction that must remain to remove the row by a rank-one step.
+#: A rank-one step can remove a row only if a larger share of its direction than this remains.
 LEFT = 1e-6
-#: Changes of a linear predictor below this are made in one Newton step.
+#: Changes of a linear predictor up to this size are made in one Newton step.
 SMALL = 0.05
 #: A very small positive number.
 TINY = 1e-300
 #: Limit of linear predictors: exp(±700) is still a float64.
 MAX_ETA = 700.0
-#: Maximum weight of a row. Rewards are at most 1e9, so larger information is not meaningful.
+#: Maximum weight of a row. Rewards are at most 1e9, so larger weights are not meaningful.
 MAX_WEIGHT = 1e12
 #: Maximum change of a linear predictor in one step.
 FAR = 1e30
@@ -39,8 +39,8 @@ _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
 # --- primitives: implemented differently for BLAS and for the compiler -----------------------
 #
-# BLAS is column-major: the transpose of a C-ordered matrix is the same memory in its order. With
-# any other layout, calls that overwrite an argument would silently fill a copy. Unlike NumPy, BLAS
+# BLAS is column-major, so it can read a C-ordered matrix as its transpose without copying. With any
+# other layout, calls that overwrite an argument would silently write to a copy. Unlike NumPy, BLAS
 # does not warn about values that are not finite, so kernels check the result.
 
 
@@ -100,7 +100,7 @@ def predictors(rows: Matrix, blocks: Blocks, theta: Matrix) -> Vector:
 def winners(rows: Matrix, blocks: Blocks, means: Vector, pools: Row) -> NDArray[np.int64]:
     """Return the row with the largest mean plus deviation for each column of the pools.
 
-    The last row of a pool is ones, so that means and deviations are computed by one product.
+    The last row of each pool consists of ones, so that one product computes means and deviations.
     """
     # float32 is precise enough for random draws, and scoring them dominates the cost of a choice.
     table = np.empty((rows.shape[0], pools.shape[1]), dtype=np.float32)
@@ -115,8 +115,8 @@ def winners(rows: Matrix, blocks: Blocks, means: Vector, pools: Row) -> NDArray[
 
 
 def twins(rows: Matrix, blocks: Blocks, index: int) -> NDArray[np.bool_]:
-    """Return a mask of the rows that equal the row at an index, including that row."""
-    # One product rules out nearly all other rows, so that few are compared in full.
+    """Return a mask of the rows that are equal to the row at ``index``, including that row."""
+    # One product rules out nearly all other rows, so that only a few are compared in full.
     weights = np.arange(1.0, 1.0 + rows.shape[1])
     sums, size = rows @ weights, np.abs(rows[index]) @ weights
     equal: NDArray[np.bool_] = np.abs(sums - sums[index]) <= 1e-9 * size
@@ -126,7 +126,7 @@ def twins(rows: Matrix, blocks: Blocks, index: int) -> NDArray[np.bool_]:
 
 
 def link(family: Any, eta: float) -> tuple[float, float]:
-    """Return mean and slope of a family; built-in families are given by number."""
+    """Return a family's mean and slope at η; built-in families are passed by number."""
     both: tuple[float, float]
     both = LINKS[family](eta) if type(family) is int else family.mean_and_slope(eta)
     return both
@@ -275,11 +275,11 @@ def poisson_link(eta: float) -> tuple[float, float]:
     return mean, mean
 
 
-#: Links by the number of their family.
+#: Links, by family number.
 LINKS = (gaussian_link, bernoulli_link, poisson_link)
 
 
-# --- kernels: the same source for both -------------------------------------------------------
+# --- kernels: the same source for Python and for the compiler --------------------------------
 
 
 def finite(x: Vector) -> bool:
@@ -305,7 +305,7 @@ def upper(
 
     Returns its index, the number of tied rows, its mean and its slope; NaN if a row is not finite.
     """
-    # With a factor of 0, deviations that are not finite would go unnoticed.
+    # With a width of 0, standard deviations that are not finite would go unnoticed.
     scores = bounds(rows, blocks, theta, roots, width if width > 0.0 else TINY)
     index, ties = greatest(scores, u)
     if ties == 0:
@@ -320,7 +320,7 @@ def greatest(scores: Vector, u: float) -> tuple[int, int]:
     The number is 0 if a score is not finite. ``scores`` is modified.
     """
     index = int(scores.argmax())
-    best = float(scores[index])  # argmax prefers NaN: if the largest is finite, none is NaN
+    best = float(scores[index])  # if any score is NaN, argmax returns its index
     if not abs(best) < math.inf:
         return index, 0
     near = best - TIE * (1.0 + abs(best))
@@ -337,7 +337,7 @@ def greatest(scores: Vector, u: float) -> tuple[int, int]:
 def sampled(
     rows: Matrix, blocks: Blocks, theta: Matrix, pools: Row, u: float, family: Any
 ) -> tuple[int, float, float, float]:
-    """Find the best row for the draw at ``u``: its index, share of draws, mean and slope.
+    """Find the best row for the draw at ``u``; return its index, share of draws, mean and slope.
 
     Mean and slope are NaN if a row is not finite. Identical rows have equal shares; the remainder
     of ``u`` chooses among them.
@@ -364,7 +364,7 @@ def sampled(
 def count(root: Matrix, x: Vector, weight: float) -> float:
     """Update H ← H + w x xᵀ, where 1 + w q > 0 for q = xᵀH⁻¹x.
 
-    Returns q. If the row or its weight is not finite, it returns NaN and changes nothing.
+    Returns q. If the row or its weight is not finite, returns NaN and changes nothing.
     """
     v = left(x, root)
     q: float = ddot(v, v)
@@ -377,7 +377,7 @@ def count(root: Matrix, x: Vector, weight: float) -> float:
 
 
 def count_all(roots: Matrix, rows: Matrix, blocks: Blocks, weights: Vector) -> int:
-    """Count rows in turn; return the number counted, which is smaller if one is not finite."""
+    """Count rows in turn; return the number counted, which is smaller if a row is not finite."""
     for k in range(rows.shape[0]):
         q = count(roots[blocks[k]], rows[k], weights[k])
         if q != q:
@@ -401,10 +401,10 @@ def argmax_ucb_all(
 ) -> int:
     """Run ``upper`` for several tables of rows in turn, counting each chosen row.
 
-    A table consists of the rows up to its end. ``shares`` are the fractions of their weight that
-    choices count for; with ``gram`` that weight is 1. Index, ties, mean and weight of each choice
-    are written to ``found``. Returns the number of tables processed, which is smaller if one is not
-    finite.
+    ``ends`` holds the index after the last row of each table. Each choice adds the fraction in
+    ``shares`` of its weight; with ``gram`` that weight is 1. The index, ties, mean and weight of
+    each choice are written to ``found``. Returns the number of tables processed, which is smaller
+    if a row is not finite.
     """
     start = 0
     for k in range(ends.shape[0]):
@@ -425,9 +425,9 @@ def argmax_ucb_all(
 def learn(
     root: Matrix, theta: Vector, x: Vector, y: float, family: Any, dispersion: float
 ) -> float:
-    """Learn a reward: move θ along H⁻¹x by its proximal step, then update H ← H + w x xᵀ.
+    """Learn a reward: move θ along H⁻¹x by the proximal step, then update H ← H + w x xᵀ.
 
-    Returns w. If the row is not finite, it returns NaN and changes nothing.
+    Returns w. If the row is not finite, returns NaN and changes nothing.
     """
     v = left(x, root)
     q = ddot(v, v)
@@ -449,9 +449,9 @@ def unlearn(
     dispersion: float,
     cap: float,
 ) -> float:
-    """Retract a reward: exact for Gaussian rewards, otherwise a Newton step of at most ``cap``.
+    """Retract a reward, exactly if it is Gaussian, otherwise by a Newton step of at most ``cap``.
 
-    ``weight`` is the weight of the row in H. Returns the share 1 - w q of its direction that
+    ``weight`` is the weight of the row in H. Returns the share 1 - w q of the row's direction that
     remains, or NaN if the row or its weight is not finite. Nothing changes unless the share is
     above LEFT.
     """
@@ -494,17 +494,17 @@ def proximal(family: Any, y: float, eta: float, q: float, dispersion: float) -> 
     mean, slope = link(family, eta)
     gap = scale * (y - mean)
     newton = gap / (1.0 + scale * slope)
-    if q == 0.0 or abs(newton) <= SMALL:  # one Newton step is as good as all of them
+    if q == 0.0 or abs(newton) <= SMALL:  # a single Newton step is accurate enough
         weight = slope / dispersion
         return newton / q if q > 0.0 else 0.0, weight if weight < MAX_WEIGHT else MAX_WEIGHT
-    # f(move) = move - scale (y - g(η + move)) is increasing, with its zero between 0 and gap.
+    # f(move) = move - scale (y - g(η + move)) is increasing and has its zero between 0 and gap.
     low = max(min(0.0, gap), -FAR)
     high = min(max(0.0, gap), FAR)
     move = 0.0
     last = 2.0 * (high - low)
     for _ in range(200):
         target = move + newton
-        # Use Newton's step if it stays inside and at least halves, otherwise bisection.
+        # Use the Newton step if it stays in the interval and at least halves, otherwise bisect.
         if not (low <= target <= high and 0.0 < 2.0 * abs(newton) <= last):
             target = 0.5 * (low + high)
         last = abs(target - move)

@@ -1,23 +1,23 @@
-r"""Additive statistics: the sums that a learner keeps, independent of estimates.
+r"""Additive statistics: the sums that a learner maintains, independent of estimates.
 
-How the statistics of partitions are combined:
+The statistics of partitions are combined as follows:
 
 * **Counts** add exactly.
-* :class:`Moments` and :class:`Information` are sums of float64 products. They add and subtract up
-  to rounding: any order, any split and any number of partitions give the same sums to a relative
-  error of about 1e-12, and so does subtracting what was added.
+* :class:`Moments` and :class:`Information` are sums of float64 products, which can be added and
+  subtracted with a relative error of about 1e-12. The sums do not depend on the order of rows or on
+  how they are divided among partitions.
 * :class:`Quadratic` log-likelihoods add in the same way, even if they were expanded at different θ.
-  Their sum is exact for Gaussian rewards. For others it is exact to second order around each θ: if
-  all are expanded at one θ, the maximum of their sum is one Newton step from it
+  Their sum is exact for Gaussian rewards. For other rewards it is exact to second order around each
+  θ; if all are expanded at the same θ, the maximum of their sum is one Newton step from that θ
   (:func:`belated.model.estimators.newton_step`).
-* :class:`Observations` are a set of rows. Merging them is lossless, and a fit of the merged set is
-  the fit of all rows, in any order. The oldest rows can be frozen: they are then a
-  :class:`Quadratic` at the estimate of that time.
-* **Estimates do not add.** The :math:`\hat\theta` of two partitions cannot be merged into that of
-  their union (except for Gaussian rewards, for which Moments are sufficient): merge the statistics,
-  then fit.
+* :class:`Observations` are a set of rows. Merging two sets is lossless: a fit of the merged set is
+  a fit of all rows, in any order. The oldest rows can be frozen, which replaces them with a
+  :class:`Quadratic` at the current estimate.
+* **Estimates do not add.** The :math:`\hat\theta` of two partitions cannot be combined into the
+  estimate for their union (except for Gaussian rewards, for which Moments are sufficient). Merge
+  the statistics, then fit.
 * The **information of pending decisions**, :math:`\sum g'(\bar\eta_s)\,x_s x_s^\top/\varphi`, adds
-  because the predicted :math:`\bar\eta_s` is fixed at the choice.
+  because the predicted :math:`\bar\eta_s` is fixed when the action is chosen.
 """
 
 from belated.model.statistics.joined import (

@@ -1,4 +1,4 @@
-"""Several stores of observations, read as one store."""
+"""Read several stores of observations as one."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ Seen = Observations | Joined
 def quadratic_at(seen: Seen, family: Family, theta: Vector) -> Quadratic:
     """Return the log-likelihood of all observations, expanded at θ.
 
-    Frozen rows keep their expansion. The quadratics of several partitions at one θ add up to that
-    of all observations; see :func:`belated.model.estimators.newton_step`.
+    Frozen rows keep their expansion. The quadratics of several partitions at the same θ add up to
+    the quadratic of all observations; see :func:`belated.model.estimators.newton_step`.
 
     >>> from belated import Bernoulli
     >>> left, right = Observations(1), Observations(1)

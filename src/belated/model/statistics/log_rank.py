@@ -1,7 +1,7 @@
 """The log-rank test: whether events arrive sooner in some groups than in others.
 
-At each time with an event, all subjects at risk are compared. A subject is at risk from ``start``
-to ``end``, both included.
+At the time of each event, all subjects at risk are compared. A subject is at risk from ``start``
+to ``end``, inclusive.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from belated.core.inputs import Matrix, Vector
 
-#: Number of strata of decision times; only decisions of about the same time are compared.
+#: Number of strata of decision times; only decisions made at about the same time are compared.
 STRATA = 10
 
 
@@ -32,7 +32,7 @@ class LogRank(NamedTuple):
 
 
 def strata_of(times: NDArray[Any], count: int = STRATA) -> NDArray[np.int64]:
-    """Return the stratum of each time; strata have equal numbers of consecutive times.
+    """Assign each time to a stratum; strata are consecutive and have equal numbers of times.
 
     >>> strata_of(np.array([30, 10, 20, 40]), 2)
     array([1, 0, 0, 1])
@@ -49,12 +49,12 @@ def log_rank(
     groups: NDArray[Any],
     count: int,
 ) -> LogRank:
-    """Return the log-rank sums of groups.
+    """Return the log-rank sums for each group.
 
     Args:
         start: start of each subject's time at risk.
         end: end of the time at risk.
-        event: whether it ended with an event.
+        event: whether the time at risk ended with an event.
         groups: index of the subject's group.
         count: number of groups.
     """
@@ -77,7 +77,7 @@ def log_rank(
 
 
 def excess(start: NDArray[Any], end: NDArray[Any], event: NDArray[np.bool_]) -> Vector:
-    """Return each subject's event (0 or 1) minus the expected number in its time at risk.
+    """Return each subject's event count (0 or 1) minus the number expected while at risk.
 
     A positive value means that the event was early. The values sum to 0, and the score of a group
     is the sum of its values.

@@ -1,4 +1,4 @@
-"""Rows with their rewards: the newest individually, the oldest as sums."""
+"""Rows with their rewards; the newest are stored individually, the oldest as sums."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from belated.model.statistics.sums import FrozenSums, Moments, Quadratic
 
 #: Number of rows in a full block of observations.
 BLOCK = 8_192
-#: Number of float64 values in a chunk of rows, which fits into the cache.
+#: Number of float64 values in a chunk of rows, so that a chunk fits into the CPU cache.
 CHUNK = 1 << 16
-# The index of the newest block, and the number of rows in a block.
+# The index of the newest block, and the number of rows per block.
 _HEAD = Struct("<qq")
 
 
 class _Block:
-    """Observations in columns. Rows are only appended; the other columns change."""
+    """Observations stored by column. Rows are append-only; the other columns can change."""
 
     def __init__(self, width: int, theta: Vector | None = None) -> None:
         self.rows: Row = zeros((64, width), np.float32)
@@ -69,16 +69,16 @@ class _Block:
 
 
 class Observations:
-    """Rows with their rewards; each can be revised or removed by its handle.
+    """Rows with their rewards; each observation can be revised or removed by its handle.
 
-    If the family is known, old rows can be frozen (:meth:`freeze`): they then count as a quadratic
-    at the current θ, and can still be revised and removed. The row is dropped once it can no longer
-    change (:meth:`forget`). Gaussian rewards are frozen immediately, because their sums are
-    sufficient.
+    If the family is known, old rows can be frozen (:meth:`freeze`). They then count as a quadratic
+    at the current θ, and can still be revised and removed. Rows that can no longer change
+    (:meth:`forget`) can be dropped. Gaussian rewards are frozen immediately, because their sums are
+    sufficient statistics.
 
     Args:
         shape: shape of θ; a number if there are no blocks.
-        family: family of the rewards; None if nothing will be frozen.
+        family: reward family; None if no rows will be frozen.
         block: number of rows that are frozen and dropped together.
 
     >>> seen = Observations(2)
@@ -98,7 +98,7 @@ class Observations:
         self.shape = as_shape(shape)
         self.width = width_of(self.shape)
         self.family = family
-        #: Number of observations, without removed ones.
+        #: Number of observations, excluding removed ones.
         self.n = 0
         #: Number of observations that count individually.
         self.exact = 0
@@ -159,14 +159,14 @@ class Observations:
         self.n -= 1
 
     def get(self, handle: int) -> tuple[Row, float]:
-        """Return the row and the reward of a handle."""
+        """Return the row and the reward of an observation."""
         block, at = self._find(handle)
         row = block.rows[at]
         row.flags.writeable = False  # merged stores share their rows
         return row, float(block.y[at])
 
     def rows(self, handles: NDArray[np.int64]) -> Row:
-        """Return the rows of handles, including removed ones."""
+        """Return the rows of observations, including removed ones."""
         table = np.empty((len(handles), self.width), dtype=np.float32)
         blocks, places = handles // self._size, handles % self._size
         for index in set(blocks.tolist()):  # np.unique imports a module on its first call
@@ -175,7 +175,7 @@ class Observations:
         return table
 
     def since(self, handle: int) -> tuple[Row, Vector]:
-        """Return the rows and rewards from a handle on, without removed ones."""
+        """Return the rows and rewards at and after a handle, excluding removed observations."""
         rows, rewards = [np.empty((0, self.width), dtype=np.float32)], [np.empty(0)]
         for index, block in self._blocks.items():
             if index < handle // self._size:
@@ -187,7 +187,7 @@ class Observations:
         return np.concatenate(rows), np.concatenate(rewards)
 
     def n_by_block(self) -> NDArray[np.int64]:
-        """Return the number of stored rows of each block of coefficients, without removed ones."""
+        """Return the number of stored rows, excluding removed ones, per block of coefficients."""
         blocks = [
             stored.rows[: stored.used, 0][stored.counted[: stored.used]]
             for stored in self._blocks.values()
@@ -196,7 +196,7 @@ class Observations:
         return np.bincount(numbers, minlength=self.shape[0])
 
     def of_block(self, block: int) -> Observations:
-        """Return the observations of one block of coefficients, as a store without blocks."""
+        """Return the observations in one block of coefficients, as a store without blocks."""
         part = Observations(self.shape[1:], self.family, block=self._size)
         for stored in self._blocks.values():
             if stored.theta is None:
@@ -243,7 +243,7 @@ class Observations:
 
     @property
     def next_block(self) -> int:
-        """The number that a merge adds to the handles of the right store."""
+        """The offset that a merge adds to the handles of the right-hand store."""
         return (self._last + 1) * self._size
 
     # --- freezing and dropping rows -------------------------------------------------------------
@@ -254,14 +254,15 @@ class Observations:
         return self._frozen.likelihood if self._frozen.n else None
 
     def freeze(self, theta: Vector, most: int, moved: float = np.inf) -> None:
-        """Freeze the oldest full blocks, until at most ``most`` rows count individually.
+        """Freeze the oldest full blocks until at most ``most`` rows count individually.
 
-        Frozen blocks whose rows are still stored are frozen again if θ has moved since.
+        Frozen blocks whose rows are still stored are frozen again if θ has moved since then.
 
         Args:
             theta: the current estimate.
             most: maximum number of rows that count individually.
-            moved: freeze again if the mean of g' (xᵀδ)² over all frozen rows exceeds this.
+            moved: freeze a block again if the mean of g' (xᵀδ)² over all frozen rows, where δ is
+                the change of θ, exceeds this value.
         """
         if self.family is None or self._anywhere is not None:
             return
@@ -279,12 +280,12 @@ class Observations:
             block.theta = now
 
     def forget(self, handles: NDArray[np.int64]) -> None:
-        """Mark rows that will not be revised or removed; they can be dropped once frozen."""
+        """Mark rows that will never be revised or removed; they can be dropped once frozen."""
         for index in (handles // self._size).tolist():
             self._blocks[index].open -= 1
 
     def forget_others(self, handles: NDArray[np.int64]) -> None:
-        """Mark all rows except these as ones that will not be revised or removed."""
+        """Mark all rows except these as rows that will never be revised or removed."""
         for block in self._blocks.values():
             block.open = 0
         for index in (handles // self._size).tolist():
@@ -335,18 +336,18 @@ class Observations:
         return total
 
     def sums_at(self, family: Family, theta: Vector) -> FrozenSums:
-        """Return the sums of all observations: frozen ones unchanged, the others at θ."""
+        """Return the sums of all observations; those not yet frozen are expanded at θ."""
         exact = (block for block in self._blocks.values() if block.theta is None)
         return sum((block.sums(family, theta) for block in exact), self._frozen)
 
     def is_frozen(self, handle: int) -> bool:
-        """Return whether the observation of a handle is frozen."""
+        """Return whether an observation is frozen."""
         return self._find(handle)[0].theta is not None
 
     # --- serialization --------------------------------------------------------------------------
 
     def pack(self) -> dict[str, bytes]:
-        """Return all blocks and sums as bytes; the rows of a full block never change."""
+        """Serialize all blocks and sums; the rows of a full block never change."""
         pieces = {"frozen": _HEAD.pack(self._last, self._size) + self._frozen.pack()}
         for index, block in self._blocks.items():
             name = f"rows {index}" if block.used == self._size else f"rows {index} so far"
@@ -358,7 +359,7 @@ class Observations:
         return pieces
 
     def unpack(self, pieces: dict[str, bytes]) -> None:
-        """Restore the result of :meth:`pack` into an empty store."""
+        """Restore an empty store from the result of :meth:`pack`."""
         self._last, self._size = _HEAD.unpack_from(pieces["frozen"])
         self._frozen = FrozenSums.read(pieces["frozen"][_HEAD.size :], self.shape)
         self.n = self._frozen.n

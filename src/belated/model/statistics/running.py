@@ -1,4 +1,4 @@
-"""The sums of a store at one θ, updated incrementally."""
+"""Incrementally updated sums over a store's rows at a fixed θ."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from belated.model.statistics.sums import FrozenSums
 
 
 class RunningSums:
-    """The sums of a store's rows at one θ, for which only new rows are read.
+    """Running sums over a store's rows at a fixed θ; each update reads only new rows.
 
-    All changes to the store other than added rows must be reported here.
+    The caller must report every other change to the store here.
 
     Args:
         store: the store of observations.
-        family: family of the rewards.
+        family: reward family.
         theta: θ₀, at which the log-likelihood is expanded; frozen rows keep their expansion.
 
     >>> from belated import Bernoulli
@@ -49,13 +49,13 @@ class RunningSums:
         self._sums = None
 
     def revise(self, handle: int, before: float) -> None:
-        """Update the sums after the reward of a handle was revised."""
+        """Update the sums after a reward was revised."""
         if self._sums is not None and handle < self._upto:
             row, after = self._store.get(handle)
             self._sums = self._sums.revised(row, before, after)
 
     def remove(self, handle: int, row: Row, y: float, frozen: bool) -> None:
-        """Update the sums after the observation of a handle was removed."""
+        """Update the sums after an observation was removed."""
         if self._sums is None or handle >= self._upto:
             return
         if frozen:

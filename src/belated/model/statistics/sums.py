@@ -39,7 +39,7 @@ class Moments:
 
     @classmethod
     def of(cls, rows: Any, y: Any, shape: Shape | None = None) -> Moments:
-        """Return the moments of rows and their rewards; without a shape, there are no blocks."""
+        """Return the moments of rows and their rewards; pass a shape if there are blocks."""
         given = as_numbers(rows, "rows")
         if given.ndim != 2 or given.shape[1] == 0:
             raise InvalidInput(f"rows has shape {given.shape}: a table was expected", rows)
@@ -74,7 +74,7 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class Information:
-    """Σ w x xᵀ: the information about θ of a set of rows, with or without rewards.
+    """Σ w x xᵀ, the information about θ in a set of rows, with or without rewards.
 
     >>> a = Information.of([[1.0, 2.0]], [0.25])
     >>> a.matrix
@@ -95,7 +95,7 @@ class Information:
 
     @classmethod
     def of(cls, rows: Any, weights: Any, shape: Shape | None = None) -> Information:
-        """Return the information of rows with weights g'(η)/φ; without a shape, no blocks."""
+        """Return the information in rows with weights g'(η)/φ; pass a shape if there are blocks."""
         table = as_numbers(rows, "rows").astype(np.float64, copy=False)
         factors = as_numbers(weights, "weights").astype(np.float64, copy=False)
         if table.ndim != 2 or factors.shape != table.shape[:1]:
@@ -128,9 +128,9 @@ class Information:
 class Quadratic:
     r"""A log-likelihood :math:`\eta^\top\theta - \frac12 \theta^\top\Lambda\,\theta` for φ = 1.
 
-    For rows at some θ₀ it is the second-order expansion: Λ is their information and
-    η = Λ θ₀ + score. Quadratics with different θ₀ can be added, because η is the score at zero. For
-    another φ, divide by it.
+    For rows, this is the second-order expansion at some θ₀, where Λ is the information in the rows
+    and η = Λ θ₀ + score. Quadratics with different θ₀ can be added, because η is the score at zero.
+    For any other φ, divide by φ.
 
     Attributes:
         n: number of rewards.
@@ -157,7 +157,7 @@ class Quadratic:
 
     @classmethod
     def of(cls, rows: Row | Matrix, y: Vector, family: Family, theta: Vector) -> Quadratic:
-        """Return the expansion of the log-likelihood of rows at θ."""
+        """Expand the log-likelihood of rows at θ."""
         table = rows.astype(np.float64, copy=False)
         eta = predictors(table, theta)
         _, mean, slope = family.cumulant_mean_slope(eta)
@@ -196,7 +196,7 @@ class Quadratic:
 
 @dataclass(frozen=True, eq=False)
 class FrozenSums:
-    """The sums of frozen rows, from which rows can be subtracted again.
+    """The sums of frozen rows, from which rows can be subtracted.
 
     Attributes:
         moments: moments of all rows, independent of θ.
@@ -215,7 +215,7 @@ class FrozenSums:
 
     @classmethod
     def of(cls, rows: Row, y: Vector, family: Family, theta: Vector) -> FrozenSums:
-        """Return the sums of rows frozen at θ, which has no effect for Gaussian rewards."""
+        """Return the sums of rows frozen at θ; for Gaussian rewards, θ has no effect."""
         moments = Moments.of(rows, y, theta.shape)
         if isinstance(family, Gaussian):
             likelihood = Quadratic(moments.n, moments.gram, moments.cross)
@@ -247,7 +247,7 @@ class FrozenSums:
         )
 
     def revised(self, x: Row, before: float, after: float) -> FrozenSums:
-        """Return the sums after one reward changed: its score moves by Δy x at any θ."""
+        """Return the sums with one reward changed. At every θ, its score changes by Δy·x."""
         n, gram_, cross_ = self.moments.n, self.moments.gram, self.moments.cross
         change = (after - before) * cross(np.ones(1), x[None, :].astype(np.float64), cross_.shape)
         square = self.moments.square + (after - before) * (after + before)
@@ -259,7 +259,7 @@ class FrozenSums:
         )
 
     def moved(self, by: Vector) -> float:
-        """Return the effect of a change δ of θ: the mean of g' (xᵀδ)² over all rows."""
+        """Return the effect of changing θ by δ: the mean of g' (xᵀδ)² over all rows."""
         return float(np.vdot(by, product(self.likelihood.information, by))) / max(self.n, 1)
 
     def pack(self) -> bytes:
@@ -279,10 +279,10 @@ class FrozenSums:
 
     @classmethod
     def read(cls, data: bytes, shape: Shape) -> FrozenSums:
-        """Return the sums from the result of :meth:`pack`.
+        """Restore the sums from the result of :meth:`pack`.
 
         Raises:
-            ValueError: the data has another shape.
+            ValueError: the data has a different shape.
         """
         if not data:
             return cls.zero(shape)
