@@ -227,7 +227,7 @@ class TestPolicies:
             ("DelayedUCB(ridge='own')", "ridge"),
             ("paper_ducb", "'norm_bound'; it takes norm_bound, delta, warmup, ridge"),
             ("paper_dts(warmup='long')", "rounds is 'long'"),
-            ("Warmup(then=3)", "then is 3: a policy was expected"),
+            ("Warmup(then=3)", "`then` must be a policy, got 3"),
             ("Warmup(then=Uniform(), arrivals=-1)", "arrivals is -1"),
             ("WaitForWindow(window=1.5)", "window is 1.5"),
         ],

@@ -89,8 +89,8 @@ def split_requests(
     for context, id, subject in zip(records, names, owners, strict=True):
         if _is_pair(context):
             if actions is not None:
-                message = "actions are given both for all requests and with a request"
-                raise InvalidInput(f"{message}: leave one of them out", context)
+                message = "`actions` is set both for the whole batch and for an individual request"
+                raise InvalidInput(f"{message}: remove one of them", context)
             requests.append(BatchRequest(context[0], context[1], None, id, subject))
         else:
             requests.append(BatchRequest(context, actions, None, id, subject))

@@ -1,4 +1,4 @@
-"""A catalogue of actions: their records are encoded once, and requests offer them by id."""
+"""A catalogue of actions: records are encoded once, and requests offer actions by id."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Catalogue:
     """
 
     def __init__(self, records: Mapping[Any, Context], columns: Columns | EncodedColumns) -> None:
-        #: All ids, in their order.
+        #: All ids, in order.
         self.ids = as_actions(records)
         self._records = list(records.values())
         self._columns = columns
@@ -38,7 +38,7 @@ class Catalogue:
             columns.check(line, f"action {id!r}")
         self._numbers = numbers.astype(np.float32)
         digests = map(_digest, self.ids, self._records)
-        # The last digest is for actions that are not in the catalogue, whose place is -1.
+        # The last digest is for actions that are not in the catalogue, which have index -1.
         self._digests = np.frombuffer(b"".join([*digests, bytes(4)]), dtype="<u4")
 
     def numbers(self, ids: Ids, actions: Actions) -> Row:
@@ -46,8 +46,8 @@ class Catalogue:
 
         Args:
             ids: the ids of the actions.
-            actions: the actions as in the request, some with a record, whose fields override those
-                of the catalogue.
+            actions: the actions as in the request. If an action has a record, its fields override
+                those of the catalogue.
 
         Raises:
             InvalidInput: an action is neither in the catalogue nor has a record.
@@ -76,11 +76,11 @@ class Catalogue:
         """Return whether the actions' records are those from which ``digests`` were computed."""
         then = np.frombuffer(digests, dtype="<u4")
         now = np.frombuffer(self.digests(actions), dtype="<u4")
-        # Zero: the action was not in the catalogue, and the request had its record.
+        # Zero: the action was not in the catalogue, but its record was in the request.
         return bool(((then == now) | (then == 0)).all())
 
     def _places_of(self, ids: Ids) -> NDArray[np.intp]:
-        # A request needs the places twice: for its rows, and for the digests to store.
+        # A request needs the indices twice: for its rows, and for the digests to store.
         last, places = self._last
         if ids is not last:
             places = np.fromiter(map(self._places.get, ids, repeat(-1)), np.intp, len(ids))

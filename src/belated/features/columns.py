@@ -1,4 +1,4 @@
-"""Columns of unencoded numbers, read by name or by position."""
+"""Columns of unencoded numbers, read by name or position."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from belated.exceptions import InvalidInput
 from belated.features.records import is_missing, is_number, shown
 
 _REAL = "fiub"
-#: Unknown and clipped values by kind and field: their number, the time of the last one in
-#: microseconds since 1970, and its value.
+#: Unknown and clipped values by kind and field: the number of such values, the time of the last one
+#: in microseconds since 1970, and the last value.
 Noticed = Mapping[tuple[str, str], tuple[int, int, str]]
 
 
@@ -26,11 +26,11 @@ class Columns:
     """Numbers that are read from a record by name, or from a plain sequence in order.
 
     Args:
-        spec: the names of the columns, or their number.
+        spec: the names of the columns, or the number of columns.
         what: "context" or "action".
     """
 
-    #: Value of the intercept next to these numbers.
+    #: Value of the intercept that goes with these numbers.
     unit = 1.0
     #: Empty, because unencoded numbers are not counted.
     counts: Mapping[str, dict[str, int]] = MappingProxyType({})
@@ -60,11 +60,11 @@ class Columns:
 
     @property
     def description(self) -> tuple[str, ...] | int:
-        """Everything the numbers depend on, for comparisons and fingerprints."""
+        """All settings that affect the numbers, for comparisons and fingerprints."""
         return self.spec
 
     def numbers(self, record: Any, who: str) -> NDArray[Any]:
-        """Return the numbers of one record, one per column; their size is not checked yet."""
+        """Return the numbers of one record, one per column, without checking their size."""
         given = record
         if record is None or (not isinstance(record, np.ndarray) and isinstance(record, Mapping)):
             given = self._named({} if record is None else record, who)
@@ -91,7 +91,7 @@ class Columns:
         return table
 
     def check(self, numbers: NDArray[Any], who: str) -> None:
-        """Raise InvalidInput if numbers are not finite or too large, naming the first."""
+        """Raise InvalidInput if a number is not finite or is too large, naming the first."""
         bad = ~(np.abs(numbers.astype(np.float64)) <= MAX_ENTRY)
         if bad.any():
             at = int(bad.argmax())
@@ -134,7 +134,7 @@ class Columns:
 
 
 def missing(name: str, who: str, record: Mapping[Any, Any], fields: Collection[str]) -> str:
-    """Return the message for a missing field, which may be a misspelled one."""
+    """Return the message for a missing field; suggest a present field if the name is misspelled."""
     others = [str(key) for key in record if key not in fields]
     message = f"{name!r} of {who} is missing"
     if close := difflib.get_close_matches(name, others, n=1):
@@ -149,7 +149,7 @@ def as_plain(given: Any, who: str) -> str:
 
 
 def hint(what: str, name: str, value: Any, kind: str = "") -> str:
-    """Return a hint on how to encode an invalid value; empty if its field has such an encoder."""
+    """Return a hint on how to encode an invalid value; empty if its encoder is already suitable."""
     encoder = ""
     if is_missing(value):
         encoder = "Number(low, high)"
@@ -185,7 +185,7 @@ def _as_names(spec: Any, what: str) -> tuple[str, ...]:
 def _nested(values: Any) -> bool:
     """Return whether a list contains text or nested lists, and so is not a row of numbers.
 
-    An array of them would reserve memory for the longest text in every entry.
+    Check before creating an array, which would reserve the size of the longest text for each entry.
     """
     return isinstance(values, list | tuple) and _any_is(values, (str, bytes, list, tuple, Mapping))
 

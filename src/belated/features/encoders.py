@@ -1,4 +1,4 @@
-"""Encoders, which turn one field of a record into numbers of about the same size."""
+"""Encoders turn one field of a record into numbers of about the same size."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from belated.exceptions import InvalidInput
 from belated.features.columns import Columns, Noticed, as_plain, flat_array, hint, missing
 from belated.features.records import MAPPINGS, MAX_TEXT, is_missing, shown
 
-#: Outcomes that are counted when values are encoded, besides valid ones.
+#: Outcomes of encoding a value that are counted, in addition to success.
 MISSING, UNKNOWN, CLIPPED, REFUSED = "missing", "unknown", "clipped", "refused"
 #: Types whose values become float64 in one call.
 _PLAIN = frozenset({int, float, bool, type(None)})
@@ -35,7 +35,7 @@ class Seen(Counter[str]):
     """Counts of the encoded values of one field, by outcome.
 
     Attributes:
-        last: time of the last unknown or clipped value, in microseconds since 1970, and the value.
+        last: the last unknown and clipped value, each with its time in microseconds since 1970.
     """
 
     def __init__(self, counts: Mapping[str, int] | None = None) -> None:
@@ -43,13 +43,13 @@ class Seen(Counter[str]):
         self.last: dict[str, tuple[int, str]] = {}
 
     def note(self, what: str, value: Any, count: int = 1) -> None:
-        """Count unknown or clipped values, with one as an example."""
+        """Count unknown or clipped values, and store one as an example."""
         self[what] += count
         example = value[:80] if isinstance(value, str) else shown(value)
         self.last[what] = time.time_ns() // 1000, example
 
     def add(self, other: Seen) -> None:
-        """Add the counts of other values of the same field."""
+        """Add the counts of another instance for the same field."""
         self.update(other)
         self.last.update(other.last)
 
@@ -59,16 +59,16 @@ _UNCOUNTED = Seen()
 
 
 class Encoder:
-    """Turns the value of one field into numbers, with a typical length of 1."""
+    """Turns the value of one field into a vector with a typical length of 1."""
 
     @property
     def labels(self) -> list[str]:
-        """Suffix of each column's name, after the name of the field."""
+        """Suffix of each column's name, which follows the name of the field."""
         return [""]
 
     @property
     def description(self) -> tuple[Any, ...]:
-        """Everything the numbers depend on."""
+        """All settings that affect the numbers."""
         raise NotImplementedError
 
     def encode(self, value: Any, seen: Seen = _UNCOUNTED) -> list[float]:
@@ -89,14 +89,14 @@ class Encoder:
 class Number(Encoder):
     """A number, scaled from its range to [-2, 2]; values outside the range are clipped.
 
-    With a range of about four standard deviations, a typical number has a size of 1. A missing
-    value (None or NaN) becomes 0, the middle.
+    With a range of about four standard deviations, a typical number has a magnitude of 1. A missing
+    value (None or NaN) becomes 0, the middle of the range.
 
     Args:
-        low: a value that few values are below.
-        high: a value that few values are above.
-        log: scale the logarithm, for prices and counts, where 10 and 20 differ as much as 100 and
-            200. ``low`` must then be above 0.
+        low: lower end of the range; few values should be smaller.
+        high: upper end of the range; few values should be larger.
+        log: scale the logarithm. Use this for prices and counts, where the step from 10 to 20
+            matters as much as the step from 100 to 200. ``low`` must then be above 0.
 
     >>> Number(18, 90).encode(54), Number(18, 90).encode(120), Number(18, 90).encode(None)
     ([0.0], [2.0], [0.0])
@@ -171,12 +171,12 @@ class Number(Encoder):
 class Datetime(Encoder):
     """A time, as the hour of the day, the day of the week, and whether it is a weekend.
 
-    Hour and day are points on a circle, so 23:59 is near 00:01 and Sunday is near Monday. A time is
-    a timezone-aware datetime (or pandas Timestamp), ISO 8601 text, or microseconds since 1970. A
+    Hours and days are points on a circle, so 23:59 is near 00:01 and Sunday is near Monday. A time
+    is a timezone-aware datetime (or pandas Timestamp), ISO 8601 text, or microseconds since 1970. A
     missing value (None or NaT) becomes zeros.
 
     Args:
-        zone: time zone of hours and days, such as "Europe/Vienna".
+        zone: time zone for hours and days, such as "Europe/Vienna".
 
     >>> Datetime("Europe/Vienna").labels
     [' hour cos', ' hour sin', ' day cos', ' day sin', ' weekend']
@@ -208,7 +208,7 @@ class Datetime(Encoder):
         return "Datetime", self.zone
 
     def encode(self, value: Any, seen: Seen = _UNCOUNTED) -> list[float]:
-        """Return five numbers, together of length 1."""
+        """Return a vector of five numbers with length 1."""
         if is_missing(value):
             seen[MISSING] += 1
             return [0.0] * 5
@@ -232,9 +232,9 @@ class Vector(Encoder):
 
     Args:
         size: number of values in the vector.
-        norm: typical Euclidean norm, by which vectors are divided; vectors longer than twice the
-            norm are shortened to that. None: each vector is divided by its own norm, if only the
-            direction matters.
+        norm: typical Euclidean norm, by which vectors are divided; longer vectors are shortened to
+            twice this norm. None: divide each vector by its own norm, so that only its direction
+            matters.
 
     >>> Vector(2).encode([3.0, 4.0]), Vector(2, norm=10.0).encode([3.0, 4.0])
     ([0.6, 0.8], [0.3, 0.4])
@@ -256,7 +256,7 @@ class Vector(Encoder):
 
     @property
     def description(self) -> tuple[Any, ...]:
-        """Size and norm."""
+        """The size and the norm."""
         return "Vector", self.size, self.norm
 
     def encode(self, value: Any, seen: Seen = _UNCOUNTED) -> list[float]:
@@ -293,8 +293,8 @@ class Vector(Encoder):
 class Text(Encoder):
     """A text as a bag of words, hashed into a fixed number of columns.
 
-    A word is a run of letters and digits; case is ignored. The numbers of a text have length 1.
-    They are zeros if the text has no words, or is missing (None).
+    A word is a run of letters and digits; case is ignored. The encoded vector has length 1, or is
+    zero if the text has no words or is missing (None).
 
     Args:
         hash: number of columns. Words that share a column cannot be distinguished.
@@ -320,7 +320,7 @@ class Text(Encoder):
         return "Text", self.hash
 
     def encode(self, value: Any, seen: Seen = _UNCOUNTED) -> list[float]:
-        """Return the word counts, with the signs of the words' hashes, scaled to length 1."""
+        """Return the word counts, with signs taken from the words' hashes, scaled to length 1."""
         counts = [0.0] * self.hash
         if is_missing(value):
             seen[MISSING] += 1
@@ -334,13 +334,13 @@ class Text(Encoder):
 
 @dataclass(frozen=True)
 class Category(Encoder):
-    """One of several values, one-hot: a column for each listed value, and one for all others.
+    """One-hot encoding: a column for each listed value, and by default one for all other values.
 
     Values are compared as text, so 17 and "17" are the same. A missing value (None or NaN) is zero
     in all columns.
 
     Args:
-        values: the values with their own column.
+        values: the values that get their own column.
         others: number of columns that all other values share; a hash of the value selects one.
 
     >>> Category(["AT", "DE"]).encode("DE"), Category(["AT", "DE"]).encode("FR")
@@ -375,11 +375,11 @@ class Category(Encoder):
 
     @property
     def description(self) -> tuple[Any, ...]:
-        """The values in their order, and the number of columns for other values."""
+        """The values in order, and the number of columns for other values."""
         return "Category", self.values, self.others
 
     def encode(self, value: Any, seen: Seen = _UNCOUNTED) -> list[float]:
-        """Return zeros with at most one 1."""
+        """Return a list of zeros with at most one 1."""
         numbers = [0.0] * (len(self.values) + self.others)
         place = self._place(value, seen)
         if place >= 0:
@@ -400,7 +400,7 @@ class Category(Encoder):
         return numbers
 
     def _place(self, value: Any, seen: Seen) -> int:
-        """Return the column of a value; -1 if it is missing."""
+        """Return the index of a value's column; -1 if the value is missing."""
         if is_missing(value):
             seen[MISSING] += 1
             return -1
@@ -417,7 +417,7 @@ class Category(Encoder):
 class Flag(Encoder):
     """True or False, as ½ or -½. A missing value (None or NaN) becomes 0.
 
-    The difference between True and False is 1, the size of a category's value.
+    The difference between True and False is 1, the magnitude of a category's value.
 
     >>> Flag().encode(True), Flag().encode(False), Flag().encode(None)
     ([0.5], [-0.5], [0.0])
@@ -446,7 +446,7 @@ class Flag(Encoder):
 
 
 def as_text(value: Any) -> str:
-    """Return a value of a category as text; numbers and booleans as Python formats them."""
+    """Return a category's value as text, with numbers and booleans formatted as in Python."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, bool | np.bool_ | int | np.integer):
@@ -465,7 +465,7 @@ def _bounded_text(value: Any) -> str:
 
 
 def _hashed(text: str, person: bytes) -> int:
-    """Return a 64-bit hash of a text, the same in every process."""
+    """Return a 64-bit hash of a text that is the same in every process."""
     data = text.encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8, person=person).digest(), "little")
 
@@ -475,18 +475,18 @@ _set = object.__setattr__
 
 @dataclass(frozen=True)
 class RandomFeatures:
-    """Fields with random Fourier features, from which a linear model can learn curves.
+    """Fields with random Fourier features, which let a linear model learn curves.
 
-    For the numbers z of the fields, cos(wᵀz) and sin(wᵀz) are added for random vectors w (Rahimi
-    and Recht 2007). The vectors are drawn from a digest of the seed and the names of the columns,
-    so they are the same in every process. Use them if the reward is far from linear in the fields;
-    otherwise the additional coefficients only slow down learning.
+    For the encoded fields z, the columns cos(wᵀz) and sin(wᵀz) are added for random vectors w
+    (Rahimi and Recht 2007). The vectors are drawn from a digest of the seed and the column names,
+    so they are the same in every process. Use random features if the reward is far from linear in
+    the fields; otherwise, the additional coefficients only slow down learning.
 
     Args:
         fields: an encoder for each field.
-        size: number of columns that are added; even.
-        scale: distance below which two contexts are similar, where 1 is the length of a typical
-            context. A smaller scale fits finer shapes, and needs more rewards.
+        size: number of columns to add; must be even.
+        scale: distance below which two contexts are similar; a typical context has length 1. A
+            smaller scale fits finer shapes, but needs more rewards.
         seed: seed of the random vectors.
 
     >>> from belated import PerArm
@@ -516,15 +516,16 @@ class RandomFeatures:
         _set(self, "scale", as_positive(self.scale, "scale"))
 
 
-#: A caller's specification of fields: an encoder for each, their names, or their number.
+#: A caller's specification of fields: encoders by name, names, or the number of fields.
 Fields = Mapping[str, Encoder] | RandomFeatures | Sequence[str] | int
 
 
 class EncodedColumns:
-    """Columns of encoded fields, which have a length of about 1 including the intercept ``unit``.
+    """Columns of encoded fields, scaled to a length of about 1 including the intercept ``unit``.
 
     Each of m fields has a typical length of 1, and so has the intercept; all are divided by
-    √(m + 1). Rows then have the length that the policies' prior assumes, with any number of fields.
+    √(m + 1). Rows then have the length that the policies' prior assumes, regardless of the number
+    of fields.
 
     Args:
         spec: encoders, by the name of the field.
@@ -560,7 +561,7 @@ class EncodedColumns:
 
     @property
     def description(self) -> tuple[Any, ...]:
-        """Everything the numbers depend on, in order, for comparisons and fingerprints."""
+        """All settings that affect the numbers, in order, for comparisons and fingerprints."""
         return tuple((name, *encoder.description) for name, encoder in self._fields.items())
 
     @property
@@ -609,7 +610,7 @@ class EncodedColumns:
         return np.array([self.numbers(record, f"action {id!r}") for id, record in pairs])
 
     def _by_field(self, records: Sequence[dict[str, Any]]) -> NDArray[Any]:
-        """Encode records one field at a time; nothing is counted if a value is invalid."""
+        """Encode records field by field; if a value is invalid, nothing is counted."""
         counts = [Seen() for _ in self._fields]
         tables = [
             encoder.encode_all([record[name] for record in records], seen)
@@ -621,7 +622,7 @@ class EncodedColumns:
         return np.concatenate(tables, axis=1) * self.unit
 
     def check(self, numbers: NDArray[Any], who: str) -> None:
-        """Do nothing, because encoded numbers are never too large."""
+        """Do nothing: encoded numbers are never too large."""
 
 
 class RandomColumns(EncodedColumns):
@@ -633,7 +634,7 @@ class RandomColumns(EncodedColumns):
         self.spec = spec
         self._vectors = np.array([_normals(f"{spec.seed} {name}", half) for name in self.names])
         self._vectors /= spec.scale
-        # Fields and waves each have a length of 1.
+        # Fields and random features each have a length of 1.
         self.unit /= math.sqrt(2.0)
         waves = [f"{wave} {n}" for wave in ("cos", "sin") for n in range(half)]
         self.names = self.names + waves
@@ -643,7 +644,7 @@ class RandomColumns(EncodedColumns):
 
     @property
     def description(self) -> tuple[Any, ...]:
-        """Everything that the fields and the waves depend on."""
+        """All settings that affect the fields and the random features."""
         return (*super().description, self._drawn_by)
 
     def numbers(self, record: Any, who: str) -> NDArray[Any]:
@@ -660,7 +661,7 @@ class RandomColumns(EncodedColumns):
 
 
 def _normals(key: str, count: int) -> list[float]:
-    """Return normal deviates drawn from a key, the same in every process and version of NumPy."""
+    """Draw normal deviates from a key; the result does not depend on the version of NumPy."""
     stream = hashlib.shake_256(f"belated.waves {key}".encode("utf-8", "surrogatepass"))
     bits = np.frombuffer(stream.digest(8 * count), dtype="<u8") >> np.uint64(12)
     return [NormalDist().inv_cdf((n + 0.5) * 2.0**-52) for n in bits.tolist()]

@@ -24,10 +24,10 @@ from belated.features.encoders import (
 )
 from belated.features.records import frame_records, is_frame, is_missing, shown
 
-#: Maximum number of values of a category with their own column; number of columns that the other
-#: values share.
+#: Maximum number of values of a categorical field that get their own column; number of columns that
+#: the remaining values share.
 LIMIT, SHARED = 20, 8
-#: The quantiles of a sample that define the range of a number, robust to a few outliers.
+#: Quantiles of the sample that define the range of a number, chosen to ignore outliers.
 QUANTILES = 0.01, 0.99
 
 
@@ -38,7 +38,7 @@ def fitted(fields: Fields, sample: Any, what: str, limit: int = LIMIT) -> Fields
         fields: the names of the fields.
         sample: a list of mappings, or a pandas or polars frame.
         what: "context" or "action".
-        limit: maximum number of values of a category with their own column.
+        limit: maximum number of values of a categorical field that get their own column.
     """
     if isinstance(fields, Mapping | RandomFeatures) or fields in ((), 0):
         return fields
@@ -80,7 +80,7 @@ def _checked(encoder: Encoder, values: list[Any]) -> Encoder:
 
 
 def number_between(values: np.typing.NDArray[np.float64]) -> Number:
-    """Return a Number with the range of a sample, rounded to a hundredth of the range.
+    """Return a Number for the range of a sample, with ends rounded to a hundredth of the range.
 
     >>> number_between(np.arange(1001.0))
     Number(low=10.0, high=990.0)

@@ -28,19 +28,19 @@ from belated.features.records import (
 
 Words = NDArray[np.uint64]
 
-#: Number of pairs of features that are crossed at once, so that their arrays fit into the cache.
+#: Number of feature pairs that are crossed at once, so that their arrays fit into the CPU cache.
 AT_ONCE = 1 << 14
-#: Longest text whose word is cached, in characters; and the maximum number of cached words.
+#: Maximum length of a text whose hash is cached, in characters; maximum number of cached hashes.
 CACHED_TEXT, CACHED_WORDS = 64, 1 << 15
 
 
 @dataclass(frozen=True)
 class Hashed:
-    r"""Records hashed into ``dim`` columns (feature hashing), without knowing names in advance.
+    r"""Records hashed into ``dim`` columns (feature hashing); names need not be known in advance.
 
-    A number adds its value to the column of its name, a text adds 1 to the column of its name and
-    value, and the id of an action adds 1 to its own column. The column and the sign are taken from
-    a digest (blake2b), so they are the same in every process. Colliding features add up.
+    A number adds its value to the column for its name, a text adds 1 to the column for its name and
+    value, and the id of an action adds 1 to the column for that id. The column and the sign are
+    taken from a digest (blake2b), so they are the same in every process. Colliding features add up.
 
     With :math:`m` hashed columns, the product of two rows is unbiased over seeds,
     :math:`\mathbb E\,\varphi(x)^\top\varphi(y) = x^\top y`, and has the variance
@@ -48,16 +48,17 @@ class Hashed:
     .. math:: \frac1m \sum_{i \ne j} \bigl(x_i^2 y_j^2 + x_i y_i\,x_j y_j\bigr).
 
     The squared length of a row therefore has a relative standard deviation of at most
-    :math:`\sqrt{2/m}`. Of :math:`n` features in use, a share of about :math:`1 - e^{-n/m}` collides
-    with another. (Weinberger et al., *Feature Hashing for Large Scale Multitask Learning*, 2009.)
+    :math:`\sqrt{2/m}`. If :math:`n` features are in use, a share of about :math:`1 - e^{-n/m}`
+    collides with another feature. (Weinberger et al., *Feature Hashing for Large Scale Multitask
+    Learning*, 2009.)
 
     Args:
         dim: number of columns of a row.
-        seed: seed of the hash; a different seed has different collisions.
+        seed: seed of the hash; different seeds produce different collisions.
         interactions: whether each feature of the context is crossed with the id and with each
             feature of the action. Without interactions, the context cannot change which action is
             best.
-        intercept: whether the first column is 1 and excluded from hashing.
+        intercept: whether the first column is always 1 and excluded from hashing.
 
     >>> features = Hashed(6)
     >>> features.rows({"age": 0.5, "city": "Oslo"}, ["blue", "red"])
@@ -94,11 +95,11 @@ class Hashed:
         return digest("Hashed", self.dim, self.seed, self.interactions, self.intercept)
 
     def extends(self, older: Features | str) -> bool:
-        """Return whether ``older`` is the same: with another number of columns, features move."""
+        """Return whether ``older`` is identical; any other setting hashes to different columns."""
         return fingerprint_of(older) == self.fingerprint
 
     def rows(self, context: Context, actions: Actions) -> Row:
-        """Return one row for each action. No name is required; an absent one adds nothing."""
+        """Return one row for each action. No name is required; a missing field adds nothing."""
         ids = as_actions(actions)
         records = actions.values() if isinstance(actions, Mapping) else [None] * len(ids)
         c_words, c_values = self._features("context", context, "the context")
@@ -115,8 +116,7 @@ class Hashed:
         columns, signed = self._placed(a, v)
         flat = np.bincount(columns + start, signed, len(ids) * self.dim)
         if self.interactions:
-            # Add a few context features at a time, so that memory does not grow with the number of
-            # pairs.
+            # Add a few context features at a time, so that memory does not grow with the pairs.
             step = max(1, AT_ONCE // len(a))
             for at in range(0, len(c), step):
                 part = slice(at, at + step)
@@ -150,14 +150,14 @@ class Hashed:
     def _placed(
         self, words: Words, values: NDArray[np.float64]
     ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        """Return the column of each feature, and its value with the sign of its word's last bit."""
+        """Return each feature's column, and its value with the sign from the hash's last bit."""
         hashed = np.uint64(self.dim - self.intercept)
         columns = ((words >> np.uint64(1)) % hashed).astype(np.intp) + self.intercept
         return columns, np.where(words & np.uint64(1), -values, values)
 
 
 def _word(seed: int, kind: str, name: int | str, value: str | None) -> int:
-    """Return the 64-bit hash of a feature, cached unless its text is long."""
+    """Return the 64-bit hash of a feature; hashes of long texts are not cached."""
     if len(value or "") > CACHED_TEXT or (isinstance(name, str) and len(name) > CACHED_TEXT):
         return _new_word(seed, kind, name, value)
     return _cached_word(seed, kind, name, value)
@@ -175,7 +175,7 @@ _cached_word = lru_cache(maxsize=CACHED_WORDS)(_new_word)
 
 
 def _crossed(c: Words, a: Words) -> Words:
-    """Return a word for each pair, mixed by splitmix64's finalizer to be independent of both."""
+    """Return a hash for each pair, mixed by splitmix64's finalizer to be independent of both."""
     words = c[:, None] + a * np.uint64(0x9E3779B97F4A7C15)  # modulo 2^64
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -184,7 +184,7 @@ def _crossed(c: Words, a: Words) -> Words:
 
 
 def _by_name(record: Mapping[str, Any], who: str) -> list[tuple[str, Any]]:
-    # Sorted, so that colliding features are added in the same order for every record.
+    # Sort names, so that colliding features are added in the same order for every record.
     for name in record:
         if not isinstance(name, str):
             raise InvalidInput(f"{who} has the name {shown(name)}: names are text", name)

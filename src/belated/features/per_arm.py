@@ -18,7 +18,7 @@ from belated.features.fitting import LIMIT, fitted
 from belated.features.protocol import Features, digests, fingerprint_of
 from belated.features.records import Actions, Context, as_actions, as_ids
 
-#: Number of different lists of actions for which the block numbers are cached.
+#: Maximum number of action lists for which the block numbers are cached.
 OFFERS = 256
 #: Maximum number of actions that an error names.
 SHOWN = 10
@@ -28,18 +28,18 @@ SHOWN = 10
 class PerArm:
     """A separate block of θ for each action, without assuming that actions are similar.
 
-    The row of an action holds the number of its block, a 1, and the numbers of the context. If
-    fields are encoded, the values after the block number are scaled to a length of about 1. Records
-    of the actions themselves are not read.
+    The row of an action holds its block number, a 1, and the numbers of the context. If fields are
+    encoded, the values after the block number are scaled to a length of about 1. Records of the
+    actions are not read.
 
     Args:
         actions: the ids of all actions so far, in the order of their blocks.
         context: the fields of the context, with an encoder for each, as in
-            ``{"age": Number(18, 90), "country": Category(["AT", "DE"]), "member": Flag()}``. For
-            numbers that you have scaled yourself: their names, or their number.
+            ``{"age": Number(18, 90), "country": Category(["AT", "DE"]), "member": Flag()}``. If you
+            scale the numbers yourself, pass only the names or the number of the columns.
         intercept: whether a block begins with a 1.
-        renamed: new names of actions, by the old names that decisions in the journal have. Do not
-            remove entries: they are part of the fingerprint.
+        renamed: new names of actions, by the old names used for decisions in the journal. Do not
+            remove entries, because they are part of the fingerprint.
 
     >>> from belated.features import Number
     >>> features = PerArm(["blue", "red"], context={"age": Number(18, 90)})
@@ -49,7 +49,7 @@ class PerArm:
     array([[1.  , 0.71, 0.71],
            [0.  , 0.71, 0.71]], dtype=float32)
 
-    The blocks of actions that are added later come last, so that older rows remain valid:
+    Blocks of new actions are added at the end, so that older rows remain valid:
 
     >>> larger = features.with_actions(["green"])
     >>> larger.dim, larger.extends(features), features.extends(larger)
@@ -131,7 +131,7 @@ class PerArm:
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the ids in their order, the fields and the options."""
+        """Digest of the ids in order, the fields and the options."""
         return self._lineage[-1]
 
     @cached_property
@@ -151,16 +151,17 @@ class PerArm:
         return replace(self, actions=[*self.actions, *new])
 
     def fit(self, sample: Any, *, limit: int = LIMIT) -> PerArm:
-        """Return these features with encoders for the fields of ``context``, chosen by a sample.
+        """Return these features with encoders for the fields of ``context``, chosen from a sample.
 
-        Text becomes a :class:`Category` of the values that occur, True and False a :class:`Flag`,
-        numbers a :class:`Number` from the 1% to the 99% quantile of the sample, times a
-        :class:`Datetime` in UTC, and lists of numbers a :class:`Vector`.
+        Text becomes a :class:`Category` of the values in the sample, True and False a
+        :class:`Flag`, numbers a :class:`Number` from the 1% to the 99% quantile of the sample,
+        times a :class:`Datetime` in UTC, and lists of numbers a :class:`Vector`.
 
         Args:
             sample: contexts, as a list of mappings, or a pandas or polars frame.
-            limit: maximum number of values of a category with their own column. If there are more,
-                the most frequent values have their own, and the others share a few.
+            limit: maximum number of values of a categorical field that get their own column. If
+                there are more, the most frequent values do, and the remaining values share a few
+                columns.
 
         >>> sample = [{"age": 20, "country": "AT"}, {"age": 60, "country": "DE"}]
         >>> PerArm(["mail", "call"], context=["age", "country"]).fit(sample).context
@@ -170,7 +171,7 @@ class PerArm:
         return replace(self, context=context)
 
     def rows(self, context: Context, actions: Actions) -> Row:
-        """Return one row for each action: the number of its block, then the context."""
+        """Return one row for each action, with its block number followed by the context."""
         ids = as_actions(actions)
         blocks = self._offers.get(ids)
         if blocks is None:
@@ -188,7 +189,7 @@ class PerArm:
         return rows
 
     def tables(self, contexts: Sequence[Context], actions: Actions) -> Row:
-        """Return the rows for each of several contexts, concatenated; see :meth:`rows`."""
+        """Return the concatenated rows of several contexts; see :meth:`rows`."""
         ids = as_actions(actions)
         rows: Row = np.empty((len(contexts), len(ids), 1 + self.block), dtype=np.float32)
         rows[:, :, 0] = self._remembered(ids)
@@ -207,7 +208,7 @@ class PerArm:
         blocks = np.array([self._places[id] for id in ids], dtype=np.intp)
         if len(self._offers) >= OFFERS:
             self._offers.clear()
-        # Use the ids of the features as keys, so that equal strings of callers can be freed.
+        # Use this object's own ids as keys, so that the caller's equal strings can be freed.
         self._offers[tuple(self.actions[at] for at in blocks)] = blocks
         return blocks
 

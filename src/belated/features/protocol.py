@@ -31,7 +31,7 @@ class Features(Protocol):
         """Digest of the meaning of rows, the same in every process and version of Python."""
 
     def rows(self, context: Context, actions: Actions) -> Row:
-        """Return a table with one row per action, in their order: float32, in C order."""
+        """Return a table of float32 in C order, with one row per action in the order given."""
 
     def extends(self, older: Features | str) -> bool:
         """Return whether these rows are the rows of ``older``, padded with zeros at the end.
@@ -40,7 +40,7 @@ class Features(Protocol):
             older: other features, or their fingerprint from a journal.
 
         Returns:
-            True if this is certain; False if it is wrong or unknown.
+            True if this is certain; False if it is not the case or not known.
         """
 
 
@@ -50,12 +50,12 @@ def fingerprint_of(features: Features | str) -> str:
 
 
 def digest(*parts: object) -> str:
-    """Return the fingerprint of a description: names, numbers, booleans, and lists of them."""
+    """Return the fingerprint of names, numbers, booleans, and lists of such values."""
     return next(digests([parts]))
 
 
 def digests(parts: Iterable[object]) -> Iterator[str]:
-    """Yield the fingerprints of the first part, of the first two parts, and so on."""
+    """Yield the fingerprint of the first part, of the first two parts, and so on."""
     # ASCII-escaped JSON is the same text in every version of Python.
     state = hashlib.blake2b(digest_size=16, person=b"belated.features")
     state.update(b"%d\n" % VERSION)

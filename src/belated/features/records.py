@@ -23,7 +23,7 @@ MAX_ID = (1 << 63) - 1
 #: Maximum length of a text in a record, in characters.
 MAX_TEXT = 10_000
 
-#: The common type first, because checks against abstract classes are slower.
+#: The common type is first, because checks against abstract classes are slower.
 MAPPINGS = (dict, Mapping)
 _TEXT = frozenset({str})
 _LISTS = (list, tuple, dict)
@@ -37,7 +37,7 @@ class Ids(tuple[int | str, ...]):
 
 
 def as_actions(actions: Actions) -> Ids:
-    """Return the ids of the actions on offer, in order; there must be at least one, all distinct.
+    """Return the ids of the actions on offer, in order; raise an error if empty or not distinct.
 
     >>> as_actions({"blue": {"price": 3.0}, "red": {"price": 4.0}})
     ('blue', 'red')
@@ -57,7 +57,7 @@ def as_actions(actions: Actions) -> Ids:
 
 
 def action_names(actions: Actions, count: int) -> Ids:
-    """Return the ids of the actions, which must be one for each of ``count`` rows."""
+    """Return the ids of the actions; there must be one for each of ``count`` rows."""
     ids = as_actions(actions)
     if len(ids) != count:
         message = f"{len(ids)} actions for {count} rows: one for each was expected"
@@ -90,7 +90,7 @@ def _as_id(value: Any) -> int | str:
 
 
 def as_record(record: Any, who: str) -> Mapping[str, Any]:
-    """Return a record as a mapping; None is an empty record."""
+    """Return a record as a mapping; None becomes an empty mapping."""
     if record is None:
         return {}
     if not isinstance(record, Mapping):
@@ -100,7 +100,7 @@ def as_record(record: Any, who: str) -> Mapping[str, Any]:
 
 
 def long_text(what: str, value: str) -> InvalidInput:
-    """Return the error for a text that is too long for the name or value of a field."""
+    """Return the error for a text that is too long to be a field name or value."""
     message = f"{what} is a text of {len(value):,} characters: at most {MAX_TEXT:,} are allowed"
     return InvalidInput(message, value[:100])
 
@@ -159,7 +159,7 @@ def frame_records(frame: Any) -> list[dict[str, Any]]:
 
 
 def plain(value: Any) -> Any:
-    """Convert a value of a context or record that a codec does not support to one that it does."""
+    """Convert a value in a context or record to a type that the codec supports."""
     if is_missing(value):
         return None
     if isinstance(value, np.ndarray | np.generic):
@@ -180,7 +180,7 @@ def as_list(values: Any) -> list[Any]:
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a value is missing: None, NaN, or a missing value of pandas.
+    """Return whether a value is missing: None, NaN, or one of pandas' missing values.
 
     >>> is_missing(float("nan")), is_missing(None), is_missing(0.0), is_missing("")
     (True, True, False, False)

@@ -25,21 +25,22 @@ from belated.features.records import Actions, Context, as_actions, shown
 class Shared:
     """One θ for all actions, so that the rewards of one action inform the others.
 
-    A row holds 1, the numbers of the context, the numbers of the action, and the product of each
+    A row holds a 1, the numbers of the context, the numbers of the action, and the product of each
     number of the context with each number of the action. Without products, the context cannot
     change which action is best. If fields are encoded, the context and the action are each scaled
     to a length of about 1, including the 1.
 
     Args:
-        context: the fields of the context, with an encoder for each, as in :class:`PerArm`; or, for
-            numbers that you have scaled yourself, their names or their number.
+        context: the fields of the context, with an encoder for each, as in :class:`PerArm`. If you
+            scale the numbers yourself, pass only the names or the number of the columns.
         action: the fields of an action's record, in the same form.
         intercept: whether rows begin with a 1.
         interactions: whether rows end with the products.
         catalogue: records of actions, by id. They are encoded once, and requests can offer these
-            actions by id, without a record. Fields of a record in a request override those of the
-            catalogue. A request that names no actions offers all of the catalogue. The catalogue is
-            not part of the fingerprint, because it does not change the meaning of rows.
+            actions by id, without a record. If a request has a record, its fields override those of
+            the catalogue. A request that names no actions offers all actions of the catalogue. The
+            catalogue is not part of the fingerprint, because it does not change the meaning of
+            rows.
 
     >>> features = Shared(context=["age"], action=["price"])
     >>> features.names
@@ -122,11 +123,11 @@ class Shared:
         return digest("Shared", *self._description, self.intercept, self.interactions)
 
     def extends(self, older: Features | str) -> bool:
-        """Return whether ``older`` is the same: new columns would not be zero in old rows."""
+        """Return whether ``older`` is identical, because new columns would not be 0 in old rows."""
         return fingerprint_of(older) == self.fingerprint
 
     def fit(self, contexts: Any = None, actions: Any = None, *, limit: int = LIMIT) -> Shared:
-        """Return these features with encoders for the named fields, chosen by samples.
+        """Return these features with encoders for the named fields, chosen from samples.
 
         Args:
             contexts: a list of mappings, or a pandas or polars frame; not needed if ``context``
@@ -167,13 +168,14 @@ class Shared:
             raise
 
     def _products(self, z: NDArray[Any], A: NDArray[Any]) -> Row:
-        # Every column is an entry of (1, z) times an entry of (1, a). Computed as one BLAS product
-        # with a single nonzero entry in each column of the right matrix, it is exact and one pass.
+        # Every column is an entry of (1, z) times an entry of (1, a). All columns are computed in a
+        # single BLAS product, which is exact because each column of the right matrix has only one
+        # nonzero entry.
         count = A.shape[1]
         first = self.intercept + len(z)
         places = np.arange(count)
         factors = np.zeros((1 + count, self.dim), dtype=np.float32)
-        # Values that overflow float32 become inf or nan here; the checks afterwards name them.
+        # Values that overflow float32 become inf or nan here, and are reported by later checks.
         with np.errstate(over="ignore", invalid="ignore"):
             left = np.array([self._context.unit, *z], dtype=np.float32)
             factors[0, :first] = left[not self.intercept :]
@@ -201,7 +203,7 @@ class Shared:
 
 
 def with_catalogue(features: Features | None, path: str) -> Shared:
-    """Return features with the catalogue from a JSON file, which has a record for each action."""
+    """Return features with the catalogue in a JSON file that has a record for each action."""
     if not isinstance(features, Shared):
         message = 'a catalogue needs features = "Shared(…)", because other features ignore records'
         raise InvalidInput(message, path)

@@ -19,18 +19,18 @@ class Transformer(Protocol):
 
 
 class FromTransform:
-    """Rows from a fitted transformer of scikit-learn, or any object with its ``transform``.
+    """Rows from a fitted scikit-learn transformer, or any object with the same ``transform``.
 
-    The transformer receives one record per action: the fields of the context and of the action, and
-    the action's id under "action". The context and an action must not have a name in common. Fields
-    are passed unchanged, and the resulting rows are validated like any others.
+    The transformer receives one record per action, with the fields of the context and of the
+    action, and the action's id under "action". The context and an action must not have a field name
+    in common. Fields are passed unchanged, and the resulting rows are validated as usual.
 
     Args:
         transformer: a fitted transformer. It must be deterministic.
         name: represents the transformer in the fingerprint, because objects cannot be hashed
-            reliably: change the name whenever you fit the transformer again.
+            reliably. Change the name whenever you fit the transformer again.
         dim: number of columns. If omitted, the transformer must have ``get_feature_names_out``,
-            because a bandit needs the number before the first decision.
+            because a bandit needs the number of columns before the first decision.
 
     >>> class Prices:
     ...     def transform(self, records):

@@ -1,8 +1,8 @@
-"""Policies: choose an action from a model and rows, with its exact propensity.
+"""Policies: choose an action given a model and rows, and return its exact propensity.
 
-Each file has one algorithm. A policy is immutable and holds only settings; everything that is
-learned is in the model. A policy declares what it needs of the learner, so no other module refers
-to a policy by name.
+Each module contains one algorithm. A policy is immutable and holds only settings; everything that
+is learned is in the model. A policy declares what it requires of the learner, so no other module
+refers to a policy by name.
 """
 
 from belated.policies.blind import BlindThompson, BlindUCB

@@ -12,7 +12,7 @@ from belated.exceptions import InvalidInput
 from belated.model.model import Model
 from belated.policies.policy import Choice, Policy
 
-#: With more rows than this, half as many draws are used, because scoring dominates the cost.
+#: Number of rows above which half as many draws are used, because scoring then dominates the cost.
 MANY_ROWS = 32
 
 
@@ -20,17 +20,17 @@ MANY_ROWS = 32
 class DelayedThompson(Policy):
     """Sample θ from the posterior, including pending decisions, and choose the best row for it.
 
-    The model caches a pool of draws around θ̂. A random draw of the pool makes the choice, and the
-    propensity is the share of draws that agree; identical rows share it evenly. θ̂ itself is always
-    current; the deviations are drawn again when the number of decisions has grown by a tenth. The
-    shares of the other actions are computed, and stored with the decision's request, only with a
-    floor, because counting all of them is slower.
+    The model caches a pool of draws around θ̂. A random draw from the pool makes the choice. The
+    propensity is the share of draws that agree with it; identical rows share it evenly. θ̂ is always
+    up to date; the deviations are drawn again when the number of decisions has grown by a tenth.
+    The shares of the other actions are computed, and stored with the decision's request, only if
+    there is a floor, because counting all of them is slower.
 
     Args:
         scale: factor of the deviations; 1 is the textbook value, 0.7 has less regret.
         draws: number of draws in the pool; propensities are multiples of its inverse.
-        refresh: the relative growth in decisions after which the pool is drawn again; 0: for every
-            choice.
+        refresh: relative growth in the number of decisions after which the pool is drawn again;
+            0 to draw for every choice.
 
     >>> from belated import Bernoulli
     >>> policy = DelayedThompson(2, Bernoulli())
@@ -65,7 +65,7 @@ class DelayedThompson(Policy):
         return Choice(index, share, mean, weight)
 
     def pool(self, model: Model, count: int, rng: np.random.Generator) -> Row:
-        """Return deviations from θ̂, one draw per column, drawn again for ``count`` rows if due."""
+        """Return deviations from θ̂, one draw per column; draw again for ``count`` rows if due."""
         key, decisions = ("pool", self.scale, self.draws), model.decisions
         pool, at = model.derived.get(key, (None, 0))
         if pool is None or decisions - at >= self.refresh * decisions:
@@ -80,7 +80,7 @@ class DelayedThompson(Policy):
 
 
 def _divided(rows: Matrix, shares: Vector) -> Vector:
-    """Divide shares evenly among identical rows, of which a draw selects only the first."""
+    """Divide shares evenly among identical rows, because a draw selects only the first of them."""
     for index in np.flatnonzero(shares):
         twins = (rows == rows[index]).all(axis=1)
         shares[twins] = shares[twins].mean()

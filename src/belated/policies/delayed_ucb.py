@@ -15,7 +15,7 @@ from belated.model.model import Model
 from belated.policies.policy import Choice, Policy
 from belated.theory.confidence import width_log
 
-#: The default share of decisions that explore.
+#: Default share of decisions that explore.
 FLOOR = 0.02
 
 
@@ -25,10 +25,10 @@ class DelayedUCB(Policy):
 
     The standard deviation is that of the posterior once all pending rewards have arrived, so the
     policy does not keep choosing the same row while its reward is pending. The width is
-    α √log(2 + n), where n is the number of arrived rewards (the sum of their weights if the policy
-    has a half-life): about two standard deviations in any dimension. Without a floor and
-    randomization, only ties are broken at random, and the probabilities of the other actions are
-    not stored with the decision's request.
+    α √log(2 + n), where n is the number of arrived rewards, or the sum of their weights if the
+    policy has a half-life. This is about two standard deviations in any dimension. With neither a
+    floor nor randomization, only ties are broken at random, and the probabilities of the other
+    actions are not stored with the decision's request.
 
     Args:
         alpha: factor of the width; None: 0.95, or 0.85 if randomized.
@@ -86,7 +86,7 @@ class DelayedUCB(Policy):
         counted: Sequence[bool],
         rng: np.random.Generator,
     ) -> list[Choice]:
-        """Choose as :meth:`Policy.choose_all`, in one kernel call if β_t is the same throughout."""
+        """Choose like :meth:`Policy.choose_all`, in one kernel call if β_t is constant."""
         if len(ends) == 1:
             return [self._choose_one(model, rows, counted[0], rng)]
         if not self.maximizes_bound:
@@ -111,7 +111,7 @@ def default_policy(family: Family | None = None, floor: float | None = None) -> 
 
     Args:
         family: family of the rewards; None: Bernoulli.
-        floor: the share of decisions that explore; None: :data:`FLOOR`.
+        floor: share of decisions that explore; None: :data:`FLOOR`.
     """
     return DelayedUCB(
         family=Bernoulli() if family is None else family, floor=FLOOR if floor is None else floor
@@ -119,7 +119,7 @@ def default_policy(family: Family | None = None, floor: float | None = None) -> 
 
 
 def greatest_shares(scores: Vector) -> Vector:
-    """Return probabilities that select the largest score, split evenly among ties.
+    """Return probabilities that select the largest score, divided evenly among ties.
 
     >>> greatest_shares(np.array([1.0, 2.0, 2.0]))
     array([0. , 0.5, 0.5])
@@ -132,8 +132,8 @@ def greatest_shares(scores: Vector) -> Vector:
 def rayleigh_shares(means: Vector, deviations: Vector) -> Vector:
     """Return the probability that m + B s is the largest of all rows, with B = √(-2 log U).
 
-    A row wins for B in one interval [lo, hi] of the upper envelope of the lines m + b s, which has
-    probability exp(-lo²/2) - exp(-hi²/2). All rows share one draw of B.
+    A row wins if B is in one interval [lo, hi] of the upper envelope of the lines m + b s, which
+    has probability exp(-lo²/2) - exp(-hi²/2). All rows share one draw of B.
 
     >>> rayleigh_shares(np.array([1.0, 0.0]), np.array([0.0, 1.0])).round(4)
     array([0.3935, 0.6065])
@@ -151,6 +151,6 @@ def rayleigh_shares(means: Vector, deviations: Vector) -> Vector:
     low = np.maximum(low, 0.0)
     shares = np.exp(-0.5 * np.square(low)) - np.exp(-0.5 * np.square(np.maximum(high, low)))
     shares = np.where(beaten, 0.0, shares)
-    twins = (same & (np.abs(higher) <= TIE * size)).sum(axis=1)  # identical lines share evenly
+    twins = (same & (np.abs(higher) <= TIE * size)).sum(axis=1)  # number of identical lines
     shares = shares / twins
     return np.asarray(shares / shares.sum())

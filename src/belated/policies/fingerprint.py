@@ -1,4 +1,4 @@
-"""Fingerprints of policies and other values, from everything they contain."""
+"""Fingerprints of policies and other values, computed from all of their fields."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 
-#: Metadata of a field that a fingerprint omits while it has its default. Use it for fields added
+#: Metadata for a field that fingerprints omit if it has its default value. Use it for fields added
 #: later, so that existing fingerprints do not change.
 UNNAMED = {"unnamed": True}
 
 
 def fingerprint(*values: Any) -> str:
-    """Return a digest of values, the same in every process and different if any value differs.
+    """Return a digest of values that is the same in every process and changes with any value.
 
-    Make the components of a policy dataclasses; other values are identified by their ``repr``.
+    The components of a policy should be dataclasses, because other values are identified by their
+    ``repr``.
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> first, second = DelayedUCB(2, Bernoulli()), DelayedUCB(2, Bernoulli(), alpha=0.5)
@@ -29,7 +30,7 @@ def fingerprint(*values: Any) -> str:
 
 
 def described(value: Any) -> str:
-    """Return a value as text, like its ``repr`` but with large arrays in full, as a digest.
+    """Return a value as text: its ``repr``, with arrays represented by a digest of all entries.
 
     >>> from belated import Gaussian
     >>> described(Gaussian(0.25))
@@ -65,6 +66,6 @@ def _listed(named: Any, sign: str) -> str:
 
 
 def _name(kind: type) -> str:
-    """Return the name of a class, with its module unless it is ours and may be moved."""
+    """Return the name of a class, with its module unless the class is part of belated."""
     ours = kind.__module__.partition(".")[0] == __package__.partition(".")[0]
     return kind.__qualname__ if ours else f"{kind.__module__}.{kind.__qualname__}"

@@ -12,7 +12,7 @@ from belated.policies.delayed_ucb import DelayedUCB
 class Greedy(DelayedUCB):
     """Choose the largest predicted mean. Suitable only if contexts vary enough to explore.
 
-    This is :class:`DelayedUCB` with width 0; settings of the width cannot be changed.
+    This is :class:`DelayedUCB` with width 0; settings that affect the width cannot be changed.
 
     >>> import numpy as np
     >>> from belated import Bernoulli

@@ -1,8 +1,8 @@
 """The paper's algorithms as published, with its errata corrected.
 
-They are for verification and comparison. In production, use :class:`DelayedUCB` or
-:class:`DelayedThompson`: the paper's widths are an order of magnitude too wide, and its warm-up is
-longer than most horizons.
+They are meant for verification and comparison. In production, use :class:`DelayedUCB` or
+:class:`DelayedThompson`, because the paper's widths are an order of magnitude too wide and its
+warm-up is longer than most horizons.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from belated.policies.policy import Policy
 from belated.policies.warmup import Warmup
 from belated.theory.confidence import min_slope, noise, threshold, warmup_chernoff, width_paper
 
-#: Replaces the paper's "no prior", once the warm-up has made the information matrix regular.
+#: Precision that replaces the paper's "no prior", where the warm-up makes the matrix invertible.
 NO_RIDGE = 1e-10
 
 
@@ -59,9 +59,9 @@ def paper_ducb(
         family: family of the rewards.
         norm_bound: a bound S on the norm of θ*, from which κ is computed.
         delta: the probability δ with which the bound may fail.
-        warmup: τ in rounds. None: until the number of rewards that the theorem requires has
-            arrived, with the explicit constants of a matrix Chernoff bound for rows on a sphere.
-        ridge: precision of the prior; the paper has none. Increase it if W_t stays singular.
+        warmup: τ in rounds. None: until the number of rewards required by the theorem has arrived,
+            using the explicit constants of a matrix Chernoff bound for rows on a sphere.
+        ridge: precision of the prior; the paper has no prior. Increase it if W_t stays singular.
 
     >>> from belated import Bernoulli
     >>> policy = paper_ducb(10, Bernoulli(), 3.0)
@@ -90,10 +90,10 @@ def paper_ducb(
 def paper_dts(
     dim: int, family: Family, *, warmup: int = 0, ridge: float = 1.0, draws: int = 64
 ) -> Policy:
-    """Return DTS-GLCB (Alg. 2): a new draw from the posterior of arrived rewards at every choice.
+    """Return DTS-GLCB (Alg. 2), which samples the posterior of arrived rewards at every choice.
 
     The posterior is the Laplace approximation with the prior N(0, I/ridge). It includes the rewards
-    of the whole warm-up; as printed, the algorithm includes only those of the last warm-up round.
+    of the whole warm-up, whereas the published algorithm includes only those of its last round.
 
     >>> from belated import Bernoulli
     >>> paper_dts(10, Bernoulli(), warmup=200).rounds
@@ -119,8 +119,8 @@ def paper_dts_lcb(
     Args:
         dim: the number of features d.
         noise: v, the standard deviation of a reward.
-        a: parameter of the prior N(0, v²/a I), above 0. The paper allows 0, which is an improper
-            prior, and omits a in its definition of B₁; both are corrected here.
+        a: parameter of the prior N(0, v²/a I); must be above 0. The paper allows 0, which is an
+            improper prior, and omits a in its definition of B₁; both are corrected here.
         warmup: τ in rounds.
         draws: number of new draws at every choice, from which the propensity is computed.
 

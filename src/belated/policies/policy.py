@@ -24,7 +24,7 @@ from belated.model.model import Model
 from belated.model.priors import Prior
 from belated.policies.fingerprint import UNNAMED, fingerprint
 
-#: The largest matrix over the coefficients, in bytes. A learner holds several.
+#: Maximum size of a matrix over the coefficients, in bytes. A learner holds several such matrices.
 MAX_BYTES = 2 << 30
 
 
@@ -35,9 +35,9 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
         index: index of the chosen row.
         propensity: the probability with which this policy chooses the row, given the model.
         mean: predicted mean reward of the row.
-        weight: the information g'(η)/φ that the row's reward will add, fixed at the choice.
-        shares: the probability of each row, if the policy knows all of them at no extra cost; they
-            are stored with the decision's request.
+        weight: the information g'(η)/φ that the row's reward will add, fixed when it is chosen.
+        shares: the probability of each row, if the policy knows all of them at no extra cost. The
+            probabilities are stored with the decision's request.
     """
 
     index: int
@@ -51,9 +51,9 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
 class Policy:
     """Base class of policies: the settings of learning and exploration that all policies share.
 
-    A custom policy is a frozen dataclass with a :meth:`choose` method. It declares what it needs of
-    the learner with ``pending_weight``, ``metric`` and :attr:`learns_after`, and caches values that
-    it derives from a model in :attr:`Model.derived <belated.model.model.Model.derived>`. To make it
+    A custom policy is a frozen dataclass with a :meth:`choose` method. It declares what it requires
+    of the learner with ``pending_weight``, ``metric`` and :attr:`learns_after`, and caches values
+    derived from a model in :attr:`Model.derived <belated.model.model.Model.derived>`. To make it
     available in commands and files, call :func:`belated.expressions.register`.
 
     Args:
@@ -63,17 +63,17 @@ class Policy:
             observations, weakens the prior when effects turn out to be strong.
         prior: a prior mean and precision, instead of ``ridge``.
         pending_weight: the fraction of its information that a pending decision adds, from 0 to 1.
-        metric: "hessian" adds g'(η) x xᵀ, "gram" the paper's x xᵀ.
-        floor: the share of decisions that explore, with equal probability for each action;
-            off-policy estimates need it.
+        metric: "hessian" adds g'(η) x xᵀ; "gram" adds x xᵀ as in the paper.
+        floor: share of decisions that explore, with equal probability for each action. Off-policy
+            estimates require a floor.
         estimator: estimator of θ.
-        half_life: the age at which a decision, rewarded or pending, has half the weight of a new
-            one: a timedelta, or text such as "7d". "auto" compares several and uses the longest
-            that predicts as well as the best. None: nothing is forgotten.
+        half_life: the age at which a rewarded or pending decision has half the weight of a new one,
+            as a timedelta or text such as "7d". "auto" compares several half-lives and uses the
+            longest that predicts as well as the best. None: nothing is forgotten.
         learn_after: number of further decisions before a reward is learned, even if it arrives
-            sooner; a reward that arrives later is learned at once. If good rewards arrive sooner or
-            later than bad ones, all are then learned at about the same age. None: learn each reward
-            when it arrives.
+            sooner; a reward that arrives later is learned immediately. Use this if good and bad
+            rewards have different delays, so that all are learned at about the same age. None:
+            learn each reward when it arrives.
         blocks: number of blocks of coefficients, if each row belongs to one block; a bandit sets it
             from its features. None: a row covers all coefficients.
         features: fingerprint of the features that encode rows; a bandit sets it. Empty: callers
@@ -136,7 +136,7 @@ class Policy:
 
     @property
     def half_life_us(self) -> int | None:
-        """The half-life in microseconds; None without one, or if it is "auto"."""
+        """The half-life in microseconds; None if there is none or if it is "auto"."""
         return duration_us(self.half_life) if isinstance(self.half_life, timedelta) else None
 
     @cached_property
@@ -170,7 +170,7 @@ class Policy:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Digest of the policy and all its settings, on which learner and deciders must agree."""
+        """Digest of the policy and its settings, which must match between learner and deciders."""
         return fingerprint(self)
 
     def bound_to(self, features: Any) -> Self:
@@ -215,15 +215,15 @@ class Policy:
     ) -> list[Choice]:
         """Choose from several tables of rows in turn, adding each decision as pending.
 
-        A single table is handled as by :meth:`choose`, with the same random draws. If a choice
-        fails, the decisions before it remain pending in the model.
+        For a single table, the result and the random draws are the same as with :meth:`choose`. If
+        a choice fails, the decisions before it remain pending in the model.
 
         Args:
             model: the model to choose with; the decisions are pending in it afterwards.
             rows: the rows of all tables, concatenated.
             ends: the index after the last row of each table.
             counted: whether each decision is pending immediately.
-            rng: random generator of the choices.
+            rng: random generator for the choices.
         """
         if len(ends) == 1:
             return [self._choose_one(model, rows, counted[0], rng)]
@@ -257,7 +257,7 @@ class Policy:
         each = ((1.0 - self.floor) * shares + self.floor / len(shares)).tolist()
         sums = list(accumulate(each))
         index = min(bisect_right(sums, rng.random() * sums[-1]), len(each) - 1)
-        while each[index] == 0.0:  # after a rounding error at the end of the sum
+        while each[index] == 0.0:  # due to rounding at the end of the sum
             index -= 1
         mean, weight = model.predict(rows[index])
         return Choice(index, each[index], mean, weight, tuple(each))

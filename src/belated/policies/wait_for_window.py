@@ -1,4 +1,4 @@
-"""A policy that learns a decision only at the end of its window, as is common in industry."""
+"""A policy that learns a decision's reward only at the end of its window, as is common practice."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from belated.policies.blind import BlindUCB
 class WaitForWindow(BlindUCB):
     """UCB that learns a decision's reward when its window ends, and ignores later rewards.
 
-    It learns the reward that has arrived by then, and nothing if there is none. This is how a join
-    with a fixed window works.
+    If no reward has arrived by then, nothing is learned. This corresponds to a join with a fixed
+    window.
 
     Args:
         window: number of further decisions before a reward is learned.

@@ -27,8 +27,8 @@ class Warmup(Policy):
 
     Args:
         then: the policy after the warm-up.
-        rounds: the fewest decisions in the warm-up.
-        arrivals: the fewest rewards that must have arrived before the warm-up ends.
+        rounds: minimum number of decisions in the warm-up.
+        arrivals: minimum number of rewards that must arrive before the warm-up ends.
 
     >>> from belated import Bernoulli, BlindUCB
     >>> Warmup(BlindUCB(2, Bernoulli()), rounds=100).pending_weight
@@ -57,7 +57,7 @@ class Warmup(Policy):
 
     def __post_init__(self) -> None:
         if not isinstance(self.then, Policy):
-            raise InvalidInput(f"then is {self.then!r}: a policy was expected", self.then)
+            raise InvalidInput(f"`then` must be a policy, got {self.then!r}", self.then)
         for setting in fields(Policy):
             object.__setattr__(self, setting.name, getattr(self.then, setting.name))
         super().__post_init__()
@@ -82,7 +82,7 @@ class Warmup(Policy):
         return self.then.learns_late
 
     def choose(self, model: Model, rows: Any, rng: np.random.Generator) -> Choice:
-        """Choose uniformly until the warm-up is over, then as ``then`` does."""
+        """Choose uniformly until the warm-up is over, then with ``then``."""
         if model.decisions < self.rounds or model.n < self.arrivals:
             return uniform_choice(model, rows, rng)
         return self.then.choose(model, rows, rng)
