@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import json
-import os
 import re
-import shutil
 import subprocess
-import threading
 from collections.abc import Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +25,8 @@ from belated.journals import Store
 from belated.service import Definition, Service
 from belated.service.http.ofrep import PREFIX
 from tests.integration.chromium import Chromium
+from tests.integration.javascript import node_modules, pages
 from tests.integration.serving import served
-from tests.ports import free_port
 from tests.waiting import eventually
 
 HERE = Path(__file__).parent
@@ -67,14 +62,8 @@ Object.assign(window, {OpenFeature, OFREPWebProvider, reportTo});
 @pytest.fixture
 def origin(tmp_path: Path) -> Iterator[str]:
     """Serve a page that can import the packages; yields its origin."""
-    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
-    server = ThreadingHTTPServer(("127.0.0.1", free_port()), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with pages(tmp_path) as address:
+        yield address
 
 
 @pytest.fixture
@@ -97,12 +86,7 @@ def url(store: Store, flag: str, origin: str) -> Iterator[str]:
 @pytest.fixture
 def packages(tmp_path: Path) -> Path:
     """Return a folder with the packages and the functions of the guide."""
-    installed = os.environ.get("OPENFEATURE_JS")
-    if installed is None or shutil.which("node") is None:
-        if "CI" in os.environ:
-            pytest.fail("needs Node.js and OPENFEATURE_JS=$(.ci/openfeature)")
-        pytest.skip("needs Node.js and OPENFEATURE_JS=$(.ci/openfeature)")
-    (tmp_path / "node_modules").symlink_to(Path(installed) / "node_modules")
+    (tmp_path / "node_modules").symlink_to(node_modules(HERE))
     (tmp_path / "package.json").write_text('{"type": "module"}')
     (tmp_path / "report.js").write_text(REPORT_TO)
     return tmp_path
