@@ -141,13 +141,9 @@ def test_service(built: Path, store: Store, bandit: str) -> None:
         expected = [ids["plain"], ids["late"], "order 1"]
         assert receipts == [(id, "accepted") for id in expected]
         with Client(serving.url, bandit=bandit) as client:
-            for name, state in (
-                ("plain", "rewarded"),
-                ("late", "rewarded"),
-                ("unused", "voided"),
-                ("subject", "rewarded"),
-            ):
-                eventually(lambda id=ids[name], state=state: client.entry(id).state == state)
+            states = {"plain": "rewarded", "late": "rewarded", "unused": "voided"}
+            states["subject"] = "rewarded"
+            eventually(lambda: {name: client.entry(id).state for name, id in ids.items()} == states)
 
 
 def test_fallback(built: Path, store: Store, bandit: str) -> None:
