@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -181,6 +182,26 @@ def test_shop_with_the_service_mounted(tmp_path: Path) -> None:
             assert paid.json() == {"status": "accepted"}
         later(lambda: (client.state().observations, client.state().pending) == (1, 0))
         assert http.get("/bandits/", follow_redirects=True).url.path == "/bandits/console"
+
+
+def test_router_of_prompts(tmp_path: Path) -> None:
+    """It earns more than always using one model, and almost as much as the best choices."""
+    command = [sys.executable, str(EXAMPLES / "llm_router" / "router.py")]
+    output = subprocess.run(
+        command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert output.returncode == 0, output.stderr
+    values = {
+        name.strip(): float(value)
+        for name, value in re.findall(r"^  (.+?)\s+(\d\.\d\d)$", output.stdout, re.MULTILINE)
+    }
+    assert len(values) == 5
+    best = values.pop("the best for each kind")
+    router = values.pop("the router")
+    assert max(values.values()) + 0.03 < router <= best
+    page = (EXAMPLES.parent / "docs/tutorial/llm-router.txt").read_text(encoding="utf-8")
+    assert output.stdout.splitlines()[7:12] == page.splitlines()[7:12]
+    assert (tmp_path / "router.html").stat().st_size > 100_000
 
 
 def test_a_click_is_reported_from_another_origin(shop: Shop, tmp_path: Path) -> None:

@@ -121,6 +121,19 @@ def test_horizons_that_the_log_cannot_know_are_refused() -> None:
     assert forecast(whole).expected[0].low <= true <= forecast(whole).expected[0].high
 
 
+def test_decisions_that_are_never_rewarded_do_not_hide_the_future() -> None:
+    """Old decisions without a reward show that none arrives late; only young ones may get one."""
+    rng = np.random.default_rng(4)
+    made, delay = rng.random(3_000) * 10, rng.exponential(0.1, 3_000)
+    rated = rng.random(3_000) < 2 / 3
+    told = [d if r and m + d <= 10 else None for m, d, r in zip(made, delay, rated, strict=True)]
+    table = _table(made, told, rewards=Explicit("1d"))
+    found = forecast(table, "1d")
+    true = (rated & (made + delay > 10)).sum()
+    assert found.expected[0].low <= true <= found.expected[0].high < 3 * true
+    assert found.missing == sum(t is None and 10 - m < 1 for m, t in zip(made, told, strict=True))
+
+
 def test_nothing_more_is_expected_after_the_retention() -> None:
     """Decisions beyond the retention are not forecast."""
     table = _table([0.0] * 30 + [9.0] * 10, [1.0] * 30 + [None] * 10)

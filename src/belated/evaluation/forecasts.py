@@ -75,6 +75,7 @@ def forecast(
 ) -> Forecast:
     """Forecast how many of the missing rewards will still arrive.
 
+    If every outcome is reported within a window, rewards that arrive after it are not counted.
     For decisions older than the observed delays, outcomes are assumed to continue at the rate of
     the last quarter of the curve, and the interval allows for none or all of them; no conversions
     are expected from such decisions. A horizon is rejected if more than a fifth of the pending
@@ -143,14 +144,21 @@ def _grouped(ages: Vector) -> tuple[Vector, NDArray[np.int64]]:
 def _outcomes(
     table: DecisionTable, ahead: list[int | None], rng: np.random.Generator
 ) -> tuple[int, list[Matrix]]:
+<<<<<<< HEAD
     """Sample the number of rewards to come if all are reported: expected, minimum and maximum."""
     end = np.inf if table.retention is None else float(table.retention)
+=======
+    """Sample the rewards to come if every decision has one: expected, fewest and most."""
+    limit = table.retention if table.rewards.window_us is None else table.rewards.window_us
+    end = np.inf if limit is None else float(limit)
+>>>>>>> 9196370d (Add an example that chooses a language model for each prompt)
     ages = table.age[~table.arrived & (table.age < end)]
     if not len(ages):
         return 0, [np.zeros((3, DRAWS)) for _ in ahead]
     times, rises, at_risk = _cells(table)
-    trusted = at_risk >= FEW
-    last = float(times[trusted][-1]) if trusted.any() else float(times[0])
+    # A decision without a reward shows that none arrives up to its age, also after the last reward.
+    followed = np.where(table.arrived, table.delay, table.age)
+    last = float(np.sort(followed)[-min(FEW, len(table))])
     logs = np.cumsum(_drawn_logs(rises, at_risk, rng)[:, times <= last], axis=1)
     logs = np.concatenate([np.zeros((DRAWS, 1)), logs], axis=1)
     times = times[times <= last]
