@@ -144,14 +144,9 @@ def _grouped(ages: Vector) -> tuple[Vector, NDArray[np.int64]]:
 def _outcomes(
     table: DecisionTable, ahead: list[int | None], rng: np.random.Generator
 ) -> tuple[int, list[Matrix]]:
-<<<<<<< HEAD
     """Sample the number of rewards to come if all are reported: expected, minimum and maximum."""
-    end = np.inf if table.retention is None else float(table.retention)
-=======
-    """Sample the rewards to come if every decision has one: expected, fewest and most."""
     limit = table.retention if table.rewards.window_us is None else table.rewards.window_us
     end = np.inf if limit is None else float(limit)
->>>>>>> 9196370d (Add an example that chooses a language model for each prompt)
     ages = table.age[~table.arrived & (table.age < end)]
     if not len(ages):
         return 0, [np.zeros((3, DRAWS)) for _ in ahead]
