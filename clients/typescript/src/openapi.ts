@@ -1144,7 +1144,7 @@ export interface components {
          * @description Whether the process should receive requests.
          */
         Ready: {
-            /** @description ready; no model: no model has been published yet; stale: a model is too old; draining: the process is about to stop; journal replaced: the SQLite file was removed or replaced, and requests are rejected until the process is restarted. */
+            /** @description ready; no model: no model has been published yet; stale: a model is too old; draining: the process is about to stop; journal replaced: the SQLite file was removed or replaced, and the process accepts nothing until it is restarted. */
             status: string;
             /**
              * @description bandits whose model is missing or too old; empty if the service requires keys.

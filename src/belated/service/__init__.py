@@ -1,15 +1,15 @@
-"""The decision service: HTTP in front, a store behind.
+"""The decision service: bandits over HTTP, with their journals in a store.
 
 *Deciders* (:class:`Service`) choose with the latest published model, and respond once decisions and
 rewards are durable. One *learner* (:class:`LearningService`) at a time folds the journal and
-publishes models. A process can be both.
+publishes models. A process can be both a decider and a learner.
 
-* ``serving``: the bandits of a decider process.
+* ``serving``: the bandits that a decider process serves.
 * ``learning``: learners and leases.
 * ``access``: API keys, reward tokens and CORS.
-* ``http``: routes, problems and status codes, which no other package knows.
-* ``operating``: configuration, logs, metrics, doctor.
-* ``runtime``: time and threads; the fault simulator has its own.
+* ``http``: everything that depends on HTTP: routes, problems and status codes.
+* ``operating``: configuration, logging, metrics and ``belated doctor``.
+* ``runtime``: clocks and threads, which the fault simulator replaces.
 """
 
 import logging
@@ -20,14 +20,14 @@ from belated.service.serving.definition import Definition
 
 __all__ = ["Definition", "Service", "asgi_app"]
 
-# Only processes of the service configure logging (`operating.logs`).
+# Logging is configured only in the processes of the service (`operating.logs`).
 logging.getLogger("belated.service").addHandler(logging.NullHandler())
 
 if TYPE_CHECKING:
     from belated.service.http.asgi import asgi_app
 else:
 
-    def __getattr__(name):  # it needs an extra, which other parts of the service do not
+    def __getattr__(name):  # imported lazily, because it requires an extra
         if name == "asgi_app":
             from belated.service.http.asgi import asgi_app
 

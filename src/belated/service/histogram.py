@@ -1,27 +1,27 @@
-"""Histograms with fixed buckets, which take a fraction of a microsecond per value."""
+"""Histograms with fixed buckets. Adding a value takes a fraction of a microsecond."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
 
-#: Bounds of durations, in seconds.
+#: Bounds for durations, in seconds.
 SECONDS = (
     0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0,
 )  # fmt: skip
-#: Bounds of batch sizes.
+#: Bounds for batch sizes.
 SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-#: Bounds of reward delays in seconds, from a second to 90 days.
+#: Bounds for reward delays in seconds, from one second to 90 days.
 DELAYS = (
     1, 10, 60, 600, 3600, 6 * 3600, 86_400, 3 * 86_400, 7 * 86_400, 30 * 86_400, 90 * 86_400,
 )  # fmt: skip
 
 
 class Histogram:
-    """Counts values in buckets. One thread may add values while others read.
+    """Counts values in buckets. One thread may add values while other threads read.
 
     Args:
-        bounds: Upper bounds of the buckets, inclusive, in increasing order.
+        bounds: Inclusive upper bounds of the buckets, in increasing order.
 
     >>> histogram = Histogram((1, 10))
     >>> for value in (0.5, 1, 7, 70):
@@ -42,7 +42,7 @@ class Histogram:
 
     @property
     def cumulative(self) -> list[int]:
-        """Number of values up to each bound, then the total number."""
+        """The number of values up to each bound, followed by the total number of values."""
         so_far, counts = 0, []
         for count in tuple(self._counts):
             so_far += count

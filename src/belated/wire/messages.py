@@ -485,7 +485,7 @@ class Ready(msgspec.Struct, frozen=True):
     Attributes:
         status: ready; no model: no model has been published yet; stale: a model is too old;
             draining: the process is about to stop; journal replaced: the SQLite file was removed or
-            replaced, and requests are rejected until the process is restarted.
+            replaced, and the process accepts nothing until it is restarted.
         stale_bandits: bandits whose model is missing or too old; empty if the service requires
             keys.
         other_features: bandits that use an older model, because the newest one was trained with

@@ -1,4 +1,4 @@
-"""Authorization by API keys, which are cached so that no request queries the store."""
+"""Authorization with API keys, which are cached so that no request queries the store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger("belated.service")
 
 #: Whether requests need a key.
 Auth = Literal["keys", "off"]
-#: Seconds between two polls for changes: a revoked key stops working within two.
+#: Seconds between two polls for key changes. A revoked key stops working within two seconds.
 POLL_SECONDS = 1.0
 
 _SCHEME = b"bearer "
@@ -32,9 +32,9 @@ class Authorizer:
     A worker polls the store for changes. While the store is unavailable, known keys remain valid.
 
     Args:
-        store: Store of the keys, used only by the worker.
-        runtime: Time and threads.
-        tokens: Whether rewards may have a token instead of a key.
+        store: Key store, used only by the worker.
+        runtime: Clocks and threads.
+        tokens: Whether callers may report rewards with a token instead of a key.
         poll: Seconds between two polls of the store.
     """
 
@@ -66,19 +66,20 @@ class Authorizer:
     def authorize(
         self, headers: Mapping[bytes, bytes], scope: KeyScope, bandit: str | None
     ) -> Key | None:
-        """Return the key of a request, if it allows the request.
+        """Check the API key of a request and return it.
 
         Args:
-            headers: Headers of the request.
+            headers: Request headers.
             scope: Required scope.
-            bandit: Bandit of the request, ``"*"`` for all; None if it is about none.
+            bandit: Bandit that the request is for; ``"*"`` for all bandits, None for none.
 
         Returns:
-            The key; None if there is no key, and a token may replace it.
+            The key; None if the request has no key and may use a token instead.
 
         Raises:
             Unauthenticated: there is no valid key.
-            Forbidden: the key does not grant the scope, whether the bandit exists or not.
+            Forbidden: the key does not grant the scope for the bandit. The error does not reveal
+                whether the bandit exists.
             RateLimited: the key has exceeded its rate.
         """
         value = headers.get(b"authorization")
@@ -86,7 +87,7 @@ class Authorizer:
             if self.tokens and scope == "reward":
                 return None
             raise Unauthenticated("an API key is required: send Authorization: Bearer blt_…")
-        # Values of another length are not keys, and need not be hashed.
+        # A value of a different length is not a key, so do not hash it.
         is_bearer = len(value) == _SIZE and value[: len(_SCHEME)].lower() == _SCHEME
         key = self._keys.get(sha256(value[len(_SCHEME) :]).digest()) if is_bearer else None
         if key is None:
@@ -98,10 +99,10 @@ class Authorizer:
         return key
 
     def charge(self, key: Key, items: int) -> None:
-        """Count the items of a request after the first.
+        """Count the items of a request after the first against the rate limit of its key.
 
         Raises:
-            RateLimited: the key had exceeded its rate before.
+            RateLimited: the key had already exceeded its rate.
         """
         if key.rate is not None and (wait := key.charge(self._monotonic(), items)):
             raise _rate_exceeded(key, wait)
@@ -115,7 +116,7 @@ class Authorizer:
         try:
             self._update(self.store.live())
             self._unavailable = False
-        except Exception as error:  # continue polling after any error: a key may be revoked
+        except Exception as error:  # keep polling after any error: a key may be revoked
             if not self._unavailable:  # log once per outage
                 log.warning("the API keys cannot be read", extra={"why": str(error)})
             self._unavailable = True
@@ -126,7 +127,7 @@ class Authorizer:
         if rows == self._rows:
             return
         before = {row.hash: row for row in self._rows}
-        # Unchanged keys keep their objects, which count requests.
+        # Keep the objects of unchanged keys, because they count requests.
         self._keys = {
             row.hash: self._keys[row.hash] if before.get(row.hash) == row else _key(row)
             for row in rows
@@ -138,7 +139,7 @@ def _missing_scope(scope: KeyScope, bandit: str | None, key: Key) -> Forbidden:
     where, option = "on this bandit", ""
     if bandit is None:
         where = "here"
-    elif bandit == ALL:  # the response is about all bandits
+    elif bandit == ALL:  # the response covers all bandits
         where, option = "on all bandits", " --bandit '*'"
     elif not key.everywhere and bandit not in key.bandits:
         where = f"on this bandit, only on {', '.join(sorted(key.bandits))}"
@@ -157,7 +158,7 @@ def _key(row: LiveKey) -> Key:
 
 
 def auth_at(host: str, auth: Auth | None) -> Auth:
-    """Return whether requests to an address need a key; the default on loopback is no.
+    """Return whether requests to an address require a key. By default, loopback does not.
 
     >>> auth_at("127.0.0.1", None), auth_at("0.0.0.0", "keys")
     ('off', 'keys')

@@ -1,9 +1,8 @@
-"""Origins whose pages may send requests from a browser (CORS).
+"""Allowed origins for requests from web pages (CORS).
 
-Browsers send the origin of the page in the ``Origin`` header of every request that can change
-something, and pages cannot change that header. One rule therefore covers both requests whose
-response a page reads and requests it sends blindly: the origin must be listed. Other programs send
-no ``Origin``.
+Browsers add an ``Origin`` header to every request that can change state, and pages cannot modify
+that header. A single rule therefore suffices, whether or not the page can read the response: the
+origin must be listed. Programs other than browsers do not send ``Origin``.
 """
 
 from __future__ import annotations
@@ -14,19 +13,19 @@ from typing import Any
 
 from belated.exceptions import Forbidden, InvalidInput
 
-#: Seconds for which browsers may cache a preflight response; their own limits are not much higher.
+#: Maximum time for which browsers may cache a preflight response, in seconds.
 MAX_AGE = 7200
-#: Scopes that pages may use.
+#: Scopes available to web pages.
 SCOPES = ("decide", "reward")
 
-#: An origin as browsers send it: lower case, an ASCII host, and no path.
+#: An origin in the form that browsers send: lower case, with an ASCII host and no path.
 _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://(?:[a-z0-9._-]+|\[[0-9a-f:]+\])(?::([0-9]{1,5}))?")
 #: Default ports, which browsers omit.
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 
 def as_origin(value: Any) -> str:
-    """Check that a value is an origin as browsers send it, and return it.
+    """Return a valid origin unchanged. It must be in the form that browsers send.
 
     >>> as_origin("https://shop.example")
     'https://shop.example'
@@ -78,12 +77,12 @@ class Cors:
             origin: Origin of the page.
             scope: Scope of the route.
             headers: Headers of the request.
-            keyed: Whether the service requires keys. If so, the console, which has the origin of
-                the service, may do what its key allows; without keys, any name that resolves to
-                this host would have that origin.
+            keyed: Whether the service requires keys. If so, pages from the service's own origin,
+                such as the console, may do anything that their key allows. Without keys, any
+                domain name that resolves to this host could impersonate that origin.
 
         Raises:
-            Forbidden: the origin is not listed, or pages may not use the scope.
+            Forbidden: the origin is not listed, or the scope is not available to web pages.
         """
         own = origin.partition(b"://")[2] == headers.get(b"host")
         if own and keyed and b"authorization" in headers:
@@ -100,10 +99,10 @@ class Cors:
     def preflight(
         self, method: str, scope: str | None, headers: Mapping[bytes, bytes]
     ) -> dict[str, str]:
-        """Return the response headers of a preflight request.
+        """Return the response headers for a preflight request.
 
         Raises:
-            Forbidden: as for the request itself.
+            Forbidden: the request itself would be refused.
         """
         origin = headers.get(b"origin")
         return {

@@ -1,8 +1,8 @@
-"""Reward tokens, which allow reporting the reward of one decision without an API key.
+"""Reward tokens, which authorize reporting the reward of one decision without an API key.
 
-A token is the id of the secret that signed it, a period, and 72 characters: its expiry, the range
-of the reward, and an HMAC-SHA256 of both with the bandit and the decision. Tokens are not stored,
-but computed again to verify them.
+A token consists of the id of the signing secret, a period, and 72 characters that encode the expiry
+time, the allowed range of the reward, and an HMAC-SHA256 of these, the bandit and the decision.
+Tokens are not stored: they are recomputed for verification.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from belated.exceptions import Forbidden, InvalidInput, RateLimited, Unauthentic
 from belated.journals.steady_clock import system_clock
 from belated.wire.messages import RewardBody
 
-#: Whether tokens are disabled, verified and counted only, or required.
+#: Whether tokens are disabled, only verified and counted, or required.
 TokenMode = Literal["off", "report", "enforce"]
-#: Lifetime of a token if rewards have neither window nor retention, in microseconds.
+#: Lifetime of a token if there is neither a reward window nor a retention, in microseconds.
 LIFETIME = 30 * 86_400_000_000
-#: Maximum number of reports per token without a key, the period in seconds (per process), and the
-#: maximum number of tokens that are counted, after which all counts restart at 0.
+#: Rate limit of a token that is used without a key: maximum number of reports, period in seconds
+#: (per process), and maximum number of tokens counted at a time. Beyond it, all counts are reset.
 MAX_REPORTS, REPORT_SECONDS, MAX_REMEMBERED = 10, 60.0, 100_000
-#: Results of verifying a token.
+#: Possible results of token verification.
 VERDICTS = ("valid", "missing", "forged", "expired", "range", "part")
 
-_FORM = 1  # version of the format
+_FORM = 1  # format version
 _PAYLOAD = struct.Struct(">BIBdd")  # version, expiry in seconds (high 32 bits and low 8), range
 _KEY = re.compile(r"([A-Za-z0-9_-]{1,16}):([A-Za-z0-9+/=_-]+)")
 _MIN_SECRET_BYTES = 32
 
 
 def check_bounded(rewards: Rewards, support: Interval) -> None:
-    """Raise InvalidInput for rewards without bounds, since anyone could report extreme values."""
+    """Raise InvalidInput for unbounded rewards, because token holders could report any value."""
     if rewards.bounds is None and not math.isfinite(support.upper - support.lower):
         message = (
             "with tokens, rewards must be bounded, because anyone with a token can report a value"
@@ -51,7 +51,7 @@ def check_bounded(rewards: Rewards, support: Interval) -> None:
 
 
 class TokenSecrets:
-    """The secrets of tokens: the first one signs, all of them verify.
+    """The secrets for tokens. The first one signs new tokens, and all of them verify tokens.
 
     Args:
         secrets: Secrets by id.
@@ -65,7 +65,7 @@ class TokenSecrets:
 
     @classmethod
     def read(cls, text: str) -> TokenSecrets:
-        """Parse secrets from the environment: ``id:base64``, separated by commas."""
+        """Parse the value of an environment variable: ``id:base64`` pairs, separated by commas."""
         secrets: dict[str, bytes] = {}
         for number, part in enumerate(text.split(","), start=1):
             match = _KEY.fullmatch(part.strip())
@@ -94,11 +94,11 @@ class RewardTokens:
     """Creates and verifies the reward tokens of one bandit.
 
     Args:
-        keys: Secrets that sign and verify.
+        keys: Secrets that sign and verify tokens.
         bandit: Name of the bandit.
-        mode: Whether rewards without a valid token are counted or refused.
-        guarded: Whether the service requires API keys; a key then replaces a token.
-        lifetime: Lifetime of a token, in microseconds since the decision.
+        mode: Whether rewards without a valid token are only counted, or refused.
+        guarded: Whether the service requires API keys. If so, a key can replace a token.
+        lifetime: Lifetime of a token from the time of its decision, in microseconds.
         least: Minimum reward that can be reported.
         most: Maximum reward that can be reported.
         clock: Returns the time in microseconds since 1970.
@@ -123,17 +123,17 @@ class RewardTokens:
         self._name = struct.pack(">H", len(name)) + name
         self._reports: dict[str, int] = {}
         self._reports_until = -math.inf
-        #: Number of rewards by the result of verifying their token.
+        #: Number of rewards, by the result of token verification.
         self.seen = dict.fromkeys(VERDICTS, 0)
 
     def of(self, decision: Decision) -> str:
-        """Return the token of a decision, which is deterministic."""
+        """Return the token for a decision. The same decision always gets the same token."""
         ends = -(-(decision.at_us + self.lifetime) // 1_000_000)
         payload = _PAYLOAD.pack(_FORM, ends >> 8 & 0xFFFFFFFF, ends & 0xFF, self.least, self.most)
         return self._sign(self._signer, payload, decision.id).decode()
 
     def check(self, id: str, reward: RewardBody, keyed: bool) -> None:
-        """Raise if a reward has no valid key or token.
+        """Raise an error unless a reward has the required key or token.
 
         Args:
             id: Id of the decision.
@@ -141,8 +141,8 @@ class RewardTokens:
             keyed: Whether the request has a key with the scope ``reward``.
 
         Raises:
-            Unauthenticated: there is neither a key nor a token, and one is required.
-            Forbidden: the token does not allow this reward.
+            Unauthenticated: the service requires keys, and there is neither a key nor a token.
+            Forbidden: the token is missing, or not valid for this reward.
             RateLimited: the token was used too often.
         """
         verdict = self._verdict(id, reward, keyed)
@@ -160,7 +160,7 @@ class RewardTokens:
         raise Forbidden(_WHY[verdict])
 
     def _count_report(self, id: str) -> None:
-        """Count a use of a token, so that no token can fill the journal."""
+        """Count a use of a token, to limit how many records a single token can append."""
         now = self.clock() / 1e6
         if now >= self._reports_until or len(self._reports) >= MAX_REMEMBERED:
             self._reports.clear()
@@ -182,14 +182,14 @@ class RewardTokens:
             return "expired"
         if not least <= reward.value <= most:
             return "range"
-        # Of conflicting rewards the earliest counts: if callers could set the time, anyone with the
-        # token could overturn an earlier report.
+        # If rewards conflict, the earliest counts. If callers could set the time, anyone with the
+        # token could override a previous report.
         if not keyed and (reward.part or reward.revision or reward.at is not None):
             return "part"
         return "valid"
 
     def _genuine(self, token: str, id: str) -> tuple[int, float, float] | None:
-        """Return expiry and range of a token if it was signed for this decision, or None."""
+        """Return the expiry and range of a token; None if it was not signed for this decision."""
         signer, _, text = token.partition(".")
         try:
             payload = base64.urlsafe_b64decode(text)[: _PAYLOAD.size]
@@ -198,7 +198,7 @@ class RewardTokens:
             return None
         if signer not in self._macs or form != _FORM:
             return None
-        # The whole text is compared, so that tokens have only one valid spelling.
+        # Compare the encoded text, so that each token has only one valid spelling.
         if not hmac.compare_digest(self._sign(signer, payload, id), token.encode()):
             return None
         return high << 8 | low, least, most
@@ -209,7 +209,7 @@ class RewardTokens:
         return signer.encode() + b"." + base64.urlsafe_b64encode(payload + mac.digest())
 
 
-#: For bandits without tokens and unknown bandits: no token is valid.
+#: Rejects all tokens. Used for unknown bandits and for bandits without tokens.
 NOBODY = RewardTokens(TokenSecrets({}), "", mode="enforce", guarded=True, least=0.0, most=0.0)
 
 _WHY = {

@@ -1,1 +1,1 @@
-"""The console: a web page with the reports of all bandits of a service."""
+"""The console: a web page that shows the reports of all bandits on a service."""

@@ -1,7 +1,8 @@
-"""A process that creates one report, so that decisions are not delayed.
+"""A child process that creates one report, so that decisions are not delayed.
 
-It reads the address of a journal from standard input, because it may contain a password and command
-lines are public, and writes the content of the console to standard output, as JSON.
+The process reads the address of a journal from standard input, because an address may contain a
+password and other users can see command lines. It writes the report to standard output, as JSON for
+the console.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from belated.report.page import body
 from belated.report.panels import specifications
 from belated.report.report import Report, learned
 
-#: Niceness: everything else on the machine has priority.
+#: Niceness of the process, so that other work on the machine has priority.
 NICE = 15
 
 
 def main() -> int:
-    """Create one report; an error is printed as one line on standard error."""
+    """Create one report. An error is printed to standard error as one line."""
     if hasattr(os, "nice"):
         os.nice(NICE)
     try:

@@ -1,4 +1,4 @@
-"""The page of the console: one file that connects only to its service."""
+"""The console's web page: a single file that connects only to its own service."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib.resources import files
 
 from belated.report.page import asset, style
 
-#: Styles of the console, besides those of reports.
+#: Styles of the console, in addition to those of reports.
 _STYLE = (
     ".top{padding-top:18px}.top form{display:flex;flex-wrap:wrap;gap:8px;align-items:center}"
     "#theme{margin-left:auto}"
@@ -25,7 +25,7 @@ _STYLE = (
 
 @cache
 def console_page() -> bytes:
-    """Return the page of the console."""
+    """Return the console's HTML page."""
     here = files("belated.service.console")
     markup, code = (here.joinpath(f"console.{end}").read_text("utf-8") for end in ("html", "js"))
     scripts = asset("vega.js"), asset("report.js"), code

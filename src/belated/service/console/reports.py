@@ -1,4 +1,4 @@
-"""The reports of bandits, created on demand by separate processes."""
+"""Reports on bandits, created on demand by child processes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import msgspec
 from belated.journals import Store
 from belated.report.gauges import Gauges
 
-#: Minimum number of seconds between two reports, and minimum ratio of the interval to the duration
-#: of a report, which limits reports to 2 % of one processor.
+#: Minimum interval between two reports: in seconds, and as a multiple of the time that the last
+#: report took. The multiple limits reports to 2 % of one processor.
 EVERY, SHARE = 60.0, 50.0
 #: Timeout of a report in seconds.
 TIMEOUT = 600.0
@@ -29,20 +29,20 @@ class _Output(msgspec.Struct):
 
 
 class BanditReport:
-    """Creates the report of one bandit on demand, at a limited rate.
+    """Creates the report on one bandit on demand, at a limited rate.
 
     Args:
-        store: Store of the journal.
+        store: Store that contains the journal.
         bandit: Name of the bandit.
-        actions: Actions named in the configuration. Metrics do not include other actions, whose
-            names are chosen by callers.
+        actions: Actions named in the configuration. Other actions are omitted from the metrics,
+            because callers choose their names.
 
     Attributes:
-        page: The last report as JSON; None before the first.
-        gauges: The numbers of the last report.
-        error: Why there is no report, or no newer one.
-        made_at: When it was created, by the monotonic clock.
-        tried_at: When the last attempt ended; 0 before the first.
+        page: The last report as JSON; None before the first report.
+        gauges: Figures from the last report, for the metrics.
+        error: Reason why there is no report or no newer one; otherwise empty.
+        made_at: When the last report was created, by the monotonic clock.
+        tried_at: When the last attempt ended, by the monotonic clock; 0 before the first attempt.
         took: Duration of the last attempt in seconds.
     """
 
@@ -67,7 +67,7 @@ class BanditReport:
         return self._thread is not None and self._thread.is_alive()
 
     def look(self) -> bytes | None:
-        """Return the last report, and start creating a newer one if it is due."""
+        """Return the last report, and start creating a new one if it is due."""
         with self._locked:
             due = self.tried_at + max(EVERY, SHARE * self.took) if self.tried_at else 0.0
             if self._address is not None and not self.busy and time.monotonic() >= due:
@@ -78,7 +78,7 @@ class BanditReport:
         return self.page
 
     def close(self) -> None:
-        """End the running process."""
+        """Kill the child process, if it is running."""
         process = self._process
         if process is not None:
             process.kill()
@@ -110,11 +110,11 @@ class BanditReport:
 
 
 class Reports(dict[str, BanditReport]):
-    """The reports of all bandits of a process, by bandit.
+    """The reports on all bandits of a process, by bandit.
 
     Args:
-        store: Store of the journals.
-        bandits: By bandit, the actions named in the configuration.
+        store: Store that contains the journals.
+        bandits: For each bandit, the actions named in the configuration.
     """
 
     def __init__(self, store: Store, bandits: Mapping[str, Collection[str]]) -> None:
@@ -123,10 +123,10 @@ class Reports(dict[str, BanditReport]):
         )
 
     def watch(self, bandits: Collection[str]) -> None:
-        """Refresh the oldest of these reports if the limit on processor time allows it.
+        """Refresh the oldest report on these bandits if the limit on processor time allows it.
 
-        One report is created at a time, and all together use at most 2 % of one processor. With a
-        hundred bandits, a report may be an hour old.
+        Only one report is created at a time, and all reports together use at most 2 % of one
+        processor. With a hundred bandits, a report may be an hour old.
         """
         if not bandits or any(report.busy for report in self.values()):
             return
@@ -135,13 +135,13 @@ class Reports(dict[str, BanditReport]):
             min((self[name] for name in bandits), key=lambda report: report.tried_at).look()
 
     def close(self) -> None:
-        """End the running process."""
+        """Kill all running child processes."""
         for report in self.values():
             report.close()
 
 
 def journal_address(store: Store, bandit: str) -> str | None:
-    """Return the address of a journal, with its password; None if no other process can open it."""
+    """Return a journal's address, with its password; None if other processes cannot open it."""
     address: str | None = getattr(store, "address", None)
     if address is None:
         return None

@@ -1,1 +1,1 @@
-"""The service over HTTP: routes, problems, status codes."""
+"""The HTTP interface of the service: routes, problems and status codes."""

@@ -1,4 +1,4 @@
-"""The HTTP service: routing, authorization, and the routes that do not belong to a bandit."""
+"""The HTTP service: routing, authorization, and routes that are not specific to a bandit."""
 
 from __future__ import annotations
 
@@ -69,40 +69,40 @@ from belated.wire.messages import (
     SubjectRewardsBody,
 )
 
-#: Seconds between two log lines about a store that rejects requests.
+#: Minimum interval between log messages about a store that rejects requests, in seconds.
 TROUBLE_LOG_SECONDS = 60.0
 
-#: Maximum number of bandits that an error lists.
+#: Maximum number of bandits listed in an error.
 SHOWN = 10
 
 log = logging.getLogger("belated.service")
 
 
 class Service:
-    """The decision service, for :func:`belated.service.http.server.serve`.
+    """The decision service, to be run by :func:`belated.service.http.server.serve`.
 
     Args:
         bandits: Bandits that this process serves.
-        store: Store of the journals, or its address.
+        store: Store that contains the journals, or its address.
         learn: Whether this process also runs a learner, in threads. If not, run ``belated learn``.
         lease: Seconds after which a dead learner is replaced.
-        max_body_bytes: Maximum size of a request body.
-        auth: ``"keys"`` to require an API key for every request, ``"off"`` to require none.
+        max_body_bytes: Maximum size of a request body, in bytes.
+        auth: ``"keys"`` to require an API key, or ``"off"`` to require none.
         token_keys: Secrets that sign reward tokens. Required if a bandit issues tokens.
         cors: Origins whose pages may send requests from a browser, such as
             ``"https://shop.example"``. Requests from other pages are refused.
-        spools: Where events are stored while the store is unavailable; None to refuse them
-            during an outage.
+        spools: Local spools for events that arrive while the store is unavailable; None to refuse
+            events during an outage.
         clock: Returns the time in microseconds since 1970.
-        seed: Seed of the random choices.
+        seed: Seed for random choices.
 
     Attributes:
-        authorizer: Checks API keys; None if none are required.
-        tokens: Reward tokens by bandit, for the bandits that issue them.
-        draining: Whether the process is about to stop. Requests are still answered, but new ones
-            should go elsewhere.
-        requests: Number of requests, by method, path of the route, and status.
-        reports: Reports of all bandits, for the console and the metrics.
+        authorizer: Checks API keys; None if keys are not required.
+        tokens: Reward tokens by bandit, for bandits that issue tokens.
+        draining: Whether the process is about to stop. The process still answers requests, but load
+            balancers should send new ones elsewhere.
+        requests: Number of requests by method, route path and status.
+        reports: Reports on all bandits, for the console and the metrics.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Service:
         self.definitions = {definition.name: definition for definition in bandits}
         self.bandits: dict[str, ServedBandit] = {}
         self._served: ServedBandits | None = None
-        # Parsed paths of the most common request, `POST …/decisions`.
+        # Cache of parsed paths for the most common request, `POST …/decisions`.
         self._parsed_paths: dict[tuple[str, bytes], tuple[str, Route, str]] = {}
         self._store = open_store(store) if isinstance(store, str) else store
         self.max_body_bytes = max_body_bytes
@@ -153,7 +153,7 @@ class Service:
 
     @classmethod
     def from_config(cls, config: Config, *, auth: Auth) -> Service:
-        """Return the service that a configuration describes."""
+        """Create the service that a configuration describes."""
         server = config.server
         return cls(
             config.bandits,
@@ -170,10 +170,10 @@ class Service:
     # --- requests --------------------------------------------------------------------------------
 
     def admit(self, exchange: Exchange, path: bytes, headers: Mapping[bytes, bytes]) -> None:
-        """Find the route and authorize the request, before any of the body is read.
+        """Find the route and authorize the request before its body is read.
 
         Raises:
-            Exception: the request is refused; :meth:`problem_for` returns the problem to send.
+            Exception: the request is refused. Call :meth:`problem_for` to get the problem to send.
         """
         method = "GET" if exchange.method == "HEAD" else exchange.method
         if not path.startswith((b"/v1/", _OFREP)):
@@ -210,7 +210,7 @@ class Service:
             exchange.tokens = self.tokens.get(name)
         elif exchange.key is not None or self.authorizer is None:
             raise self._unknown_bandit(name, exchange.key)
-        else:  # do not reveal to callers without a key which bandits exist: no token is valid
+        else:  # reject any token, so that callers without a key cannot find out which bandits exist
             exchange.tokens = NOBODY
         _check_content(headers, json=route.body is not None)
 
@@ -246,9 +246,9 @@ class Service:
         route.handler(exchange, message)
 
     def _find(self, method: str, path: bytes) -> tuple[str | None, Route, str]:
-        """Return the bandit in the path, the route, and the decision id in the path.
+        """Return the bandit named in the path, the route, and the decision id in the path.
 
-        The bandit is None if the request is about several.
+        The bandit is None if the request concerns several bandits.
         """
         return self._parsed_paths.get((method, path)) or _parse_path(method, path)
 
@@ -275,14 +275,14 @@ class Service:
         return problem, headers
 
     def _log_trouble(self, error: JournalError) -> None:
-        """Log that the store rejects requests although it is up, at a limited rate."""
+        """Log, at a limited rate, that the store is up but rejects requests."""
         now = self._runtime.monotonic()
         if now >= self._trouble_due:
             self._trouble_due = now + TROUBLE_LOG_SECONDS
             log.error("the store rejects requests", extra={"why": str(error)})
 
     def _charge(self, exchange: Exchange, key: Key, body: Any) -> None:
-        """Count the items of a batch; the first was counted when the key was checked."""
+        """Count the items of a batch. The first one was counted when the key was checked."""
         assert self.authorizer is not None
         if isinstance(body, DecisionRequests):
             self.authorizer.charge(key, len(body.requests) - 1)
@@ -296,17 +296,17 @@ class Service:
         if tokens is None:
             if keyed or self.authorizer is None:
                 return
-            tokens = NOBODY  # refuse as for an unknown bandit
+            tokens = NOBODY  # refuse the request like one for an unknown bandit
         for decision_id, reward in rewards_in(exchange.id, body):
             tokens.check(decision_id, reward, keyed)
 
     def readyz(self, _: object = None) -> tuple[int, bytes]:
-        """Return whether this process is ready for requests, as a status and a body."""
+        """Return a status and a body that report whether this process is ready for requests."""
         if self.draining:
             return 503, encode(Ready("draining"))
         if self._served is not None and self._served.poll.replaced:
             return 503, encode(Ready("journal replaced"))
-        # This route needs no key: if keys are required, do not reveal the names of bandits.
+        # This route is public, so do not reveal the names of bandits if the service requires keys.
         shown = self.bandits if self.authorizer is None else {}
         outdated = [name for name, bandit in shown.items() if bandit.has_other_features]
         stale = {
@@ -363,7 +363,7 @@ class Service:
 
 
 def _livez(service: Service, _: Exchange) -> tuple[int, bytes]:
-    if dead := dead_workers():  # this route needs no key: the errors are only in the log
+    if dead := dead_workers():  # this route is public, so the errors are only logged
         return 503, encode(Dead(dead))
     return 200, encode(Alive())
 
@@ -443,7 +443,7 @@ _OFREP = ofrep.PREFIX.encode()
 _BY_PATH = {route.path.encode(): route for route in SERVICE_ROUTES}
 #: All routes.
 ROUTES = (*BANDIT_ROUTES, ofrep.EVALUATE, ofrep.EVALUATE_ALL, *SERVICE_ROUTES)
-#: A CORS preflight request; counted as "other".
+#: Route for CORS preflight requests, which the metrics count as "other".
 PREFLIGHT = Route("other", "other", _nothing, "", None, scope=None, of_service=True)
 
 
@@ -466,7 +466,7 @@ def _parse_path(method: str, raw: bytes) -> tuple[str | None, Route, str]:
 
 
 def _parse_flag(method: str, path: str) -> tuple[str | None, Route, str]:
-    """Parse a path of OpenFeature into the name of the bandit, the route, and the name again."""
+    """Parse an OpenFeature path. The id returned is the name of the bandit."""
     flag = path.removeprefix(ofrep.PREFIX)
     if flag[:1] not in ("", "/") or "/" in flag[1:] or flag == "/":
         raise not_found(method, [], path)
@@ -482,10 +482,10 @@ def _decoded(part: str) -> str:
 
 
 def _check_content(headers: Mapping[bytes, bytes], *, json: bool) -> None:
-    """Refuse a body that is compressed, or not declared as JSON.
+    """Refuse a body that is compressed or not declared as JSON.
 
-    The size of a compressed body is unknown until it is decompressed. And a web page on any origin
-    can make a browser send other content types, but JSON only if the service allows it (CORS).
+    The size of a compressed body is unknown until it is decompressed. Content types other than JSON
+    are refused because web pages from any origin can send some of them without a CORS preflight.
     """
     coding = headers.get(b"content-encoding")
     if coding is not None and coding.strip().lower() != b"identity":
@@ -507,7 +507,7 @@ def _check_content(headers: Mapping[bytes, bytes], *, json: bool) -> None:
 def _tokens_of(
     definition: Definition, keys: TokenSecrets | None, guarded: bool, clock: Callable[[], int]
 ) -> RewardTokens:
-    """Return the object that creates and verifies the reward tokens of a bandit."""
+    """Create the object that issues and verifies a bandit's reward tokens."""
     if keys is None:
         message = f"bandit {definition.name!r} issues tokens, but there is no secret to sign them"
         raise InvalidInput(f"{message}: set secrets_env under [tokens]", definition.name)

@@ -1,4 +1,4 @@
-"""The service as an ASGI application, to be mounted in FastAPI, Starlette or another one."""
+"""The service as an ASGI application, to be mounted in a FastAPI or Starlette application."""
 
 from __future__ import annotations
 
@@ -25,23 +25,24 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-#: Host to which a mounted service is assumed to be bound, since an ASGI application cannot know.
+#: Assumed address of a mounted service, because ASGI applications do not know where they listen.
 _ANY_HOST = "0.0.0.0"
 
 
 def asgi_app(config: str | Path | Config) -> AsgiApp:
-    """Return the decision service as an ASGI application.
+    """Create an ASGI application for the decision service.
 
-    It has the routes of ``belated serve``, below the path where it is mounted. The server in front
-    limits connections, headers and time; the settings of the configuration that concern them are
-    not used. API keys are required unless the configuration says ``auth = "off"``.
+    The application has the same routes as ``belated serve``, below the path where it is mounted.
+    The ASGI server is responsible for limits on connections, headers and time, so the corresponding
+    settings in the configuration are ignored. API keys are required unless the configuration
+    contains ``auth = "off"``.
 
     Args:
         config: Configuration file, as for ``belated serve``.
 
     Raises:
-        InvalidConfig: the configuration has mistakes.
-        InvalidInput: it does not say whether API keys are required.
+        InvalidConfig: the configuration is invalid.
+        InvalidInput: the configuration does not specify whether API keys are required.
 
     Example::
 
@@ -60,7 +61,7 @@ class AsgiApp:
 
     Args:
         service: Service to run.
-        hosts: Accepted host names; empty to accept any.
+        hosts: Accepted host names; empty to accept any name.
     """
 
     def __init__(self, service: Service, hosts: Iterable[str] = ()) -> None:
@@ -70,7 +71,7 @@ class AsgiApp:
 
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncIterator[None]:
-        """Run the service while the application that it is mounted in runs."""
+        """Run the service for as long as the parent application runs."""
         self._service.start(asyncio.get_running_loop())
         self._running = True
         try:
@@ -89,7 +90,7 @@ class AsgiApp:
             raise NotImplementedError(f"belated does not support {scope['type']} connections")
 
     async def _run(self, receive: Receive, send: Send) -> None:
-        """Start and stop the service when the server does."""
+        """Start and stop the service together with the server."""
         await receive()
         try:
             async with self.lifespan():
@@ -115,7 +116,7 @@ class AsgiApp:
             service.admit(exchange, path, headers)
             body = await self._body(receive)
             if body is None:
-                return  # the client is gone
+                return  # the client has disconnected
             service.dispatch(exchange, body)
         except Exception as error:
             response.refuse(exchange, error)
@@ -131,7 +132,7 @@ class AsgiApp:
         )
 
     async def _body(self, receive: Receive) -> bytes | None:
-        """Return the body of a request; None if the client has disconnected."""
+        """Read the body of a request; return None if the client has disconnected."""
         body: bytes = b""
         while True:
             message = await receive()
@@ -149,8 +150,8 @@ class _Response:
     """Receives the response to one request.
 
     Attributes:
-        sent: The status, content type and content.
-        headers: Additional headers of an error.
+        sent: Status, content type and content of the response.
+        headers: Additional response headers.
     """
 
     def __init__(self, service: Service) -> None:
@@ -163,18 +164,18 @@ class _Response:
     def respond(self, exchange: Exchange, status: int, kind: bytes, data: bytes) -> None:
         """Send a response."""
         self._service.count(exchange.route, status)
-        if not self.sent.done():  # it is cancelled when the client disconnects
+        if not self.sent.done():  # cancelled if the client has disconnected
             self.sent.set_result((status, kind, data))
 
     def refuse(self, exchange: Exchange, error: Exception) -> None:
-        """Send an error, as a problem."""
+        """Send an error as a problem."""
         problem, self.headers = self._service.problem_for(exchange, error)
         if not self.sent.done():
             self.sent.set_result((problem.status, PROBLEM, encode(problem)))
 
 
 def _known_headers(fields: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """Return the headers that the service uses, each of which may occur once."""
+    """Return the headers that the service uses. Each of them may occur only once."""
     headers: dict[bytes, bytes] = {}
     for name, value in fields:
         if name in KNOWN:

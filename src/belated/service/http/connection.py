@@ -1,8 +1,8 @@
-"""Connections: parse requests and send responses, with bounded memory and time.
+"""Parse requests and send responses, with bounded memory and time.
 
-All memory that clients can make the server use is bounded here, independently of the number of
-clients. Requests that a proxy in front of the server might parse differently are refused, and the
-connection is closed, which prevents request smuggling.
+This module bounds all memory that clients can make the server use, regardless of the number of
+clients. To prevent request smuggling, it refuses requests that a proxy in front of the server might
+parse differently, and closes their connection.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from belated.service.http.problems import ProblemError, problem_of
 from belated.service.http.routes import Exchange, encode
 from belated.service.operating.config import Limits
 
-#: Maximum size of the request line and the headers together, and maximum number of headers.
+#: Maximum total size of the request line and headers, in bytes, and maximum number of headers.
 MAX_HEAD_BYTES, MAX_HEADERS = 64 << 10, 100
-#: Headers that the server uses. Each may occur once; all other headers are ignored.
+#: Headers that the server uses. Each may occur only once. All other headers are ignored.
 KNOWN = frozenset(
     {
         b"access-control-request-method",
@@ -44,33 +44,33 @@ KNOWN = frozenset(
         b"upgrade",
     }
 )
-#: Paths of the health probes, which are answered for any host name.
+#: Paths of the health probes, which accept any host name.
 PROBES = (b"/livez", b"/readyz")
-#: Bytes that are parsed at a time. The size of a partial request is known to this precision.
+#: Number of bytes to parse at a time. The size of a partial request is known to this precision.
 PIECE = 16 << 10
 #: Maximum number of pipelined requests per connection.
 MAX_PIPELINE = 16
-#: Timeout for the headers in seconds, from their first byte; and for the body, extended by one
-#: second per `BODY_RATE` bytes received.
+#: Timeout in seconds for receiving the headers, from their first byte, and for receiving the body.
+#: The latter is extended by one second for every `BODY_RATE` bytes received.
 HEAD_SECONDS, BODY_SECONDS, BODY_RATE = 10.0, 30.0, 64 << 10
-#: Keep-alive timeout of idle connections, in seconds. It is longer than that of load balancers,
-#: which would otherwise send requests over a connection that is being closed.
+#: Keep-alive timeout of idle connections, in seconds. It must be longer than the idle timeout of
+#: load balancers. Otherwise, they may send requests over a connection that is being closed.
 KEEP_ALIVE_SECONDS = 75.0
-#: Timeout in seconds for a client to read its responses; and time for which the server continues to
-#: read a connection that it is closing, since a client that is still sending would otherwise not
-#: see the last response.
+#: Timeout for clients to read their responses, and time for which the server continues to read from
+#: a connection that it is closing, in seconds. Without the latter, a client that is still sending
+#: might not receive the last response.
 WRITE_SECONDS, LINGER_SECONDS = 30.0, 2.0
-#: Maximum number of bytes in incomplete or queued requests and unread responses, of all
-#: connections together. There is always room for `MIN_BODIES` bodies of the maximum size.
+#: Maximum number of bytes that all connections together may hold in incomplete requests, queued
+#: requests and unread responses. There is always room for `MIN_BODIES` bodies of the maximum size.
 MAX_HELD, MIN_BODIES = 16 << 20, 4
-#: If connections held more bytes than this, free memory is returned to the operating system once
-#: they hold less than a quarter of the peak.
+#: After connections have held more bytes than this, free memory is returned to the operating system
+#: as soon as they hold less than a quarter of the peak.
 MUCH = 4 << 20
-#: Seconds between two checks of deadlines; timeouts are late by at most this much.
+#: Interval between deadline checks, in seconds. Timeouts fire late by at most this much.
 LOOK_SECONDS = 1.0
 
 PROBLEM = b"application/problem+json"
-#: Statuses whose responses have no body.
+#: Status codes of responses without a body.
 BODILESS = (204, 304)
 _HOST = re.compile(rb"([A-Za-z0-9._~!$&'()*+;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
 _ABSOLUTE = re.compile(rb"https?://([^/?#]*)(.*)", re.IGNORECASE | re.DOTALL)
@@ -86,8 +86,8 @@ class Connections:
         limits: Limits on the number of connections, and allowed host names.
 
     Attributes:
-        now: Monotonic time of the last check of deadlines, in seconds; cheap to read.
-        held: Bytes that all connections hold.
+        now: Monotonic time of the last deadline check, in seconds. Reading it is cheap.
+        held: Number of bytes that all connections hold.
     """
 
     def __init__(self, service: Service, loop: asyncio.AbstractEventLoop, limits: Limits) -> None:
@@ -95,7 +95,7 @@ class Connections:
         self.limits = limits
         self.now = time.monotonic()
         self.held = 0
-        self._peak = 0  # of `held`, since memory was last returned to the system
+        self._peak = 0  # maximum of `held` since memory was last returned to the system
         self._max_held = max(MAX_HELD, MIN_BODIES * service.max_body_bytes)
         self._loop = loop
         self._all: set[Connection] = set()
@@ -107,7 +107,7 @@ class Connections:
         return len(self._all)
 
     def add(self, connection: Connection, address: str) -> bool:
-        """Add a connection unless a limit is reached; return whether it was added."""
+        """Add a connection unless a limit has been reached; return whether it was added."""
         limits = self.limits
         if (
             len(self._all) >= limits.connections
@@ -129,12 +129,12 @@ class Connections:
             del self._addresses[address]
 
     def hold(self, change: int) -> None:
-        """Change the number of held bytes; above the limit, close the largest connections."""
+        """Change the number of held bytes. Above the limit, close the largest connections."""
         self.held += change
         if self.held <= self._max_held:
             return
-        # Free an eighth at a time: sorting many connections for every piece of a flood would take
-        # longer than the flood itself.
+        # Free an eighth of the limit at a time. During a flood, sorting many connections for each
+        # piece of data would take longer than receiving it.
         target = self._max_held - self._max_held // 8
         for connection in sorted(self._all, key=lambda each: each.held, reverse=True):
             if self.held <= target or not connection.held:
@@ -142,7 +142,7 @@ class Connections:
             connection.give_up()
 
     def head(self, status: int, kind: bytes) -> bytes:
-        """Return the start of a response, up to the value of Content-Length."""
+        """Return the start of a response, up to but excluding the value of Content-Length."""
         head = self._heads.get((status, kind))
         if head is None:
             phrase = HTTPStatus(status).phrase
@@ -160,7 +160,7 @@ class Connections:
         headers: Mapping[str, str],
         with_body: bool = True,
     ) -> bytes:
-        """Return a response with additional headers, with or without its body."""
+        """Return a response with additional headers, with or without the body."""
         head = self.head(status, kind)
         parts = [head if status in BODILESS else b"%b%d\r\n" % (head, len(data))]
         parts += [f"{name}: {value}\r\n".encode("latin-1") for name, value in headers.items()]
@@ -170,8 +170,8 @@ class Connections:
         """Answer requests in flight, then close all connections.
 
         Args:
-            idle: Seconds for which idle connections may send another request.
-            grace: Seconds after which the remaining connections are aborted.
+            idle: Seconds for which idle connections may still send a request.
+            grace: Seconds after which any remaining connections are aborted.
         """
         await self._wait(idle)
         for connection in list(self._all):
@@ -181,13 +181,13 @@ class Connections:
             connection.cut()
 
     async def _wait(self, seconds: float) -> None:
-        """Wait until all connections are closed, at most so many seconds."""
+        """Wait until all connections are closed, for at most this many seconds."""
         deadline = time.monotonic() + seconds
         while self._all and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
 
     def _check(self) -> None:
-        """Close connections whose deadline has passed, and return free memory to the system."""
+        """Close connections whose deadline has passed. Return free memory to the system."""
         self.now = now = time.monotonic()
         self._heads.clear()  # they contain the date
         self._timer = self._loop.call_later(LOOK_SECONDS, self._check) if self._all else None
@@ -201,15 +201,15 @@ class Connections:
 
 
 class Connection(asyncio.Protocol):
-    """A connection, whose requests are answered one at a time and in order.
+    """A client connection. Its requests are answered one at a time, in order.
 
     Args:
         connections: All connections of the server.
 
     Attributes:
         service: Handles the requests.
-        due: Deadline, by the clock of the connections.
-        held: Bytes of incomplete or queued requests, and of unread responses.
+        due: Current deadline, by the monotonic clock.
+        held: Number of bytes in incomplete requests, queued requests and unread responses.
     """
 
     _transport: asyncio.Transport
@@ -221,17 +221,17 @@ class Connection(asyncio.Protocol):
         self.held = 0
         self._parser: HttpRequestParser | None = HttpRequestParser(self)
         self._address: str | None = None  # set once the connection is registered
-        # The request that is being received.
+        # State of the request that is being received.
         self._stage = _IDLE
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
         self._header_count = self._size = self._partial = self._skipped = self._burst = 0
         self._current: Exchange | None = None
         self._mixed = False  # whether the current piece contains the end of a request
-        # Complete requests; the first one is being handled.
+        # Complete requests, the first of which is being handled.
         self._queue: deque[Exchange] = deque()
         self._dispatched = False
-        # Whether the client has stopped reading responses, and whether the server reads requests.
+        # Whether the client has stopped reading responses, and whether the server is reading.
         self._stalled, self._reading = False, True
         self._half_closed = self._stopping = self._ended = False
 
@@ -256,7 +256,7 @@ class Connection(asyncio.Protocol):
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Drop queued requests; responses to those in flight are discarded."""
+        """Drop queued requests. Responses to requests in flight will be discarded."""
         self._ended = True
         self._queue.clear()
         self._hold(0)
@@ -292,19 +292,19 @@ class Connection(asyncio.Protocol):
                 self._count_partial(len(data))
 
     def eof_received(self) -> bool:
-        """Record that the client has stopped sending; it may still read responses."""
+        """Record that the client has stopped sending. The client may still read responses."""
         self._half_closed = True
         return bool(self._queue)
 
     def pause_writing(self) -> None:
-        """Stop reading requests, because the client does not read its responses."""
+        """Stop reading requests, because the client is not reading its responses."""
         self._stalled = True
         self.due = self._shared.now + WRITE_SECONDS
         self._hold_all()
         self._set_reading()
 
     def resume_writing(self) -> None:
-        """Resume: the client reads its responses again."""
+        """Resume reading requests, because the client is reading its responses again."""
         self._stalled = False
         self._restart_clock()
         self._hold_all()
@@ -314,7 +314,7 @@ class Connection(asyncio.Protocol):
     # --- the parser ------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        """Begin a request."""
+        """Start a new request."""
         if self._ended:
             raise _Ended
         self._stage = _HEAD
@@ -324,7 +324,7 @@ class Connection(asyncio.Protocol):
         self.due = self._shared.now + HEAD_SECONDS
 
     def on_url(self, url: bytes) -> None:
-        """Append a part of the request target."""
+        """Append part of the request target."""
         self._url += url
         self._size += len(url)
         if self._size > MAX_HEAD_BYTES:
@@ -343,7 +343,7 @@ class Connection(asyncio.Protocol):
             self._headers[name] = value
 
     def on_headers_complete(self) -> None:
-        """Find the route and authorize the request, before any of its body is received."""
+        """Find the route and authorize the request before its body is received."""
         parser, shared = self._parser, self._shared
         assert parser is not None
         try:
@@ -366,14 +366,14 @@ class Connection(asyncio.Protocol):
         except Exception as error:
             exchange.error = error
             if not self._queue and not self._stalled:
-                self._enqueue(exchange)  # refuse at once; the body is skipped
+                self._enqueue(exchange)  # refuse the request now, and skip its body
         else:
             expected = self._headers.get(b"expect", b"").lower()
             if expected == b"100-continue" and not self._queue and not self._stalled:
                 self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
-        """Append a part of the body."""
+        """Append part of the body."""
         exchange = self._current
         if exchange is None or exchange.error is not None:
             self._skipped += len(body)
@@ -407,7 +407,7 @@ class Connection(asyncio.Protocol):
         if self._stage == _BODY:
             self.due += size / BODY_RATE
         else:
-            # The parser buffers an incomplete header, which is not visible here. If the previous
+            # The parser does not expose the incomplete header that it buffers. If the previous
             # request ends in this piece, it is unknown how many bytes belong to the new request.
             self._partial += 0 if self._mixed else size
             if self._partial > MAX_HEAD_BYTES:
@@ -428,7 +428,7 @@ class Connection(asyncio.Protocol):
             self._shared.hold(change)
 
     def give_up(self) -> None:
-        """Close this connection to free memory, because it holds more than the others."""
+        """Close this connection to free memory."""
         if self._stalled or self._queue:
             self.cut()
         elif not self._ended:
@@ -437,7 +437,7 @@ class Connection(asyncio.Protocol):
         self._hold(0)
 
     def expire(self) -> None:
-        """Close a connection whose deadline has passed, unless the service is the slow side."""
+        """Close the connection after its deadline, unless the client is waiting for the service."""
         if self._stalled:
             self.cut()
         elif self._queue:
@@ -468,7 +468,7 @@ class Connection(asyncio.Protocol):
         self._send(exchange, status, kind, data, exchange.headers)
 
     def refuse(self, exchange: Exchange, error: Exception) -> None:
-        """Send an error, as a problem."""
+        """Send an error as a problem."""
         problem, headers = self.service.problem_for(exchange, error)
         headers = {**headers, **(exchange.headers or {})}
         self._send(exchange, problem.status, PROBLEM, encode(problem), headers)
@@ -526,8 +526,8 @@ class Connection(asyncio.Protocol):
     def _dispatch(self, exchange: Exchange) -> None:
         """Dispatch the request; the response may be sent later."""
         if exchange.error is not None:
-            # Do not raise it: the error and its traceback would refer to each other, and keep the
-            # received bytes in the callers' frames alive until the garbage collector runs.
+            # Do not raise the error: it would form a reference cycle with its traceback, and the
+            # received bytes in the callers' frames would stay alive until garbage collection.
             self.refuse(exchange, exchange.error)
             return
         body, exchange.body = exchange.body, b""  # free the body while waiting for the commit
@@ -537,12 +537,12 @@ class Connection(asyncio.Protocol):
             self.refuse(exchange, error)
 
     def _stop_with(self, error: ProblemError) -> NoReturn:
-        """Refuse the request from within the parser, and stop parsing."""
+        """Refuse the request and stop parsing. Called by the parser's callbacks."""
         self._end_with(error)
         raise _Ended
 
     def _end_with(self, error: ProblemError) -> None:
-        """Refuse the current request once all earlier ones are answered, then close."""
+        """Refuse the current request after answering all earlier ones, then close."""
         self._ended = True
         if self._stage == _BODY and self._current is None:  # already refused
             self._close()
@@ -554,7 +554,7 @@ class Connection(asyncio.Protocol):
         self._enqueue(exchange)
 
     def _close(self) -> None:
-        """Close the connection once the client has read the last response."""
+        """Close the connection after the buffered responses have been sent."""
         self._ended = True
         self._queue.clear()
         if self._half_closed or not self._transport.can_write_eof():
@@ -573,7 +573,7 @@ class Connection(asyncio.Protocol):
             self.due = self._shared.now + BODY_SECONDS
 
     def _set_reading(self) -> None:
-        """Pause reading while the client does not read responses, or requests are queued."""
+        """Pause reading while requests are queued or the client does not read its responses."""
         reading = not self._stalled and len(self._queue) < 2
         if reading != self._reading and not self._transport.is_closing():
             self._reading = reading
@@ -584,11 +584,11 @@ class Connection(asyncio.Protocol):
 
 
 class _Ended(Exception):
-    """Stops the parser."""
+    """Raised to stop the parser."""
 
 
 def check_framing(headers: Mapping[bytes, bytes], parser: HttpRequestParser) -> bool:
-    """Refuse versions other than HTTP/1.1 and 1.0; return whether the version is 1.1."""
+    """Refuse unsupported versions, upgrades and encodings; return whether this is HTTP/1.1."""
     version = parser.get_http_version()
     http_1_1 = version == "1.1"
     if not http_1_1 and version != "1.0":
@@ -627,7 +627,7 @@ def check_target(
 
 
 def _without_host(url: bytes, host: bytes) -> bytes:
-    """Return the path and query of an absolute URL, which must name the same host."""
+    """Return the path and query of an absolute URL, whose host must match the Host header."""
     if url == b"*":
         return url
     match = _ABSOLUTE.fullmatch(url)
@@ -639,12 +639,12 @@ def _without_host(url: bytes, host: bytes) -> bytes:
 
 
 def malformed(detail: str) -> ProblemError:
-    """Return the problem for a request that is ambiguous or not valid HTTP."""
+    """Return the problem for an ambiguous request or one that is not valid HTTP."""
     return ProblemError(400, "Malformed request", detail)
 
 
 def large_head() -> ProblemError:
-    """Return the problem for a request line and headers that are too long, or too many headers."""
+    """Return the problem for a request line and headers that are too large, or too many headers."""
     detail = f"at most {MAX_HEAD_BYTES:,} bytes and {MAX_HEADERS} headers are allowed"
     return ProblemError(431, "Headers too large", detail)
 
@@ -652,7 +652,8 @@ def large_head() -> ProblemError:
 def give_back_memory() -> None:
     """Return free memory to the operating system, if the C library supports it.
 
-    Otherwise, glibc would keep as much memory as a burst once used. Takes a few milliseconds.
+    Otherwise, glibc would keep all the memory that a burst of requests has used. This takes a few
+    milliseconds.
     """
     trim = _malloc_trim()
     if trim is not None:

@@ -1,7 +1,7 @@
 """The OpenFeature Remote Evaluation Protocol (OFREP): a bandit as a feature flag.
 
-A flag is a bandit, its variant the action, and ``targetingKey`` the subject of the decision. The
-protocol has no route for outcomes: they are reported to the routes of the bandit.
+Each bandit is a flag, its actions are the variants, and ``targetingKey`` is the subject of the
+decision. The protocol has no route for outcomes, so clients report rewards to the bandit's routes.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from belated.wire.messages import (
 )
 
 PREFIX = "/ofrep/v1/evaluate/flags"
-#: How long a targeting key gets the same variant. Flags are evaluated many times in a visit, and
-#: each of the evaluations must show the same variant.
+#: How long a targeting key gets the same variant. A flag may be evaluated many times during one
+#: visit, and must return the same variant each time.
 STICKY = duration_us(as_duration("1d", "sticky"))
-#: Error codes of the protocol, by status; all others are general errors.
+#: OFREP error codes by HTTP status. All other statuses are general errors.
 _CODES = {400: "PARSE_ERROR", 404: "FLAG_NOT_FOUND", 422: "INVALID_CONTEXT"}
 _NO_KEY = "Targeting key missing"
 
@@ -40,7 +40,7 @@ Done = Callable[[Any], None]
 
 
 def decide(bandit: ServedBandit, request: EvaluationRequest, activated: bool, done: Done) -> None:
-    """Decide for an evaluation; without a targeting key, each evaluation is a new decision."""
+    """Decide for an evaluation. Without a targeting key, each evaluation is a new decision."""
     definition = bandit.definition
     if definition.features is None:
         raise InvalidInput("this bandit has no features, so it cannot be evaluated as a flag", None)
@@ -66,7 +66,7 @@ def decide(bandit: ServedBandit, request: EvaluationRequest, activated: bool, do
 def flag_of(
     name: str, decisions: Sequence[Decision] | Repeated, tokens: RewardTokens | None
 ) -> EvaluatedFlag:
-    """Return a decision as an evaluated flag."""
+    """Convert a decision to an evaluated flag."""
     decision = decisions[0]
     metadata: dict[str, str | float] = {
         "decision": decision.id,
@@ -80,7 +80,7 @@ def flag_of(
 
 
 def failure_of(name: str, problem: Problem) -> EvaluationFailure:
-    """Return a problem as the protocol has it: 422 becomes 400."""
+    """Convert a problem to an OFREP failure, with status 400 instead of 422."""
     code = _CODES.get(problem.status, "GENERAL")
     return EvaluationFailure(
         problem.title,
@@ -101,7 +101,7 @@ def _evaluated(call: Exchange, decisions: Sequence[Decision] | Repeated) -> Eval
 
 
 def _evaluate_all(call: Exchange, request: EvaluationRequest) -> None:
-    """Decide for all bandits whose actions are known, without activating the decisions."""
+    """Make a decision for each bandit whose actions are known, without activating them."""
     if "targetingKey" not in request.context:
         raise ProblemError(400, _NO_KEY, "send targetingKey in the context: it names the user")
     bandits = [

@@ -16,7 +16,7 @@ from belated.wire.keys import SCOPES
 from belated.wire.messages import Id, ManyDecided, Problem, Subject, SubjectRewardsBody
 
 _REF = "#/components/schemas/{name}"
-#: Name and description of a problem in the document, by status.
+#: Names and descriptions of problems in the document, by status.
 _PROBLEMS = {
     400: ("Malformed", "The request is not JSON, or contains text that is not UTF-8."),
     401: ("Unauthorized", "The API key is missing or not valid."),
@@ -39,7 +39,7 @@ _PROBLEMS = {
 }
 _KEY_PROBLEMS = frozenset({401, 429})
 _ATTRIBUTE = re.compile(r"^    (\w+): (.+\n?(?:     .*\n?)*)", re.MULTILINE)
-#: None in docstrings, which is null in JSON.
+#: The word None in docstrings, which the document renders as null.
 _NONE = re.compile(r"\bNone\b")
 _PARAMETERS = {
     "bandit": "The name of the bandit.",
@@ -57,7 +57,7 @@ _PATH_PARAMETERS = {
 
 
 def describe(routes: Sequence[Route], *, keys: bool, tokens: bool) -> dict[str, Any]:
-    """Return the OpenAPI document.
+    """Build the OpenAPI document.
 
     Args:
         routes: Routes to describe.
@@ -112,12 +112,12 @@ def describe(routes: Sequence[Route], *, keys: bool, tokens: bool) -> dict[str, 
 
 
 def _problems_of(route: Route, keys: bool) -> set[int]:
-    """Return the statuses of the problems that a route can return."""
+    """Return the statuses of problems in the responses of a route."""
     problems: set[int] = set()
     if "{bandit}" in route.path:
         has_input = route.body is not None or "{id}" in route.path or "{subject}" in route.path
         problems |= _PROBLEMS.keys() - _KEY_PROBLEMS - (set() if has_input else {422})
-    if route.status == 202:  # an event that may wait for an unknown decision
+    if route.status == 202:  # the event may be for an unknown decision
         problems.add(429)
     if keys and route.scope is not None:
         problems |= _KEY_PROBLEMS | {403}
@@ -129,7 +129,7 @@ def _security(route: Route, tokens: bool) -> list[dict[str, list[str]]]:
         return []
     by_token = tokens and route.scope == "reward" and route.body is not SubjectRewardsBody
     alternatives: list[dict[str, list[str]]] = [{}] if by_token else []
-    return [{"key": [route.scope]}, *alternatives]  # a token in the body may replace the key
+    return [{"key": [route.scope]}, *alternatives]  # a token in the body can replace the key
 
 
 def _operation(route: Route, routes: Sequence[Route], problems: set[int]) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def _operation(route: Route, routes: Sequence[Route], problems: set[int]) -> dic
 
 
 def _links(route: Route, routes: Sequence[Route]) -> dict[str, Any]:
-    """Link the decision in a response to the routes that accept its id."""
+    """Return links from the decision in a response to the routes that accept its id."""
     pointer = _pointer_to_id(route.answer)
     if pointer is None:
         return {}
@@ -181,7 +181,7 @@ def _links(route: Route, routes: Sequence[Route]) -> dict[str, Any]:
 
 
 def _pointer_to_id(kind: Any) -> str | None:
-    """Return the JSON pointer to the (first) decision id in a response; None if it has none."""
+    """Return the JSON pointer to the first decision id in a response; None if there is none."""
     if kind is ManyDecided:
         return "/decisions/0/id"
     return "/id" if "id" in kind.__struct_fields__ else None
@@ -201,7 +201,7 @@ def _schema(kind: Any) -> dict[str, str]:
 
 
 def _add_descriptions(schema: dict[str, Any], kind: type) -> None:
-    """Add the docstring of a type to its schema, as descriptions of the type and its fields."""
+    """Add descriptions of a type and its fields to its schema, taken from its docstring."""
     for cls in reversed(kind.__mro__):  # fields are inherited
         summary, _, attributes = (inspect.getdoc(cls) or "").partition("\n\nAttributes:\n")
         schema["description"] = " ".join(summary.split())

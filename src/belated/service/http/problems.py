@@ -1,4 +1,4 @@
-"""Errors as problems (RFC 9457), with their status codes and headers."""
+"""Conversion of errors to problem details (RFC 9457), with status codes and headers."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _UNAVAILABLE = "the journal is unavailable: nothing was stored"
 
 
 def _short(detail: str) -> str:
-    """Truncate a detail, which may quote the request."""
+    """Truncate a detail, which may quote parts of the request."""
     return detail if len(detail) <= LONGEST else detail[: LONGEST - 1] + "…"
 
 
 class ProblemError(Exception):
-    """Refuses a request with a problem and optional response headers."""
+    """Raised to refuse a request with a problem and optional response headers."""
 
     def __init__(
         self, status: int, title: str, detail: str = "", headers: Mapping[str, str] | None = None
@@ -50,8 +50,8 @@ class ProblemError(Exception):
         self.headers = dict(headers or {})
 
 
-#: Type of an error, and its status, title, detail (None: the message of the error) and headers. The
-#: first matching row applies. Internal details are never exposed.
+#: For each type of error, the status, title, detail (None for the error's own message) and headers.
+#: The first matching row applies. Internal details are never exposed.
 _PROBLEMS: tuple[tuple[Any, int, str, str | None, dict[str, str]], ...] = (
     (msgspec.ValidationError | InvalidInput, 422, "Invalid request", None, {}),
     (msgspec.DecodeError, 400, "Malformed JSON", None, {}),
@@ -71,7 +71,7 @@ _PROBLEMS: tuple[tuple[Any, int, str, str | None, dict[str, str]], ...] = (
 
 
 def malformed_json(error: msgspec.DecodeError, body: bytes | bytearray) -> ProblemError:
-    """Return the problem for a body that is not JSON; if it is incomplete, show where it ends."""
+    """Return the problem for a body that is not JSON. If it is truncated, show where it ends."""
     detail = str(error)
     if not body:
         detail = "the body is empty: send JSON, with curl as in -d '{\"value\": 1}'"
@@ -84,7 +84,7 @@ def malformed_json(error: msgspec.DecodeError, body: bytes | bytearray) -> Probl
     return ProblemError(400, "Malformed JSON", detail)
 
 
-#: Field names of other APIs, and the corresponding field here.
+#: Field names used by other APIs, and the corresponding field names in this API.
 _SYNONYMS = {
     "reward": "value", "decision_id": "id", "decision": "id", "time": "at", "timestamp": "at",
     "arms": "actions", "features": "context", "user": "subject", "user_id": "subject",
@@ -108,7 +108,7 @@ def _unknown_field(detail: str, body: Any) -> str:
 
 @cache
 def _fields_of(body: Any, nested: bool) -> tuple[str, ...]:
-    """Return the fields of a body, or those of the items in its list."""
+    """Return the field names of a body type, or of the items in its list."""
     info: Any = msgspec.inspect.type_info(body)
     if nested:
         info = info.fields[0].type.item_type
@@ -116,11 +116,11 @@ def _fields_of(body: Any, nested: bool) -> tuple[str, ...]:
 
 
 def problem_of(error: Exception, body: Any = None) -> tuple[Problem, dict[str, str]]:
-    """Return the problem to send for an error, and the headers of the response.
+    """Return the problem to send for an error, and the response headers.
 
     Args:
         error: Error that ended the request.
-        body: Type of the request body; None if the route has none.
+        body: Type of the request body; None if the route has no body.
     """
     if isinstance(error, ProblemError):
         return error.problem, error.headers

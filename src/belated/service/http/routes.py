@@ -1,6 +1,6 @@
-"""The routes of a bandit: how requests are parsed and handled, and responses rendered.
+"""The routes of a bandit: parsing and handling of requests, and rendering of responses.
 
-The OpenAPI document is generated from the same table of routes, so the two cannot disagree.
+The OpenAPI document is generated from the same table of routes, so it always matches the code.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ from belated.wire.messages import (
     Switch,
 )
 
-#: Maximum size of the parsed rows of a batch that are kept in memory, in bytes. Further rows are
-#: parsed again when they are used.
+#: Maximum size of a batch's parsed rows to keep in memory, in bytes. Any further rows are parsed
+#: again when needed.
 HELD_BYTES = 8 << 20
 #: The content type of most responses.
 JSON = b"application/json"
@@ -83,28 +83,28 @@ encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True)
 class Route:
-    """A method and a path, and how requests to them are handled.
+    """A method and path, and the handler for requests to them.
 
     Attributes:
         method: HTTP method.
-        path: Path; a part in braces is a parameter.
+        path: Path, with parameters in braces.
         handler: Handles an exchange and its parsed body, and finishes the exchange with the result.
-            For a route of the service: takes the service and an exchange, and returns the status
-            and the content.
+            The handler of a service route instead takes the service and an exchange, and returns
+            the status and content.
         summary: Summary for the OpenAPI document.
-        answer: Type of the response; None unless it is JSON.
+        answer: Type of the response; None unless the response is JSON.
         status: Status of a successful response.
-        body: Type of the request body; None if the route has none.
+        body: Type of the request body; None if the route has no body.
         query: Types of the optional query parameters, by name.
-        also: Types of the responses with other statuses that are not problems, by status.
+        also: Types of additional responses that are not problems, by status.
         content: Content type of the response.
-        scope: Scope that an API key needs; None if no key is required. There is no default, so
-            that a route cannot be left open by mistake.
+        scope: Scope that the API key must have; None if no key is required. There is no default, so
+            that a route cannot be left unprotected by mistake.
         everywhere: Whether the key must be valid for all bandits.
-        render: Converts the result of the handler to the response; None if the result is the
-            response.
-        of_service: Whether the route belongs to the service rather than to a bandit.
-        name: Operation id in the OpenAPI document; if empty, the name of the handler.
+        render: Converts the result of the handler to the response; None if the result already is
+            the response.
+        of_service: Whether the route belongs to the service as a whole rather than to a bandit.
+        name: Operation id in the OpenAPI document; if empty, derived from the handler's name.
     """
 
     method: str
@@ -123,8 +123,8 @@ class Route:
     of_service: bool = False
     name: str = ""
 
-    #: Parses a request body. The decoder is created at import: msgspec resolves the annotations of
-    #: a type on first use, and two threads that do so at the same time can crash.
+    #: Parses a request body. The decoder is created at import, because msgspec resolves a type's
+    #: annotations on first use, and two threads that do so at the same time can crash.
     parse: Callable[[bytes | bytearray], Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -133,28 +133,29 @@ class Route:
 
 
 def _nothing(data: bytes | bytearray) -> None:
-    """Ignore the body: the route has none."""
+    """Ignore the body, for routes without one."""
 
 
 @dataclass(slots=True, eq=False)
 class Exchange:
-    """One request over a connection, from its headers to its response.
+    """A request and its response.
 
     Attributes:
         connection: Sends the response.
         method: HTTP method of the request.
-        keep_alive: Whether another request may follow over the connection.
-        query: The part of the URL after the question mark.
-        body: The part of the body that has been received.
-        error: Why the request is refused, if that is known before its turn to be dispatched.
-        route: Route of the request; None until it is found.
-        bandit: Bandit of the request, set once the request is authorized.
-        bandits: Bandits that a request about several may use, with their reward tokens.
-        tokens: Reward tokens of the bandit; None if it issues none.
+        keep_alive: Whether the connection may be used for another request.
+        query: Query string of the URL.
+        body: Part of the body that has been received so far.
+        error: Reason to refuse the request, if known before the request is dispatched.
+        route: Route of the request; None until the route has been found.
+        bandit: Bandit that the request is for, set once the request is authorized.
+        bandits: Bandits that the key may access, with their reward tokens, for requests that
+            concern several bandits.
+        tokens: Reward tokens of the bandit; None if the bandit does not issue tokens.
         id: Decision id or subject in the path; empty if there is none.
         key: API key of the request; None if there is none.
-        none_match: Entity tags of responses that the client has already.
-        headers: Additional headers of the response.
+        none_match: Entity tags of responses that the client already has (``If-None-Match``).
+        headers: Additional response headers.
     """
 
     connection: Responder
@@ -174,7 +175,7 @@ class Exchange:
 
     @property
     def key_name(self) -> str:
-        """The name of the API key of the request; empty without a key."""
+        """The name of the request's API key; empty if there is no key."""
         return "" if self.key is None else self.key.name
 
     def finish(self, result: Any) -> None:
@@ -193,20 +194,20 @@ class Exchange:
 
 
 class Responder(Protocol):
-    """Sends the response to a request. Implemented by connections."""
+    """Sends the response to a request; implemented by connections."""
 
     def respond(self, exchange: Exchange, status: int, kind: bytes, data: bytes, /) -> None:
         """Send a response."""
 
     def refuse(self, exchange: Exchange, error: Exception, /) -> None:
-        """Send an error, as a problem."""
+        """Send an error as a problem."""
 
 
 # --- parsing -------------------------------------------------------------------------------------
 
 
 def parse_request(request: DecisionRequest, definition: Definition) -> tuple[ParsedRequest, bytes]:
-    """Validate a decision request; return it with its rows, packed as float32 numbers.
+    """Validate a decision request. Return it with its rows, packed as float32 numbers.
 
     Raises:
         InvalidInput: the request is not valid for this bandit.
@@ -241,7 +242,7 @@ def parse_request(request: DecisionRequest, definition: Definition) -> tuple[Par
 
 
 def _subject_of(request: DecisionRequest, definition: Definition) -> str | None:
-    """Return the subject in a request or in its context; None if there is none."""
+    """Return the subject of a request, which may be in its context; None if there is none."""
     if request.subject is None and definition.subject is not None:
         return in_context(request.context, definition.subject)
     return request.subject
@@ -253,7 +254,7 @@ def parse_fallback(
     count: int,
     definition: Definition,
 ) -> tuple[int, int]:
-    """Return the index of the action that the caller chose, and when it was chosen."""
+    """Return the index of the fallback action that the client chose, and when it was chosen."""
     fallback = request.fallback
     assert fallback is not None
     if request.id is None:
@@ -269,7 +270,7 @@ def parse_fallback(
 
 
 def _check_sizes(context: Any, actions: Any, dim: int) -> None:
-    """Refuse requests whose features would take too much memory or time to compute."""
+    """Refuse a request if computing its features would take too much memory or time."""
     count, context_fields, action_fields = len(actions), 0, 0
     if isinstance(context, MAPPINGS):
         context_fields = len(context)
@@ -290,12 +291,12 @@ def _check_sizes(context: Any, actions: Any, dim: int) -> None:
 def parse_rewards(
     rewards: Sequence[tuple[str, RewardBody]], bandit: ServedBandit, reporter: str
 ) -> list[Reward]:
-    """Validate the rewards of a request and return their events.
+    """Validate the rewards in a request and return their events.
 
     Args:
         rewards: Rewards as sent, each with its decision id.
         bandit: The bandit.
-        reporter: Name of the API key that reports them.
+        reporter: Name of the API key that reports the rewards.
 
     Raises:
         InvalidInput: a reward is not valid for this bandit.
@@ -320,7 +321,7 @@ def parse_rewards(
 def parse_subject_rewards(
     rewards: Sequence[SubjectRewardBody], bandit: ServedBandit, reporter: str
 ) -> list[SubjectReward]:
-    """Validate the subject rewards of a request and return their events.
+    """Validate the subject rewards in a request and return their events.
 
     The arguments are those of :func:`parse_rewards`.
     """
@@ -346,7 +347,7 @@ def event_time(at: datetime | int, bandit: ServedBandit, id: str = "") -> int:
     Args:
         at: Time as sent.
         bandit: The bandit.
-        id: Id of the decision, if the event must not be earlier than the decision.
+        id: Id of the decision, if the event must not precede the decision.
 
     Raises:
         InvalidInput: the time is before the year 2000, before the decision, or in the future.
@@ -370,7 +371,7 @@ def rewards_in(
 ) -> list[tuple[str, RewardBody]]:
     """Return the rewards in a request, each with its decision id.
 
-    Subject rewards have an empty decision id and never a token.
+    Subject rewards have an empty decision id and no token.
     """
     if isinstance(body, SubjectRewardsBody):
         return [("", RewardBody(reward.value)) for reward in body.rewards]
@@ -412,7 +413,7 @@ def _packed(rows: list[list[float]], dim: int) -> bytes:
         numbers += row
     try:
         return struct.pack(f"<{len(numbers)}f", *numbers)
-    except OverflowError:  # beyond float32, so `as_rows` refuses it, naming the number
+    except OverflowError:  # exceeds float32: let `as_rows` raise an error with the number
         return as_rows(rows, dim).tobytes()
 
 
@@ -448,7 +449,7 @@ def _decide_many(call: Exchange, body: DecisionRequests) -> None:
 def _parsed(
     requests: Sequence[DecisionRequest], definition: Definition
 ) -> Iterator[tuple[ParsedRequest, Rows]]:
-    """Parse the requests of a batch. Rows beyond `HELD_BYTES` are parsed again when used."""
+    """Parse the requests of a batch. Rows beyond `HELD_BYTES` are parsed again when needed."""
     held = 0
     for n, request in enumerate(requests):
         if request.sticky is not None:
@@ -508,7 +509,7 @@ def _state(call: Exchange, _: None) -> None:
 
 
 def state_of(bandit: ServedBandit) -> BanditState:
-    """Return the state of a bandit, with the current model of this process."""
+    """Return the state of a bandit, as of the current model of this process."""
     model = bandit.decider.model
     return BanditState(
         bandit=bandit.definition.name,
@@ -552,7 +553,7 @@ def _change_action(call: Exchange, body: ActionBody) -> None:
 def _at(call: Exchange) -> int:
     """Return the time in the query string, or the current time if there is none."""
     text = call.query.decode("latin-1")
-    try:  # limit the work: a query string may be longer than a body
+    try:  # limit the work, because a query string can be long
         parameters = parse_qs(text, keep_blank_values=True, max_num_fields=10)
     except ValueError:
         message = "the query string has more than 10 parameters: only `at` is allowed"
@@ -579,8 +580,8 @@ _parse_at: Callable[[bytes], Any] = msgspec.json.Decoder(EventTime).decode
 _DECISIONS = "/v1/{bandit}/decisions"
 _AT = {"at": EventTime}
 
-#: Activations and voids need the scope `decide`: the caller that requested a decision reports
-#: whether it was carried out.
+#: Activations and voids require the scope `decide`, because the caller that requested a decision
+#: reports whether it was carried out.
 BANDIT_ROUTES = (
     Route(
         "POST", _DECISIONS, _decide, "Choose one of the actions", Decided, 201,
@@ -666,20 +667,20 @@ BANDIT_ROUTES = (
     ),
 )  # fmt: skip
 
-#: Routes by method and the parts of the path after the bandit.
+#: Routes by method and path segments after the bandit.
 _TABLE = {(route.method, *route.path.split("/")[3:]): route for route in BANDIT_ROUTES}
-#: Path parameters, by the part of the path before them.
+#: Path parameters by preceding path segment.
 _NAMED = {"decisions": "{id}", "subjects": "{subject}"}
 _METHODS = sorted({route.method for route in BANDIT_ROUTES})
 
 
 def find(method: str, name: str, parts: list[str]) -> Route:
-    """Return the route of a request.
+    """Return the route for a request.
 
     Args:
         method: HTTP method.
         name: Name of the bandit in the path.
-        parts: Parts of the path after the bandit.
+        parts: Path segments after the bandit.
 
     Raises:
         ProblemError: there is no such route.
@@ -714,7 +715,7 @@ def no_slash(path: str) -> ProblemError:
 
 
 def not_found(method: str, allowed: Sequence[str], path: str) -> ProblemError:
-    """Return the problem for a path without a route, or with routes for other methods only."""
+    """Return the problem for a path that has no route, or only routes for other methods."""
     if not allowed:
         return ProblemError(404, "Not found", f"there is no {path}")
     message = f"use {' or '.join(allowed)} here, not {method}"

@@ -1,4 +1,4 @@
-"""The server process, which runs until SIGTERM or SIGINT, then drains and stops."""
+"""The server process, which runs until it gets SIGTERM or SIGINT, then drains and stops."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ try:
 except ModuleNotFoundError:
     raise MissingExtra("belated serve", "service") from None
 
-#: Seconds that requests in flight have to finish after a signal to stop.
+#: Seconds to wait for requests in flight during shutdown.
 GRACE = 10.0
-#: Seconds for which idle connections are kept open during a stop: a request that is already on its
-#: way when the server closes the connection would not be answered.
+#: Seconds to keep idle connections open during shutdown, so that requests already in flight from
+#: the client still get a response.
 IDLE_SECONDS = 1.0
-#: Maximum number of connections that wait to be accepted.
+#: Maximum number of connections waiting to be accepted.
 BACKLOG = 2048
 #: Number of file descriptors reserved for the store, the spool and the log.
 SPARE_FILES = 128
-#: Seconds after which a computing thread, such as a learner, must release the GIL. With Python's
-#: default of 5 ms, every request during a fit would wait that long.
+#: Seconds after which a busy thread, such as a learner, must release the GIL. With Python's default
+#: of 5 ms, requests would wait that long whenever a model is being fitted.
 SWITCH_INTERVAL = 0.0005
 
 log = logging.getLogger("belated.service")
@@ -42,16 +42,16 @@ log = logging.getLogger("belated.service")
 def serve(
     app: Service, host: str, port: int, *, drain: float = 0.0, limits: Limits | None = None
 ) -> int:
-    """Serve until SIGTERM or SIGINT, then finish requests in flight; return the exit code.
+    """Serve until SIGTERM or SIGINT, finish requests in flight, and return the exit code.
 
     Args:
         app: Service to run.
         host: Address to listen on.
         port: Port to listen on; 0 for any free port.
-        drain: Seconds for which the server continues after the signal. Meanwhile it reports that it
-            is not ready, so that load balancers send no further requests, and closes each
-            connection after its next response.
-        limits: Limits of the connections.
+        drain: Seconds for which the server continues to serve after the signal. During this time,
+            it reports that it is not ready, so that load balancers stop sending requests, and
+            closes each connection after its next response.
+        limits: Connection limits.
 
     Raises:
         InvalidInput: the port is in use.
@@ -66,7 +66,7 @@ def serve(
         message = f"port {port} on {host} is in use: choose another with --port"
         raise InvalidInput(f"{message} or under [server], or 0 for any free port", port) from None
     server = Server(app, listening, drain=drain, limits=limits)
-    for number in (signal.SIGTERM, signal.SIGINT):  # they may arrive before it serves
+    for number in (signal.SIGTERM, signal.SIGINT):  # signals may arrive during startup
         signal.signal(number, lambda number, frame: server.stop())
     collect_rarely()
     sys.setswitchinterval(SWITCH_INTERVAL)
@@ -74,10 +74,10 @@ def serve(
 
 
 def collect_rarely() -> None:
-    """Make the garbage collector ignore existing objects, and run less often.
+    """Make the garbage collector ignore existing objects and run less often.
 
-    A server creates hardly any reference cycles, but in each turn of the event loop a few thousand
-    objects, which reference counting frees.
+    In each turn of the event loop, a server creates a few thousand objects but hardly any reference
+    cycles, so reference counting frees nearly all of the objects.
     """
     gc.collect()
     gc.freeze()
@@ -86,16 +86,16 @@ def collect_rarely() -> None:
 
 @dataclass(eq=False)
 class Server:
-    """Serves on a socket, in the thread that calls :meth:`run`.
+    """Runs a service on a socket, in the thread that calls :meth:`run`.
 
     Args:
         app: Service to run.
         listening: Listening socket.
-        drain: Seconds to continue after a stop, as in :func:`serve`.
-        limits: Limits of the connections.
+        drain: Seconds to continue after a request to stop, as in :func:`serve`.
+        limits: Connection limits.
 
     Attributes:
-        started: Set once requests are accepted.
+        started: Set once the server accepts requests.
     """
 
     app: Service
@@ -106,7 +106,7 @@ class Server:
     _stopped: threading.Event = field(default_factory=threading.Event, init=False)
 
     def stop(self) -> None:
-        """Ask the server to stop. May be called from any thread or signal handler."""
+        """Ask the server to stop. Can be called from any thread and from signal handlers."""
         self._stopped.set()
 
     def run(self) -> int:
@@ -120,7 +120,7 @@ class Server:
         try:
             app.start(loop)
         except Exception as error:
-            if isinstance(error, BelatedError):  # its message says what to do
+            if isinstance(error, BelatedError):  # the message explains what to do
                 log.error("the service cannot start", extra={"why": str(error)})
             else:
                 log.exception("the service cannot start")
@@ -154,7 +154,7 @@ class Server:
 async def _accept_all(listening: socket.socket, connections: Connections) -> None:
     """Accept the connections in the backlog, then close the socket.
 
-    The operating system resets connections that were not accepted.
+    Otherwise, the operating system would reset the connections that have not been accepted.
     """
     loop = asyncio.get_running_loop()
     listening.setblocking(False)
@@ -173,7 +173,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _affordable(limits: Limits) -> Limits:
-    """Raise the limit on open files if needed; if that fails, reduce the connection limit."""
+    """Raise the limit on open files if necessary. If that fails, reduce the connection limit."""
     if sys.platform == "win32":
         return limits
     import resource
