@@ -1,1 +1,1 @@
-"""Learners, which fold journals, settle windows, fit, save and publish models."""
+"""Learners, which fold journals, settle reward windows, and fit, save and publish models."""

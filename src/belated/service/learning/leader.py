@@ -1,4 +1,4 @@
-"""The base class of learners, and helpers for their clock, history checks and snapshots."""
+"""The base class of learners, with helpers for clocks, history checks and snapshots."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from belated.journals.identity import configure, settings_of
 from belated.service.learning.lease import SECONDS, Lease, LeaseRenewal, new_holder
 from belated.service.runtime import Runtime, ThreadRuntime
 
-#: Seconds between two models that differ, between two that do not, and between two snapshots.
+#: Intervals in seconds for publishing changed models, publishing unchanged models, and snapshots.
 PUBLISH, ALIVE, SNAPSHOT = 0.1, 5.0, 30.0
-#: Seconds between two exposed heads of the journal: each is a label of a metric, and a new one
-#: starts a new time series.
+#: Interval for updating the exposed head of the journal, in seconds. The head is the label of a
+#: metric, so each new head starts a new time series.
 HEAD = 3600.0
-#: Seconds between two queries of the journal's clock.
+#: Interval between queries of the journal's clock, in seconds.
 LOOK = 1.0
 
 log = logging.getLogger("belated.service")
@@ -36,25 +36,26 @@ MakeFold = TypeVar("MakeFold", bound=Callable[..., Fold])
 
 
 class Leader(Generic[MakeFold]):
-    """A learner that publishes while it holds the lease, and stands by while another one does.
+    """A learner that publishes models while it holds the lease, and stands by otherwise.
 
     Args:
         journal: Journal of the bandit.
-        coordination: Lease and published model of the bandit.
-        fold: Creates an empty fold, of a given partition if partitions are shared.
+        coordination: Store of the bandit's lease and published model.
+        fold: Creates an empty fold; takes the partition if learners share the partitions.
         shelf: The same journal on another connection, for writing snapshots concurrently; None to
             use ``journal``.
-        features: Features of the bandit, recorded in the journal; None if requests have rows.
-        holdout: Baseline of the holdout, recorded in the journal; None without one.
-        holder: Unique name of this learner; generated if None.
+        features: Features of the bandit, recorded in the journal; None if requests contain rows.
+        holdout: Baseline of the holdout, recorded in the journal; None if there is no holdout.
+        holder: Unique name of this learner; None to generate a name.
         lease: Duration of the lease in seconds.
-        runtime: Time and threads; real ones if None.
-        renewal: Renews the leases of all learners of the process; None to renew only this one.
+        runtime: Clocks and threads; None for those of the machine.
+        renewal: Renews the leases of all learners in the process; None to renew only this
+            learner's lease.
 
     Attributes:
         epoch: Epoch in which this learner leads; 0 while it stands by.
         head: Head of the journal, updated once an hour; empty before the first update.
-        clock: The clock that stamps records; that of this machine may differ or jump.
+        clock: The clock that stamps records. This machine's clock may differ from it, or jump.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Leader(Generic[MakeFold]):
         return self.epoch != 0
 
     def _lead(self) -> bool:
-        """Renew or acquire the lease; return whether this learner leads."""
+        """Renew or acquire the lease, and return whether this learner leads."""
         epoch = self.lease.renew_or_acquire()
         if epoch is None or epoch != self.epoch:
             self._stand_by()
@@ -109,14 +110,14 @@ class Leader(Generic[MakeFold]):
     def _step_down(self) -> None:
         """Stand by until the store has confirmed the lease.
 
-        By this machine's clock the lease may still be valid when another learner already leads, and
-        taking over again would fence that learner.
+        Another learner may already lead although the lease is still valid by this machine's clock.
+        Taking over again would fence that learner.
         """
         self.lease.doubt()
         self._stand_by()
 
     def _configure(self, fold: Fold) -> None:
-        """Record the settings in the journal; only the leader does, so that one process writes."""
+        """Record the settings in the journal. Only the leader does this: one writer is enough."""
         settings = settings_of(
             fold.policy, fold.rewards, fold.retention, self._features, self._holdout
         )
@@ -141,12 +142,12 @@ class Leader(Generic[MakeFold]):
 
 
 def read_model(published: tuple[int, bytes] | None) -> PublishedModel | None:
-    """Decode a published model; None if there is none, or it is unreadable for deciders, too."""
+    """Decode a published model. Return None if there is none or this release cannot read it."""
     return None if published is None else readable_model(published[1])
 
 
 def append_settled(journal: Journal, fold: Fold, now: int) -> int:
-    """Append settlements for windows that have ended; return the number of records."""
+    """Append settlements for reward windows that have ended; return the number of records."""
     due = [Settled(number, now) for number in fold.folded if fold.ledgers[number].is_due(now)]
     if due:
         journal.append(due)
@@ -154,15 +155,15 @@ def append_settled(journal: Journal, fold: Fold, now: int) -> int:
 
 
 class JournalClock:
-    """Estimates the time of the clock that stamps records, and detects jumps.
+    """Estimates the current time of the clock that stamps records, and detects jumps.
 
     Args:
         journal: Journal that stamps records.
         runtime: Clocks of this machine.
 
     Attributes:
-        offset: Seconds by which the journal's clock is ahead of this machine's.
-        last_stamp: Greatest stamp seen.
+        offset: Seconds by which the journal's clock is ahead of this machine's clock.
+        last_stamp: Latest timestamp seen.
     """
 
     def __init__(self, journal: Journal, runtime: Runtime) -> None:
@@ -180,35 +181,35 @@ class JournalClock:
             self.offset = (self._queried - self._clock()) / 1e6
 
     def now(self) -> int:
-        """Return the journal's time in microseconds since 1970; before a query, this machine's."""
+        """Return the journal's time in microseconds since 1970, or this machine's if unknown."""
         if not self._queried:
             return self._clock()
         return self._queried + int(1e6 * (self._monotonic() - self._queried_at))
 
     def ahead(self) -> float:
-        """Return by how many seconds the last stamp is ahead of the clock.
+        """Return the number of seconds by which the last timestamp is ahead of the clock.
 
-        It is positive after the clock has jumped back. Until the clock has caught up, journal time
-        stands still, and no window ends.
+        The result is positive after the clock has jumped back. Until the clock has caught up,
+        journal time does not advance, and no reward window ends.
         """
         return max(0.0, (self.last_stamp - self.now()) / 1e6)
 
 
 class HistoryChanges:
-    """Counts and logs changes of records that were already folded.
+    """Counts and logs changes to records that have already been folded.
 
     Args:
-        extra: Fields of each log line, such as the name of the bandit.
+        extra: Fields for each log line, such as the name of the bandit.
     """
 
     def __init__(self, **extra: object) -> None:
         self.count = 0
         self._extra = extra
-        #: By partition, greatest position of a logged change.
+        #: Highest position of a logged change, by partition.
         self._logged: dict[int, int] = {}
 
     def note(self, error: HistoryChanged) -> None:
-        """Log a change, and count it unless it was intended (an erasure or a trim)."""
+        """Log a change, and count it unless it was intended (an erasure, retraction or trim)."""
         message, level = f"history changed: {error}", logging.ERROR
         if isinstance(error, HistoryUndone):
             message, level = "records were erased or retracted: folding again", logging.WARNING
@@ -222,17 +223,17 @@ class HistoryChanges:
         log.log(level, message, extra=self._extra | where)
 
     def note_loaded(self, errors: Iterable[HistoryChanged]) -> None:
-        """Log changes found when loading snapshots, unless they were logged before."""
+        """Log changes found while loading snapshots, unless they have already been logged."""
         for error in errors:
             if error.position > self._logged.get(error.partition, 0):
                 self.note(error)
 
 
 class BackgroundSave:
-    """Writes one snapshot at a time in a thread, while its fold continues.
+    """Writes one snapshot at a time in a thread, while the fold continues.
 
     Args:
-        journal: Journal that is folded.
+        journal: Journal that is being folded.
         shelf: Journal that snapshots are written to.
         runtime: Starts the thread.
     """
@@ -253,10 +254,10 @@ class BackgroundSave:
         return self._running is not None and self._running[2].done()
 
     def start(self, fold: Fold) -> None:
-        """Start writing a snapshot; until it is written, the fold copies what it changes.
+        """Start writing a snapshot. Until it is written, the fold copies data before changing it.
 
         Raises:
-            HistoryChanged: the journal no longer holds the records that were folded.
+            HistoryChanged: the journal no longer contains the records that were folded.
         """
         saving = fold.begin_save(self._journal)
         self._running = fold, saving, self._thread.submit(partial(saving.write, self._shelf))
@@ -274,7 +275,7 @@ class BackgroundSave:
                 written.result()
 
     def abandon(self) -> Future[None] | None:
-        """Wait until the snapshot is written or has failed; return the future."""
+        """Wait until writing the snapshot has finished or failed; return the future."""
         if self._running is None:
             return None
         (fold, saving, written), self._running = self._running, None
@@ -284,5 +285,5 @@ class BackgroundSave:
         return written
 
     def stop(self) -> None:
-        """End the thread."""
+        """Stop the thread."""
         self._thread.stop()

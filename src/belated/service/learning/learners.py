@@ -1,4 +1,4 @@
-"""The learners of a process, in one thread."""
+"""Runs all learners of a process in one thread."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from belated.service.learning.shared_learner import SharedLearner
 from belated.service.runtime import SharedThreads, ThreadRuntime, Worker
 from belated.service.serving.definition import Definition
 
-#: Seconds between two polls of idle journals: at first, and at most after doubling.
+#: Interval between polls of idle journals in seconds: initially, and the maximum after doubling.
 IDLE, MAX_IDLE = 0.005, 0.1
-#: Seconds between two polls at a low rate of records: as often as models are published, since a
-#: poll costs as much as folding ten records. After a turn that folded at least this many records,
-#: the next turn follows at once.
+#: Interval between polls at a low rate of records, in seconds. It equals the publishing interval,
+#: because a poll costs as much as folding ten records. After a turn that has folded at least `MANY`
+#: records, the next turn follows immediately.
 PACE, MANY = PUBLISH, 500
-#: Seconds to rest: for a learner that shares a bandit, while another one leads, while the journal
-#: is unavailable, and after an unexpected error.
+#: Seconds until the next call of a learner that shares a bandit, that stands by, whose journal is
+#: unavailable, or that has failed with an unexpected error.
 SHARED, STAND_BY, UNAVAILABLE, FAILED = 0.02, 0.2, 0.2, 5.0
-#: Timeout for stopping all learners, in seconds: the next leader folds again what was not saved.
+#: Timeout for stopping all learners, in seconds. The next leader folds any unsaved records again.
 STOP = 15.0
 
 #: A learner of either kind.
@@ -43,22 +43,22 @@ log = logging.getLogger("belated.service")
 
 
 class LearnerSessions:
-    """Three connections for any number of learners, each opened on first use.
+    """Three connections, shared by any number of learners and each opened on first use.
 
-    Reading, coordination and snapshots have separate connections, so that no lease expires while a
-    large snapshot is written.
+    Reading, coordination and snapshots use separate connections, so that leases do not expire while
+    a large snapshot is being written.
 
     Args:
-        store: Store of the journals.
+        store: Store that contains the journals.
         lease: Duration of leases in seconds.
     """
 
     def __init__(self, store: Store, lease: float) -> None:
         self._open = store.session
         self._lease = lease
-        #: Holder of the leases of all learners of the process.
+        #: Name that holds the leases of all learners in the process.
         self.holder = new_holder()
-        #: Threads for leases, fits and snapshots of all learners.
+        #: Threads for the leases, fits and snapshots of all learners.
         self.threads = SharedThreads()
 
     @cached_property
@@ -82,7 +82,7 @@ class LearnerSessions:
         return self._open()
 
     def close(self) -> None:
-        """End the threads and the connections, once all learners have stopped."""
+        """Stop the threads and close the connections. Call this after all learners have stopped."""
         self.threads.stop()
         for name in ("reading", "coordinating", "saving"):
             if name in vars(self):
@@ -93,8 +93,8 @@ class Look(NamedTuple):
     """The state of a bandit's journal.
 
     Attributes:
-        ends: Position of the last record of each partition.
-        led: Whether another learner leads; only queried for learners that stand by.
+        ends: Position of the last record in each partition.
+        led: Whether another learner leads. Queried only for learners that stand by.
     """
 
     ends: tuple[int, ...]
@@ -102,16 +102,16 @@ class Look(NamedTuple):
 
 
 class Learners:
-    """The learners of several bandits, in one thread.
+    """Runs the learners of several bandits in one thread.
 
-    One query finds the journals with new records; the other learners rest until something else is
-    due. A learner that fails is logged and replaced, without stopping the others. Changes of the
-    leader are logged.
+    A single query finds the journals with new records. Learners of other journals are called only
+    when they have other work to do. If a learner fails, the error is logged and the learner is
+    replaced; the other learners continue. Leadership changes are logged.
 
     Args:
-        make: Factories of the learners, by bandit.
-        sessions: Connections of the learners, closed at the end; None to call every learner in
-            every turn.
+        make: Factories for the learners, by bandit.
+        sessions: Connections of the learners, closed when the learners stop; None to call every
+            learner in every turn.
     """
 
     def __init__(
@@ -122,12 +122,12 @@ class Learners:
         self._stopped = threading.Event()
         self._sessions = sessions
         self.names = list(make)
-        #: Running learners, and number of failures, by bandit.
+        #: Running learners and number of failures, by bandit.
         self.running: dict[str, Learning] = {}
         self.failures: Counter[str] = Counter()
         self._entries = [_Entry(name, factory) for name, factory in make.items()]
         self._unavailable = False
-        #: Bandits led by other processes, and when that was queried.
+        #: Bandits led by other processes, and the time of the query.
         self._others: set[str] = set()
         self._led_at = -math.inf
         self._pause = IDLE
@@ -135,12 +135,12 @@ class Learners:
         self._worker: Worker | None = None
 
     def start(self) -> None:
-        """Start learning."""
+        """Start calling the learners."""
         if self._entries:
             self._worker = ThreadRuntime().start_worker("belated learners", self._turn)
 
     def stop(self) -> None:
-        """Have all learners save their state and release their leases, and wait for them."""
+        """Wait for all learners to save their state and release their leases."""
         self._stopped.set()
         if self._worker is not None:
             self._worker.wake()
@@ -162,7 +162,7 @@ class Learners:
         if most:
             self._pause = IDLE
             return 0.0 if most >= MANY else PACE
-        # Not the time until the first learner is due: of a hundred, one always is.
+        # Do not wait just until the next learner is due: with a hundred learners, one always is.
         pause, self._pause = self._pause, min(2 * self._pause, MAX_IDLE)
         return IDLE if self._sessions is None else pause
 
@@ -190,7 +190,7 @@ class Learners:
                 _log(logging.WARNING, "the journal is unavailable", "*", error=str(error))
             self._unavailable = True
             return None
-        except JournalError:  # each learner will raise and log it
+        except JournalError:  # raised again and logged by each learner
             return {}
         if self._unavailable:
             _log(logging.INFO, "the journal is available again", "*")
@@ -200,7 +200,7 @@ class Learners:
         return {name: Look(positions, name in led) for name, positions in ends.items()}
 
     def _led(self, sessions: LearnerSessions) -> Collection[str]:
-        """Return the bandits with another leader, among those whose learner stands by."""
+        """Return the bandits whose learner stands by and that have another leader."""
         waiting = [entry.name for entry in self._entries if entry.stands_by()]
         now = time.monotonic()
         if not waiting:
@@ -224,7 +224,7 @@ class Learners:
         except Exception as error:
             self.failures[entry.name] += 1
             log.exception("a learner failed and is restarted", extra={"bandit": entry.name})
-            # The library's own errors leave a fold consistent; any other error may not.
+            # The library's own errors leave folds consistent. Other errors may not.
             self._end(entry, save=isinstance(error, BelatedError))
             entry.due = time.monotonic() + FAILED
             return 0
@@ -244,10 +244,10 @@ class Learners:
 
 
 class _Entry:
-    """The learner of one bandit, and when to call it.
+    """The learner of one bandit, and the time of its next call.
 
     Attributes:
-        due: When to call it without new records.
+        due: When to call the learner even if there are no new records.
     """
 
     def __init__(self, name: str, make: Callable[[], Learning]) -> None:
@@ -261,11 +261,11 @@ class _Entry:
         self._next: Look | None = None
 
     def stands_by(self) -> bool:
-        """Whether the learner waits while another one leads."""
+        """Whether another learner leads and this one waits to take over."""
         return self.leads is False and not isinstance(self.learner, SharedLearner)
 
     def is_due(self, look: Look | None) -> bool:
-        """Whether to call the learner, given the state of its journal."""
+        """Return whether to call the learner, given the state of its journal."""
         self._next = look
         if time.monotonic() >= self.due:
             return True
@@ -317,14 +317,14 @@ def learner_of(
     sessions: LearnerSessions | None = None,
     bandits: int = 1,
 ) -> Learning:
-    """Return the learner of a bandit, a shared one if ``definition.learners`` is ``many``.
+    """Create the learner of a bandit: a shared learner if ``definition.learners`` is ``many``.
 
     Args:
         definition: Definition of the bandit.
-        store: Store of its journal.
+        store: Store that contains the journal.
         lease: Duration of the lease in seconds.
-        sessions: Shared connections and threads; None for its own.
-        bandits: Number of learners that share them.
+        sessions: Shared connections and threads; None to create separate ones.
+        bandits: Number of learners that share ``sessions``.
     """
     name, policy, rewards = definition.name, definition.policy, definition.rewards
     reading: Store | StoreSession = store
@@ -361,7 +361,7 @@ def learner_of(
 def learners_of(
     definitions: Sequence[Definition], store: Store, *, lease: float = SECONDS
 ) -> Learners:
-    """Return the learners of several bandits, which share their connections and threads."""
+    """Create the learners of several bandits, with shared connections and threads."""
     sessions = LearnerSessions(store, lease)
     make = partial(
         learner_of, store=store, lease=lease, sessions=sessions, bandits=len(definitions)

@@ -1,4 +1,4 @@
-"""The learner of a service that folds all partitions of a bandit."""
+"""The learner that folds all partitions of a bandit."""
 
 from __future__ import annotations
 
@@ -32,34 +32,35 @@ from belated.service.learning.leader import (
 )
 from belated.service.learning.refold import PAUSE, Refold
 
-#: Seconds between two checks for advice.
+#: Interval between checks for advice, in seconds.
 ADVISE = 10.0
-#: Number of records in consecutive full pages after which a learner catches up in bulk.
+#: After this many records in consecutive full pages, a learner catches up in bulk.
 FAR = 20_000
-#: Maximum number of seconds for which an idle learner is not called.
+#: Maximum interval between calls of an idle learner, in seconds.
 REST = 60.0
-#: Seconds that each bandit of a process adds to the publishing intervals of changed and of
-#: unchanged models.
+#: Minimum publishing intervals for changed and for unchanged models, in seconds per bandit of the
+#: process.
 PUBLISH_SHARE, ALIVE_SHARE = 0.01, 0.2
 #: Maximum number of records folded per step and partition.
 PAGE = 2_000
-#: Number of rewards per page whose delays are recorded.
+#: Maximum number of rewards per page whose delays are recorded.
 SAMPLED = 32
 
 log = logging.getLogger("belated.service")
 
 
 class LearningService(Leader[Callable[[], Fold]]):
-    """Folds, settles, fits, saves and publishes while it leads; stands by while another does.
+    """Learns from the whole journal of a bandit while it leads, and stands by otherwise.
 
-    Call :meth:`step` repeatedly. A leader that was replaced because it was slow can neither save
-    nor publish; it starts again from the snapshot.
+    Call :meth:`step` repeatedly. A leader that was too slow and has been replaced can neither save
+    nor publish. When it leads again, it starts from the last snapshot.
 
     Args:
         journal: Journal of the bandit.
-        coordination: Lease and published model of the bandit.
+        coordination: Store of the bandit's lease and published model.
         fold: Creates an empty fold.
-        bandits: Number of bandits that this process learns; with more, publishing is less frequent.
+        bandits: Number of bandits that this process learns for. The more bandits, the less often
+            models are published.
         settings: Arguments of :class:`~belated.service.learning.leader.Leader`.
     """
 
@@ -73,7 +74,7 @@ class LearningService(Leader[Callable[[], Fold]]):
         **settings: Any,
     ) -> None:
         super().__init__(journal, coordination, fold, **settings)
-        #: The fold while this learner leads; None while it stands by.
+        #: The fold, while this learner leads; None while it stands by.
         self.fold: Fold | None = None
         #: Seconds from the commit of the last folded record to its folding.
         self.lag = 0.0
@@ -81,18 +82,18 @@ class LearningService(Leader[Callable[[], Fold]]):
         self.lags = Histogram(SECONDS)
         #: Durations of fits in seconds.
         self.fits = Histogram(SECONDS)
-        #: Delays of a sample of rewards, in seconds by the journal's stamps.
+        #: Delays of a sample of rewards in seconds, according to the journal's timestamps.
         self.delays = Histogram(DELAYS)
         self.history_changes = HistoryChanges(bandit=self.bandit)
-        #: Stamp of the oldest pending decision; None if there is none.
+        #: Timestamp of the oldest pending decision; None if no decision is pending.
         self.oldest: int | None = None
         self._publish_at = self._save_at = 0.0
         self._in_full_pages = 0
-        #: Folds the journal again in the background, and compares.
+        #: Folds the journal again in the background, and compares the results.
         self.refold = Refold(journal, self._monotonic, bandits * PAUSE)
         self._publish_seconds = max(PUBLISH, bandits * PUBLISH_SHARE)
         self._alive_seconds = max(ALIVE, bandits * ALIVE_SHARE)
-        #: Finds advice, and logs each piece once.
+        #: Finds advice to log, each piece only once.
         self.adviser = Adviser()
         self._advised, self._advise_at = 0, -math.inf
         self._published = -1
@@ -103,7 +104,7 @@ class LearningService(Leader[Callable[[], Fold]]):
         self._saving = BackgroundSave(journal, self.shelf, self._runtime)
 
     def step(self) -> int:
-        """Do what is due; return the number of records folded or appended, 0 if idle."""
+        """Run one step of pending work; return the number of records folded or appended."""
         try:
             if not self._lead():
                 return 0
@@ -126,7 +127,7 @@ class LearningService(Leader[Callable[[], Fold]]):
         return count
 
     def rest(self) -> float:
-        """Return the seconds until something is due without new records."""
+        """Return the number of seconds until the next call is needed if no records arrive."""
         fold = self.fold
         if fold is None or self._fit is not None or self._saving.fold is not None:
             return 0.0
@@ -142,10 +143,10 @@ class LearningService(Leader[Callable[[], Fold]]):
         return min(ledger.next_settlement() for ledger in fold.ledgers.values())
 
     def close(self, *, save: bool = True) -> None:
-        """Save, release the lease, and close the journal.
+        """Save a snapshot, release the lease, and close the journal.
 
         Args:
-            save: False if an error in the middle of a step may have left the fold inconsistent.
+            save: Whether to save; False if an error may have left the fold inconsistent.
         """
         self._saving.abandon()
         if self.fold is not None and save:
@@ -159,10 +160,10 @@ class LearningService(Leader[Callable[[], Fold]]):
         self.journal.close()
         self.coordination.close()
 
-    # --- what is due -----------------------------------------------------------------------------
+    # --- steps -----------------------------------------------------------------------------------
 
     def _take_over(self, epoch: int) -> None:
-        """Fence the previous leader, and start from its last snapshot."""
+        """Fence the previous leader and start from its last snapshot."""
         for partition in range(self.journal.partitions):
             self.shelf.acquire(partition)
         self.refold.restart()
@@ -176,9 +177,10 @@ class LearningService(Leader[Callable[[], Fold]]):
         self._save_at = self._monotonic() + SNAPSHOT
 
     def _last_published(self) -> list[int]:
-        """Return the positions of the published model, at most the ends of the journal.
+        """Return the positions of the published model, limited to the ends of the journal.
 
-        This learner does not publish before it has read that far, since its model would be older.
+        This learner does not publish until it has read up to these positions, because its model
+        would be older than the published one.
         """
         model = read_model(self.coordination.published())
         ends = map(self.journal.end, range(self.journal.partitions))
@@ -212,8 +214,8 @@ class LearningService(Leader[Callable[[], Fold]]):
         return count
 
     def _catch_up(self, fold: Fold) -> int:
-        """Fold all remaining records in bulk, and fit at the end."""
-        if self._fit is not None:  # superseded by the fit at the end
+        """Fold all remaining records in bulk, then fit the model."""
+        if self._fit is not None:  # superseded by the fit after catching up
             self._fit.cancel()
             self._fit = None
         self._in_full_pages = 0
@@ -233,7 +235,7 @@ class LearningService(Leader[Callable[[], Fold]]):
                 self.delays.add((record.recorded - entry.recorded_us) / 1e6)
 
     def _refit(self, fold: Fold) -> None:
-        """Fit in a thread; rewards that arrive meanwhile are added to the result."""
+        """Fit the model in a thread. Rewards that arrive meanwhile are added to the result."""
         learner = fold.learner
         if self._fit is not None:
             if self._fit.done():

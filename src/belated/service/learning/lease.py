@@ -1,4 +1,4 @@
-"""Leases of bandits, held by one learner at a time and renewed in the background."""
+"""Leases on bandits, which one learner at a time holds and which are renewed in the background."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from belated.journals.cells import Cells
 from belated.journals.coordination import CoordinationStore, Held, renew_leases
 from belated.service.runtime import Runtime, Worker
 
-#: Default duration of a lease in seconds, after which a dead leader is replaced.
+#: Default duration of a lease, after which a dead leader is replaced, in seconds.
 SECONDS = 10.0
-#: Seconds without a call after which a learner is stuck, and its lease is released.
+#: Seconds without a call after which a learner is considered stuck and its lease is released.
 PATIENCE = 600.0
-#: Fraction of the lease by which this machine's clock may be slow compared with the store's: a
-#: holder stops before another one can start.
+#: Tolerated clock drift relative to the store, as a fraction of the lease. It ensures that a holder
+#: stops before another one can start.
 DRIFT = 0.01
 
 
 def new_holder() -> str:
-    """Return a unique name for the holder of a process's leases."""
+    """Return a unique name under which a process holds its leases."""
     return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
 
 
@@ -33,9 +33,9 @@ class Lease:
     """The lease of one learner.
 
     Args:
-        coordination: Coordination of the bandit.
+        coordination: Store of the bandit's lease.
         bandit: Name of the bandit.
-        holder: Name of this learner.
+        holder: Name that holds the lease.
         renewal: Renews the lease.
 
     Attributes:
@@ -55,7 +55,7 @@ class Lease:
         self._ends = self._called_at = -math.inf
 
     def renew_or_acquire(self) -> int | None:
-        """Return the epoch in which this learner leads; None while another one does.
+        """Return the epoch in which this learner leads; None while another learner leads.
 
         Raises:
             JournalUnavailable: the store cannot be reached, and the lease has expired.
@@ -73,12 +73,12 @@ class Lease:
         return epoch
 
     def doubt(self) -> None:
-        """Ask the store before leading again: another learner may have the lease by now."""
+        """Require confirmation by the store, because another learner may hold the lease by now."""
         with self._lock:
             self._epoch = None
 
     def is_due(self) -> bool:
-        """Whether to renew the lease: it is held, not new, and its learner is not stuck."""
+        """Return whether to renew the lease: it is held, not new, and its learner is not stuck."""
         now = self._clock()
         due = self._ends - self.seconds * 5 / 6
         return self._epoch is not None and due <= now < self._called_at + PATIENCE
@@ -91,22 +91,22 @@ class Lease:
     def renewed(self, requested_at: float, epoch: int, is_held: bool) -> None:
         """Record the result of a renewal."""
         with self._lock:
-            if self._epoch == epoch:  # unless it was acquired again since
+            if self._epoch == epoch:  # not acquired again in the meantime
                 self._epoch = epoch if is_held else None
                 self._ends = max(self._ends, self._end_of(requested_at))
 
     def is_stuck(self) -> bool:
-        """Whether the learner has made no call for too long."""
+        """Return whether the learner has not renewed or acquired the lease for too long."""
         return self._epoch is not None and self._clock() >= self._called_at + PATIENCE
 
     def close(self) -> None:
-        """Stop renewing the lease, and release it."""
+        """Stop renewing the lease and release it."""
         self.release(is_last=self._renewal.remove(self))
 
     def release(self, *, is_last: bool = False) -> None:
-        """Release the lease; with the last one of its holder, delete the heartbeat."""
+        """Release the lease. If it is its holder's last one, delete the heartbeat, too."""
         if self._epoch is not None:
-            with suppress(JournalError):  # it expires by itself
+            with suppress(JournalError):  # the lease will expire
                 self._coordination.release_lease(self.holder, is_last=is_last)
             self._epoch = None
 
@@ -118,13 +118,14 @@ class Lease:
 class LeaseRenewal:
     """Renews all leases of a process together, before they expire.
 
-    A learner may be busy for longer than the duration of its lease, as when it loads a snapshot or
-    folds a backlog. A worker thread therefore renews the lease unless the learner is stuck.
+    A learner may be busy for longer than the duration of its lease, for example while it loads a
+    snapshot or folds a backlog. Therefore, a worker thread renews the lease, unless the learner is
+    stuck.
 
     Args:
         cells: Cells of the store.
-        seconds: Duration of leases.
-        runtime: Time and threads.
+        seconds: Duration of the leases in seconds.
+        runtime: Clocks and threads.
     """
 
     cells: Cells
@@ -133,13 +134,13 @@ class LeaseRenewal:
 
     def __post_init__(self) -> None:
         self.clock = self.runtime.monotonic
-        #: Held during a renewal, so that no lease is renewed after its removal.
+        #: Held during a renewal, so that leases are not renewed after their removal.
         self._lock = threading.Lock()
         self._leases: dict[Lease, None] = {}
         self._worker: Worker | None = None
 
     def add(self, lease: Lease) -> None:
-        """Start renewing a lease; idempotent."""
+        """Start renewing a lease. Does nothing if the lease is already being renewed."""
         if lease in self._leases:
             return
         with self._lock:
@@ -148,7 +149,7 @@ class LeaseRenewal:
             self._worker = self.runtime.start_worker("belated lease", self._keep)
 
     def remove(self, lease: Lease) -> bool:
-        """Stop renewing a lease; return whether it was the last one of its holder."""
+        """Stop renewing a lease; return whether it was its holder's last one."""
         with self._lock:
             self._leases.pop(lease, None)
             is_last = all(lease.holder != other.holder for other in self._leases)
@@ -166,12 +167,12 @@ class LeaseRenewal:
         """Renew all leases; return the seconds until the next renewal."""
         with self._lock:
             for lease in self._leases:
-                if lease.is_stuck():  # its holder may have other leases with the same heartbeat
+                if lease.is_stuck():  # keep the heartbeat, which other leases may share
                     lease.release()
             due = {lease.bandit: (lease, lease.held) for lease in self._leases if lease.is_due()}
             if due:
                 requested_at = self.clock()
-                with suppress(JournalError):  # the leases are held until they expire
+                with suppress(JournalError):  # the leases remain valid until they expire
                     held = {bandit: entry for bandit, (_, entry) in due.items()}
                     renewed = renew_leases(self.cells, held, self.seconds)
                     for bandit, (lease, entry) in due.items():

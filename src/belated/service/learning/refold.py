@@ -1,9 +1,9 @@
-"""A slow second fold of the journal, which must equal the live one (law H).
+"""A slow second fold of the journal, which must give the same result as the live one (law H).
 
-It starts after trimmed records, and reads one partition after the other, a slice of records at a
-time, so that it holds the entries of only one partition. When it has caught up with the learner,
-chains and entries are compared. A change of an old record is therefore detected eventually, unless
-the journal grows faster than the slices.
+The second fold starts after the trimmed records. It reads one partition after the other, in slices
+of a few hundred records, so that only the entries of one partition are in memory. When it has
+caught up with the learner, the chains and entries are compared. Changes to old records are
+therefore detected eventually, unless the journal grows faster than the slices are read.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from belated.journals import Journal
 from belated.journals.chain import Chain, chain_behind
 from belated.model.kernels.pages import CONFLICT, FORGOTTEN, LATE
 
-#: Number of records in a slice, and seconds between two slices and between two complete refolds.
+#: Number of records in a slice, and seconds between slices and between complete refolds.
 SLICE, PAUSE, REST = 256, 0.1, 3600.0
 
 
 @dataclass(eq=False)
 class Refold:
-    """Folds the journal of a learner again, and compares.
+    """Folds a learner's journal again and compares the result with the live fold.
 
     Args:
         journal: Journal of the bandit.
-        monotonic: Returns monotonic seconds.
-        pause: Seconds between two slices.
+        monotonic: Returns the monotonic time in seconds.
+        pause: Seconds between slices.
 
     Attributes:
         due: When the next slice is due.
@@ -53,7 +53,7 @@ class Refold:
         self.compared = 0
 
     def step(self, live: Fold) -> str:
-        """Fold one slice if it is due; return a description of a difference, or an empty string."""
+        """Fold one slice if it is due; return a description of any difference, otherwise empty."""
         if self.monotonic() < self.due:
             return ""
         try:
@@ -65,7 +65,7 @@ class Refold:
         except HistoryTrimmed:  # start again from the base
             self._ledger = None
             difference = ""
-        except BelatedError as error:  # an old record that the learner has read is damaged now
+        except BelatedError as error:  # a record has been damaged since the learner read it
             difference = str(error)
             self._next()
         self.disagreements += bool(difference)
@@ -78,7 +78,7 @@ class Refold:
         self._partition = 0
 
     def _begin(self, live: Fold) -> tuple[Chain, Ledger]:
-        """Return the chain and ledger of the base, or empty ones."""
+        """Return the chain and ledger to start from: those of the base, or empty ones."""
         ledger, base = _empty(live, self._partition), self.journal.base(self._partition)
         if base is not None:
             unpack(ledger, base.pieces)
@@ -110,7 +110,7 @@ class Refold:
 
 
 def _empty(live: Fold, partition: int) -> Ledger:
-    """Return an empty ledger with the same rules and no listener."""
+    """Return an empty ledger with the same rules as the live one, but without a listener."""
     ledger = Ledger(
         live.rewards,
         NullListener(),
@@ -124,11 +124,11 @@ def _empty(live: Fold, partition: int) -> Ledger:
 
 
 def same_entries(first: Ledger, second: Ledger) -> bool:
-    """Whether every decision has the same state, position, time, flags and value in both ledgers.
+    """Return whether all decisions have equal states, positions, times, flags and values.
 
-    Both ledgers have folded the same records, so that decisions have the same numbers. Comparing
-    columns is about a hundred times faster than comparing digests. Keys are not compared; forgotten
-    decisions are.
+    Both ledgers must have folded the same records, so that decisions have the same numbers.
+    Comparing columns is about a hundred times faster than comparing digests. Forgotten decisions
+    are compared, too, but keys are not.
     """
     if first.counts != second.counts or (first._forgotten_digest - second._forgotten_digest) % (
         1 << 128

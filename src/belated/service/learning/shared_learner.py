@@ -1,4 +1,4 @@
-"""A learner that shares a bandit: it folds some partitions, and the leader merges all sums."""
+"""Learners that share a bandit. Each one folds some partitions, and the leader merges all sums."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from belated.service.learning.leader import (
 )
 from belated.service.runtime import Runtime
 
-#: Seconds between two polls for a model, and between two updates of sums. Unchanged sums are sent
-#: every `ALIVE` seconds, to show who owns the partition.
+#: Intervals for polling for a model and for sending changed sums, in seconds. Unchanged sums are
+#: sent every `ALIVE` seconds, to show who owns the partition.
 LOOK, SEND = 0.2, 0.1
-#: Maximum number of records folded per step and partition: normally, and when catching up.
+#: Maximum number of records folded per step and partition, normally and while catching up.
 PAGE, MANY = 2_000, 10_000
 
 log = logging.getLogger("belated.service")
@@ -54,10 +54,10 @@ class Owned:
 
     Attributes:
         fold: Fold of the partition.
-        epoch: Epoch in which it is owned.
-        save_at: When its next snapshot is due.
-        sent: Version and center number of the sums last sent.
-        sent_at: When they were sent.
+        epoch: Epoch in which the worker owns the partition.
+        save_at: When the next snapshot is due.
+        sent: Version and center number of the last sums that were sent.
+        sent_at: When the last sums were sent.
         is_behind: Whether the last page was full.
     """
 
@@ -71,11 +71,11 @@ class Owned:
 
 @dataclass(eq=False)
 class PartitionWorker:
-    """Folds, settles, saves and sends the sums of the partitions that it owns.
+    """Folds and settles the partitions that it owns, saves snapshots, and sends their sums.
 
-    Partitions are claimed from the store and acquired. A worker that was replaced because it was
-    slow can neither save nor send sums of a partition that another worker has acquired, and drops
-    its fold.
+    A worker claims partitions from the store and then acquires them. If it was too slow and another
+    worker has acquired a partition, the worker can no longer save snapshots or send sums for that
+    partition, and drops its fold.
 
     Args:
         journal: Journal of the bandit.
@@ -85,11 +85,12 @@ class PartitionWorker:
         session: Session timeout in seconds.
         shelf: Journal that snapshots are written to.
         clock: Clock of the journal.
-        runtime: Time and threads.
+        runtime: Clocks and threads.
 
     Attributes:
         owned: Owned partitions.
-        lost: Number of partitions that another worker acquired before they were given back.
+        lost: Number of partitions that were taken over by another worker before this worker gave
+            them back.
     """
 
     journal: Journal
@@ -117,7 +118,10 @@ class PartitionWorker:
         self._look_at = self._send_at = -math.inf
 
     def step(self) -> int:
-        """Do what is due; return the number of records folded or appended, 0 if idle."""
+        """Run one step of pending work; return 0 if there was none.
+
+        Otherwise, the result is the number of records folded or appended, and partitions acquired.
+        """
         self.clock.look()
         self._look_for_model()
         count, failed = self._hold_claimed()
@@ -133,7 +137,7 @@ class PartitionWorker:
             except HistoryChanged as error:
                 self.history_changes.note(error)
                 self._drop(partition)
-                count += 1  # the partition is taken over again
+                count += 1  # the partition will be acquired again
             except BelatedError as error:  # an unreadable record must not stop other partitions
                 failed = error
         self.lag = self._lag  # 0 if there was nothing to fold
@@ -144,16 +148,16 @@ class PartitionWorker:
         return count
 
     def close(self, *, save: bool = True) -> None:
-        """Save, give the partitions back, and close the journal.
+        """Save snapshots, give the partitions back, and close the journal.
 
         Args:
-            save: False if an error in the middle of a step may have left a fold inconsistent.
+            save: Whether to save; False if an error may have left a fold inconsistent.
         """
         self._end_saving()
         for owned in self.owned.values() if save else ():
             try:
                 owned.fold.save(self.shelf)
-            except JournalUnavailable:  # saving the others would time out, too
+            except JournalUnavailable:  # saving the remaining folds would time out, too
                 break
             except JournalError:
                 continue
@@ -166,7 +170,7 @@ class PartitionWorker:
     # --- ownership -------------------------------------------------------------------------------
 
     def _hold_claimed(self) -> tuple[int, BelatedError | None]:
-        """Follow the assignment; return the number of new partitions, and the last error."""
+        """Follow the assignment; return the number of new partitions and the last error."""
         claim = self.membership.claim()
         for partition in self.owned.keys() - claim.partitions:
             self._lose(partition)
@@ -183,11 +187,11 @@ class PartitionWorker:
             except BelatedError as error:  # its stored state is unreadable
                 failed = error
             else:
-                break  # one per step, so that owned partitions are not delayed
+                break  # acquire one partition per step, so that others are not delayed
         return len(new), failed
 
     def _take_over(self, partition: int) -> None:
-        """Fence the previous owner, and start from its last snapshot."""
+        """Fence the previous owner and start from its last snapshot."""
         epoch = self.shelf.acquire(partition)
         fold = self.fold(partition)
         self.history_changes.note_loaded(fold.load(self.shelf))
@@ -197,8 +201,8 @@ class PartitionWorker:
         self._log(logging.INFO, "this worker owns a partition", partition, epoch=epoch)
 
     def _give_back(self, partitions: Collection[int]) -> None:
-        """Save and drop these partitions."""
-        self._end_saving()  # which may find that another worker owns a partition
+        """Save snapshots of these partitions and drop them."""
+        self._end_saving()  # may reveal that another worker owns a partition
         for partition in [n for n in partitions if n in self.owned]:
             with suppress(OwnerFenced):
                 self.owned[partition].fold.save(self.shelf)
@@ -206,7 +210,7 @@ class PartitionWorker:
             self._log(logging.INFO, "this worker gives a partition back", partition)
 
     def _lose(self, partition: int) -> None:
-        """Drop a partition without saving: another worker owns it."""
+        """Drop a partition without saving, because another worker owns it."""
         self.lost += 1
         self._drop(partition)
         self.membership.doubt([partition])
@@ -216,7 +220,7 @@ class PartitionWorker:
         if self.owned.pop(partition).fold is self._saving.fold:
             self._saving.abandon()
 
-    # --- what is due -----------------------------------------------------------------------------
+    # --- steps -----------------------------------------------------------------------------------
 
     def _grown(self) -> Collection[int]:
         """Return the partitions that may have new records."""
@@ -248,7 +252,7 @@ class PartitionWorker:
         return count
 
     def _look_for_model(self) -> None:
-        """Load the published model, whose coefficients are the center of the sums."""
+        """Load the latest published model, whose coefficients are the center of the sums."""
         now = self._monotonic()
         if now < self._look_at + LOOK:
             return
@@ -301,7 +305,7 @@ class PartitionWorker:
                 return
 
     def _end_saving(self) -> None:
-        """Wait until the snapshot is written; drop the partition if another worker owns it."""
+        """Wait until the snapshot is written. Drop the partition if another worker owns it."""
         fold = self._saving.fold
         try:
             self._saving.end()
@@ -315,13 +319,14 @@ class PartitionWorker:
 
 
 class SharedLearner(Leader[Callable[[int], PartitionFold]]):
-    """Folds its share of the partitions; the leader also merges the sums of all partitions.
+    """Folds some of the partitions. The leader also merges the sums of all partitions.
 
-    Call :meth:`step` repeatedly. Start one learner per core: partitions are divided among them, and
-    those of a dead learner are reassigned.
+    Call :meth:`step` repeatedly. Start one learner per core. The partitions are divided among the
+    learners, and those of a dead learner are reassigned.
 
-    Of each partition, the sums with the highest epoch, then position, count. Nothing is published
-    before every partition has sums, or with fewer records of a partition than the last model.
+    If there are several sums for a partition, those with the highest epoch are used, and among
+    these, those with the highest position. A model is published only if all partitions have sums,
+    and none has fewer records than the last model includes.
 
     Args:
         journal: Journal of the bandit.
@@ -330,8 +335,8 @@ class SharedLearner(Leader[Callable[[int], PartitionFold]]):
         settings: Arguments of :class:`~belated.service.learning.leader.Leader`.
 
     Attributes:
-        worker: Folds the partitions of this learner.
-        merging: Sums of all partitions while this learner leads.
+        worker: Folds the partitions assigned to this learner.
+        merging: Sums of all partitions, while this learner leads; None while it stands by.
     """
 
     def __init__(
@@ -354,20 +359,20 @@ class SharedLearner(Leader[Callable[[int], PartitionFold]]):
         )
         self.merging: Merging | None = None
         self._floor: list[int] = []
-        #: By partition, version of the sums last read.
+        #: Version of the last sums that were read, by partition.
         self._versions: dict[int, int] = {}
         self._changed = False
         self._look_at = self._published_at = -math.inf
 
     def step(self) -> int:
-        """Do what is due; return the number of records folded or appended, 0 if idle."""
+        """Run one step of pending work; return 0 if there was none in this learner's partitions."""
         try:
             return self.worker.step()
-        finally:  # merge also if this worker cannot read a record
+        finally:  # merge even if this worker cannot read a record
             self.merge()
 
     def merge(self) -> int:
-        """Merge and publish if this learner leads; return the number of new sums."""
+        """Merge sums and publish a model if this learner leads; return the number of new sums."""
         try:
             if not self._lead() or self._monotonic() < self._look_at + PUBLISH:
                 return 0
@@ -381,10 +386,10 @@ class SharedLearner(Leader[Callable[[int], PartitionFold]]):
         return count
 
     def close(self, *, save: bool = True) -> None:
-        """Save, release the partitions and the lease, and close the journal.
+        """Save snapshots, release the partitions and the lease, and close the journal.
 
         Args:
-            save: False if an error in the middle of a step may have left a fold inconsistent.
+            save: Whether to save; False if an error may have left a fold inconsistent.
         """
         self.lease.close()
         self._stand_by()
@@ -413,7 +418,7 @@ class SharedLearner(Leader[Callable[[int], PartitionFold]]):
             self._versions[partition] = version
             try:
                 entry = PartitionSums.read(data)
-            except (CorruptJournal, UnsupportedFormat) as error:  # its owner will send new ones
+            except (CorruptJournal, UnsupportedFormat) as error:  # the owner will send new sums
                 extra = {"bandit": self.journal.bandit, "partition": partition}
                 log.error("unreadable sums of a partition: %s", error, extra=extra)
                 continue
@@ -432,10 +437,10 @@ class SharedLearner(Leader[Callable[[int], PartitionFold]]):
         self._floor, self._changed, self._published_at = model.positions, False, now
 
     def _is_behind(self, positions: list[int]) -> bool:
-        """Whether the last model includes more records that the journal still has.
+        """Return whether the last model includes records that these sums lack.
 
-        A new owner of a partition starts from its snapshot, and nothing is published before it has
-        read as far as the previous owner.
+        A new owner of a partition starts from a snapshot. No model is published until the new owner
+        has read as far as the previous one.
         """
         behind = [n for n, floor in enumerate(self._floor) if positions[n] < floor]
         for partition in behind:
