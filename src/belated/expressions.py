@@ -282,8 +282,8 @@ def register(make: M) -> M:
     >>> del POLICY_NAMES["Bold"]
     """
     if not _makes_policies(make) or not make.__name__.isidentifier():
-        message = f"{make!r} cannot be registered: a subclass of Policy, or a function,"
-        raise InvalidInput(f"{message} was expected", make)
+        message = f"cannot register {make!r}: expected a Policy subclass or a function"
+        raise InvalidInput(message, make)
     name = make.__name__
     known = POLICY_NAMES.get(name, make)
     if _path(known) != _path(make):

@@ -148,7 +148,7 @@ def test_subjects_come_as_a_list_or_a_column(frame: Frame) -> None:
         ([{"age": 41}], [17], r"ids\[0\] is 17: text was expected"),
         ([{"age": 41}, {"age": 3}], ["a", None], r"ids\[1\] is None"),
         ([{"age": 41}, {"age": 3}], ["a", "a"], "'a' more than once"),
-        ([({"age": 41}, COLORS)], None, "leave one of them out"),
+        ([({"age": 41}, COLORS)], None, "remove one of them"),
         (pd.DataFrame(LINES), "order", "no such column, only age, city"),
     ],
 )

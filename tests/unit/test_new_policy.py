@@ -174,7 +174,7 @@ def test_a_name_is_that_of_one_policy() -> None:
 @pytest.mark.parametrize("wrong", [Policy, Learner, lambda dim, family: None, "Softmax"])
 def test_what_makes_no_policies_is_not_registered(wrong: Any) -> None:
     """It says what was expected."""
-    with pytest.raises(InvalidInput, match="a subclass of Policy, or a function, was expected"):
+    with pytest.raises(InvalidInput, match="expected a Policy subclass or a function"):
         register(wrong)
 
 

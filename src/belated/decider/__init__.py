@@ -1,8 +1,8 @@
-"""Decisions without I/O: choices, unapplied decisions, look-ups, modes, paused actions, baseline.
+"""Decision logic without I/O: choices, unapplied decisions, modes, paused actions, baselines.
 
-Everything that makes decisions uses a :class:`Decider`: a :class:`~belated.Bandit` is a decider
+Everything that makes decisions uses a :class:`Decider`. A :class:`~belated.Bandit` is a decider
 with a fold and a journal, a served bandit is a decider with asynchronous commits, and the fault
-simulator runs both. Time and randomness are arguments.
+simulator runs both. The time and random generator are passed as arguments.
 """
 
 from belated.decider.actions import ActionState as ActionState

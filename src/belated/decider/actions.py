@@ -1,4 +1,4 @@
-"""States of actions: operators pause, resume and retire them."""
+"""States of actions, which operators can pause, resume and retire."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Changes = Mapping[str, ActionChanged]
 
 
 def state_at(change: ActionChanged, now: int) -> Literal["open", "paused", "retired"]:
-    """Return the state of an action at a time, from its last change. Only open ones are chosen.
+    """Return the state of an action at a time, from its last change; only open actions are chosen.
 
     >>> pause = ActionChanged(5, "gift", "pause", start=10, until=20)
     >>> [state_at(pause, now) for now in (9, 10, 19, 20)]
@@ -82,11 +82,11 @@ def only_open(
 def is_offered(
     action: int | str, names: Collection[int | str] | None, changes: Changes, now: int
 ) -> bool:
-    """Return whether an action is on offer and open, so that a decision for it can be repeated.
+    """Return whether an action is on offer and open, so that its decision can be repeated.
 
     Args:
         action: the action that was chosen.
-        names: names of the actions on offer; None: any.
+        names: names of the actions on offer; None: any action.
         changes: the last change of each action.
         now: the current time, in microseconds since 1970.
     """
@@ -101,10 +101,10 @@ class ActionState(msgspec.Struct, Result, frozen=True):
     Attributes:
         action: name of the action, as text.
         state: open, paused or retired.
-        since: when the state began, or will change if in the future; None if it never changed.
-        until: when a pause ends; None: only when the action is resumed.
+        since: when the state began, or when it will change; None if it has never changed.
+        until: when a pause ends; None: when the action is resumed.
         reason: reason given by the operator.
-        actor: who changed the action.
+        actor: the person or process that changed the action.
     """
 
     action: str
@@ -130,7 +130,7 @@ class ActionState(msgspec.Struct, Result, frozen=True):
 def states_at(
     changes: Changes, now: int, declared: Collection[int | str] | None = None
 ) -> list[ActionState]:
-    """Return the state of each action that is declared or has ever been changed."""
+    """Return the state of each action that has been declared or changed."""
     names = dict.fromkeys([*map(str, declared or ()), *sorted(changes)])
     return [
         ActionState.of(changes[name], now) if name in changes else ActionState(name, "open")
@@ -164,7 +164,7 @@ def action_change(
         actor: who changes the action.
 
     Raises:
-        InvalidInput: the action is unknown, or cannot be changed like this.
+        InvalidInput: the action is unknown, or this change is not allowed.
     """
     if isinstance(action, bool) or not isinstance(action, int | str) or action == "":
         raise InvalidInput(f"action is {action!r}: the name of an action was expected", action)

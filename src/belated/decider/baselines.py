@@ -1,4 +1,4 @@
-"""The baseline, which chooses without a model: a named action, the first, or a random one."""
+"""The baseline, which chooses without a model: a named action, the first, or a random action."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-#: Baselines that are not the name of an action: the first of a request, or a random one.
+#: Baselines that are not action names: the first action of a request, or a random action.
 FIRST, UNIFORM = "first", "uniform"
 
 
@@ -20,7 +20,7 @@ def choose_baseline(
 
     Args:
         baseline: the name of an action, :data:`FIRST` or :data:`UNIFORM`. If the request does not
-            have that action, the first one is chosen.
+            offer the named action, the first action is chosen.
         actions: the names of the actions; None: their indices.
         count: the number of actions.
         rng: source of randomness.

@@ -1,4 +1,4 @@
-"""Batches of decision requests and rewards, in the forms that callers pass them."""
+"""Batches of decision requests and rewards, in the forms that callers may pass."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class BatchRequest(NamedTuple):
         context: the context, which features encode as rows.
         actions: the actions; None if the caller named none.
         rows: one row per action, if there are no features.
-        id: the caller's decision id, validated; None if there is none.
-        subject: the subject of the decision; None if there is none.
+        id: the caller's decision id, validated, if any.
+        subject: the subject of the decision, if any.
     """
 
     context: Any
@@ -58,8 +58,8 @@ def split_requests(
         actions: the actions of all requests, unless contexts are pairs.
         rows: the row table of each request, instead of contexts.
         ids: a decision id for each request; or the name of a column of the frame, which is then
-            not part of the contexts.
-        subjects: the subject of each decision, None for none; or the name of such a column.
+            removed from the contexts.
+        subjects: the subject of each decision, or None; or the name of a column of the frame.
 
     >>> split_requests([{"age": 41}, {"age": 18}], ["red", "blue"], ids=["a", "b"])[1]
     BatchRequest(context={'age': 18}, actions=['red', 'blue'], rows=None, id='b', subject=None)
@@ -114,7 +114,7 @@ def split_rewards(rewards: Any) -> list[BatchReward]:
 
 @contextmanager
 def named(place: str) -> Iterator[None]:
-    """Prefix the messages of errors with the place of the invalid item."""
+    """Prefix error messages with the position of the invalid item."""
     try:
         yield
     except InvalidInput as error:
@@ -122,7 +122,7 @@ def named(place: str) -> Iterator[None]:
 
 
 def naming(place: str, error: InvalidInput) -> InvalidInput:
-    """Return an error whose message is prefixed with the place of the invalid item."""
+    """Return the error with its message prefixed with the position of the invalid item."""
     prefixed = InvalidInput(f"{place}: {error}", error.value)
     prefixed.issue = error.issue
     return prefixed
@@ -158,7 +158,7 @@ def _is_pair(request: Any) -> bool:
 
 
 def _column(contexts: list[Any], argument: str, name: str) -> list[Any]:
-    """Remove a column from the records of a frame, and return it."""
+    """Remove a column from a frame's records, and return the column."""
     if contexts and name not in contexts[0]:
         message = f"{argument} is {name!r}, but the frame has no such column, only"
         raise InvalidInput(f"{message} {', '.join(contexts[0])}", name)

@@ -1,4 +1,4 @@
-"""The decider: chooses with a model that a learner provides, and tracks its unapplied decisions."""
+"""The decider chooses with a learner's model, and tracks decisions the model has not yet read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from belated.model.statistics import Information
 from belated.policies import Policy
 from belated.policies.policy import Choice
 
-#: Positions of decisions that are not in the journal: not durable yet, or durable in a spool.
+#: Positions that mark decisions outside the journal: not durable yet, or durable in a spool.
 NOT_DURABLE, SPOOLED = -1, 0
 
 
@@ -65,10 +65,10 @@ class _Block(msgspec.Struct):
 
 
 class UnappliedDecisions:
-    """Decisions of this process that the model has not read yet, and that count as pending.
+    """Decisions made by this process that the model has not read yet; they count as pending.
 
     Decisions are never dropped. If no learner runs for a long time, the oldest durable decisions
-    are summed: they still count as pending, but can no longer be found by id, except in the
+    are replaced by their sum. They still count as pending, but can be found by id only in the
     journal.
 
     Args:
@@ -81,7 +81,7 @@ class UnappliedDecisions:
         self._shape = shape
         self._share = share
         self._most, self._block = tuning.max_unapplied, tuning.unapplied_block
-        # In a dict, finding the first key is slow after many removals at the front.
+        # Not a dict: finding its first key is slow after many removals at the front.
         self._recent: OrderedDict[str, Unapplied] = OrderedDict()
         self._blocks: dict[int, list[_Block]] = {}
         self._compact_at = self._most + self._block
@@ -122,12 +122,13 @@ class UnappliedDecisions:
         return None if spooled and entry.position != SPOOLED else entry.decision
 
     def mark_durable(self, id: str, position: int) -> None:
-        """Record the position of a decision; in a spool it has none until it is delivered."""
+        """Record the position of a decision, or that it is in a spool and has no position yet."""
         entry = self._recent.get(id)
-        # Both marks can come in either order; of two decisions with the same id, the first counts.
+        # A decision can be marked as spooled and as delivered in either order. If two decisions
+        # have the same id, the first one counts.
         if entry is not None and entry.position <= SPOOLED and entry.position < position:
             entry.position = position
-            # Drop the context, which may be large: a retry only needs the name of the features.
+            # Drop the context, which may be large. A retry needs only the name of the features.
             if len(entry.decision.context) > NAME:
                 entry.decision = replace(entry.decision, context=entry.decision.context[:NAME])
 
@@ -156,11 +157,11 @@ class UnappliedDecisions:
             information = Information.of(*self._live(entries), self._shape)
             last = max(entry.position for entry in entries)
             self._blocks.setdefault(partition, []).append(_Block(last, information))
-        # Spooled decisions remain, so try again only after another block.
+        # Spooled decisions cannot be summed, so try again only after another block of decisions.
         self._compact_at = max(len(self._recent), self._most) + self._block
 
     def pending(self) -> tuple[Matrix, Vector, Information]:
-        """Return the rows and shares of recent pending decisions, and the sum of older ones."""
+        """Return the rows and shares of recent pending decisions, and the sum of the older ones."""
         rows, shares = self._live(self._recent.values())
         summed = Information.zero(self._shape)
         for blocks in self._blocks.values():
@@ -189,7 +190,7 @@ class ModelSource(Protocol):
         """Number of records folded into the model."""
 
     def add_pending(self, x: Vector, weight: float) -> None:
-        """Count a decision that the model has not read as pending."""
+        """Count a decision as pending that the model has not read."""
 
     def remove_pending(self, x: Vector, weight: float) -> None:
         """Stop counting a decision as pending."""
@@ -198,25 +199,25 @@ class ModelSource(Protocol):
         """Change the mode of the model."""
 
     def use_model(self, chosen: PublishedModel | None, unapplied: UnappliedDecisions) -> None:
-        """Use this model from now on; None: use the newest."""
+        """Use the given model from now on; None: use the newest."""
 
     def repair(self, unapplied: UnappliedDecisions) -> None:
         """Rebuild the model after it failed to choose."""
 
 
-#: Maximum number of values in the rows of a run (256 KB), unless the run is a single request.
+#: Maximum number of row values in a run (256 KB), unless the run is a single request.
 AT_ONCE = 1 << 15
 
 
 def runs_of(
     requests: Sequence[ParsedRequest], dim: int
 ) -> Iterator[tuple[slice, slice, list[int]]]:
-    """Split requests into runs: yield the requests, their lines, and the end of each request.
+    """Split requests into runs; yield the slice of requests, their lines, and each request's end.
 
     Ends are relative to the first line of the run.
 
     Args:
-        requests: the requests, in the order of their lines.
+        requests: the requests, in the order of their lines in the table.
         dim: number of columns of a row.
 
     >>> [run for run in runs_of([ParsedRequest(2), ParsedRequest(3)], dim=4)]
@@ -257,15 +258,16 @@ class Made(NamedTuple):
 class Decider:
     """Makes decisions, and counts them as pending until a model has read them.
 
-    A burst of decisions therefore does not repeat one choice while the learner lags behind.
+    A burst of decisions therefore does not repeat the same choice while the learner lags behind.
 
     Args:
         policy: the policy that chooses actions.
         source: provides the model.
         partitions: number of partitions of the journal.
         baseline: how to choose without the model: the name of an action, ``first`` or ``uniform``.
-        keep_requests: share of the requests to store; "auto": all small ones, a sample of others.
-        tuning: internal sizes, and the generator of ids.
+        keep_requests: share of the requests to store; "auto" stores all small requests and a sample
+            of large ones.
+        tuning: internal sizes, and the id generator.
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> from belated.decider import LoadedModel
@@ -297,16 +299,16 @@ class Decider:
         #: Changes of actions by operators. Paused and retired actions are never chosen.
         self.actions: Changes = {}
         self.unapplied = UnappliedDecisions(policy.shape, policy.share, tuning)
-        #: Number of decisions by the baseline after a failure of the policy, by reason.
+        #: Number of decisions made by the baseline because the policy failed, by reason.
         self.fallbacks: Counter[str] = Counter()
-        #: The last failure of the policy.
+        #: The policy's last failure.
         self.failure: PolicyFailure | None = None
         self._source = source
         self._partitions = partitions
         self._baseline = baseline
         self._new_id = tuning.new_id
         self._features = name_of(policy.features)
-        #: Slot of generated ids; None: a random slot for each.
+        #: Slot of generated ids; None: a random slot for each id.
         self.slot: int | None = None
         self._repaired = False  # repair only once until the policy succeeds
 
@@ -333,7 +335,8 @@ class Decider:
             table: validated rows of all requests, concatenated.
             now: the current time, in microseconds since 1970.
             rng: random generator.
-            hold: keep counting the decisions as pending; False if they are about to be folded.
+            hold: whether to keep counting the decisions as pending; False if they will be folded
+                immediately.
 
         Raises:
             BanditOff: the bandit is switched off.
@@ -343,11 +346,11 @@ class Decider:
             raise BanditOff()
         if self.actions:
             requests, table = only_open(requests, table, self.actions, now)
-        # Decisions do not change a model that is frozen, or that an operator chose.
+        # Decisions do not change a model that is frozen or was chosen by an operator.
         learns = self.mode == "learn" and self.chosen is None
         counts = learns and (hold or len(requests) > 1)
         source: Source = "policy"
-        if self.mode == "baseline":  # its decisions are counted once a model is used again
+        if self.mode == "baseline":  # decisions are counted once a model is used again
             source = "baseline"
             choices = self._choose_baseline(self._baseline, requests, table, rng)
         else:
@@ -369,11 +372,11 @@ class Decider:
     def record(self, request: ParsedRequest, table: Row) -> Made:
         """Record a decision that the caller made because the service was unavailable.
 
-        It counts as pending like other decisions.
+        The decision counts as pending, like any other.
 
         Args:
             request: the request, with the action that was chosen and the time.
-            table: its validated rows.
+            table: validated rows of the request.
         """
         assert request.fallback is not None
         index, at = request.fallback
@@ -386,11 +389,11 @@ class Decider:
     def score(
         self, request: ParsedRequest, table: Row, *, now: int, rng: np.random.Generator
     ) -> Scores:
-        """Return the scores of the actions and the choice, without deciding or changing any state.
+        """Return the choice and the actions' scores, without deciding or changing any state.
 
         Args:
-            request: the request of one decision.
-            table: its validated rows.
+            request: the decision request.
+            table: validated rows of the request.
             now: the current time, in microseconds since 1970.
             rng: a separate random generator, so that decisions are not affected.
 
@@ -418,13 +421,13 @@ class Decider:
         self._hold(decision, weight, counted, SPOOLED)
 
     def release(self, id: str) -> None:
-        """Stop holding a decision that was folded or not recorded; ignore it if it is not held."""
+        """Stop holding a decision that was folded or not recorded; do nothing if it is not held."""
         entry = self.unapplied.remove(id)
         if entry is not None and entry.counted:
             self._source.remove_pending(entry.decision.x.astype(np.float64), entry.weight)
 
     def discard(self, decision: Decision) -> None:
-        """Stop holding a decision that was not recorded, unless another one has its id."""
+        """Stop holding a decision that was not recorded, unless another decision has its id."""
         entry = self.unapplied.get(decision.id)
         if entry is not None and entry.decision is decision:
             self.release(decision.id)
@@ -440,7 +443,7 @@ class Decider:
                 self.release(entry.decision.id)
 
     def count_again(self) -> None:
-        """Count all held decisions in a rebuilt model, and switch to the mode ``learn``."""
+        """Count all held decisions in a rebuilt model, and switch to ``learn`` mode."""
         for entry in self.unapplied:
             if entry.counted:
                 self._source.add_pending(entry.decision.x.astype(np.float64), entry.weight)
@@ -462,7 +465,7 @@ class Decider:
         """Use a model that an operator chose; None: use the newest.
 
         Raises:
-            JournalMismatch: the model is for another policy, or for other features.
+            JournalMismatch: the model is for a different policy or different features.
         """
         if chosen is not self.chosen:
             self._source.use_model(chosen, self.unapplied)
@@ -480,7 +483,7 @@ class Decider:
     ) -> list[Choice]:
         model = self._source.model
         several = counts and len(requests) > 1
-        if several:  # undo if a choice fails, or if the decisions are not held
+        if several:  # to undo the choices if one fails, or if the decisions are not held
             before = model.decided.copy(), model.pending, model.decisions
         try:
             if len(requests) == 1:
@@ -504,7 +507,7 @@ class Decider:
         return choices
 
     def _count(self, choice: Choice, table: Row) -> bool:
-        """Count a choice of the baseline as pending; return False if the model fails."""
+        """Count a baseline choice as pending; return False if the model fails."""
         try:
             self._source.add_pending(table[choice.index].astype(np.float64), choice.weight)
         except Exception:
@@ -519,7 +522,7 @@ class Decider:
         rng: np.random.Generator,
         hold: bool,
     ) -> Made:
-        """Choose for each request separately, so that the policy decides those it can."""
+        """Choose for each request separately, so that the policy decides wherever it can."""
         made, start = Made([], {}), 0
         for n, request in enumerate(requests):
             end = start + request.n_rows
@@ -598,7 +601,7 @@ class Decider:
         return made
 
     def _id_for(self, request: ParsedRequest, now: int) -> str:
-        """Return a new id, in the partition of the subject if there is one."""
+        """Return a new id; if there is a subject, the id is in the subject's partition."""
         subject = request.subject
         return self._new_id(now, self.slot if subject is None else slot_of_subject(subject))
 
@@ -628,7 +631,7 @@ class Decider:
     def _hold(self, decision: Decision, weight: float, counted: bool, position: int) -> None:
         partition = partition_of(key_of(decision.id), self._partitions)
         entry = Unapplied(decision, weight, partition, counted, position)
-        # Of concurrent requests with the same id, only the first counts.
+        # If concurrent requests have the same id, only the first one counts.
         if not self.unapplied.add(entry) and counted:
             self._source.remove_pending(decision.x.astype(np.float64), weight)
 
@@ -644,9 +647,9 @@ _NONE = 1e-300
 
 
 class HoldoutDecider(Decider):
-    """A decider with a holdout: a share of its decisions is made by a baseline.
+    """A decider with a holdout: a baseline makes a share of the decisions.
 
-    In the modes ``baseline`` and ``off`` there are no groups.
+    There are no groups in the modes ``baseline`` and ``off``.
 
     Args:
         settings: positional arguments of :class:`Decider`.
@@ -671,7 +674,7 @@ class HoldoutDecider(Decider):
         rng: np.random.Generator,
         hold: bool,
     ) -> Made:
-        """Choose as :meth:`Decider.choose` does, with the baseline for requests in the holdout."""
+        """Choose like :meth:`Decider.choose`, using the baseline for requests in the holdout."""
         if self.mode in ("baseline", "off"):
             return super().choose(requests, table, now=now, rng=rng, hold=hold)
         requests, table = only_open(requests, table, self.actions, now)
@@ -723,7 +726,7 @@ class HoldoutDecider(Decider):
         """Return the probability with which the policy would choose a row; None if unknown."""
         policy = self.policy
         if not policy.floor:
-            # Uniform does not allow setting its floor, but reports all probabilities anyway.
+            # Uniform's floor cannot be set, but it reports all probabilities anyway.
             with suppress(ValueError):
                 policy = dataclasses.replace(policy, floor=_NONE)
         try:

@@ -1,4 +1,4 @@
-"""Holdouts: a share of decisions is made by the baseline, to measure the lift of the policy."""
+"""Holdouts: a baseline makes a share of the decisions, to measure the lift of the policy."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Holdout:
     """The share of decisions that a baseline makes.
 
     Args:
-        share: the share of decisions or, with ``by``, of units in the holdout.
-        baseline: what you would show without a bandit: the name of an action, ``"first"`` or
+        share: the share of decisions in the holdout; with ``by``, the share of units.
+        baseline: how you would choose without a bandit: the name of an action, ``"first"`` or
             ``"uniform"``.
-        by: a field of the context, such as ``"customer"``: all decisions with the same value are in
-            the same group. None: each decision is assigned by its id.
+        by: a field of the context, such as ``"customer"``; all decisions with the same value are in
+            the same group. None: each decision is assigned to a group by its id.
 
     >>> holdout = Holdout(0.1, "first")
     >>> sum(holdout.contains(f"order {n}") for n in range(10_000))
@@ -51,7 +51,7 @@ class Holdout:
             raise InvalidInput(message, by)
 
     def contains(self, unit: str) -> bool:
-        """Return whether an id or a unit is in the holdout; the same in every process."""
+        """Return whether an id or unit is in the holdout; all processes get the same result."""
         draw = blake2b(unit.encode(), digest_size=8, person=b"belated.holdout").digest()
         return int.from_bytes(draw) < self.share * (1 << 64)
 
@@ -84,7 +84,7 @@ class Holdout:
 
 
 def check_holdout(holdout: Any, features: object) -> Holdout | None:
-    """Return a holdout, or raise InvalidInput if it cannot be used with these features."""
+    """Return the holdout, or raise InvalidInput if it cannot be used with these features."""
     if holdout is None:
         return None
     if not isinstance(holdout, Holdout):

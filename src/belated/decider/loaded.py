@@ -1,4 +1,4 @@
-"""A published model in a decider, including the decisions made in this process since."""
+"""A decider's copy of a published model, to which its own later decisions are added as pending."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from belated.policies import Policy
 
 
 class LoadedModel:
-    """The newest published model, or the one that an operator chose.
+    """The newest published model, or the model that an operator chose.
 
-    Decisions that the learner had not read are counted as pending in the newest model. A model that
-    an operator chose does not change.
+    Decisions that the learner had not read are counted as pending in the newest model. A model
+    chosen by an operator does not change.
 
     Args:
         policy: the policy, which must be the learner's.
@@ -45,7 +45,7 @@ class LoadedModel:
         """Replace the newest model.
 
         Raises:
-            JournalMismatch: the model is for another policy, or for other features.
+            JournalMismatch: the model is for a different policy or different features.
             CorruptJournal: the model contains numbers that are not finite.
         """
         model = published.model(self._policy, kernels=self._kernels)
@@ -56,10 +56,10 @@ class LoadedModel:
             self._count(unapplied)
 
     def use_model(self, chosen: PublishedModel | None, unapplied: UnappliedDecisions) -> None:
-        """Use this model, even if newer ones are published; None: use the newest again.
+        """Use the given model, even if newer models are published; None: use the newest again.
 
         Raises:
-            JournalMismatch: the model is for another policy, or for other features.
+            JournalMismatch: the model is for a different policy or different features.
             CorruptJournal: the model contains numbers that are not finite.
         """
         published = chosen or self._published
@@ -73,7 +73,7 @@ class LoadedModel:
         self.repair(unapplied)
 
     def repair(self, unapplied: UnappliedDecisions) -> None:
-        """Restore the model as it was published."""
+        """Restore the model to its published state."""
         self.model = self._model_of(self._chosen or self._published)
         self._count(unapplied)
 
@@ -114,7 +114,7 @@ class LoadedModel:
 
 
 def _add(model: Model, summed: Information) -> None:
-    """Add the information of summed pending decisions to a model, by its root."""
+    """Add the information of summed pending decisions to a model, using its square root."""
     inverse = np.linalg.inv(model.decided)
     model.decided = root_of(inverse.swapaxes(-2, -1) @ inverse + summed.matrix)
     model.pending += summed.count

@@ -1,4 +1,4 @@
-"""Choosing the model: operators can go back to an earlier model, and return to the newest."""
+"""Model selection: operators can go back to an earlier model, and return to the newest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from belated.exceptions import InvalidInput
 from belated.fold.published import PublishedModel, readable_model
 from belated.journals.coordination import CoordinationStore
 
-#: Identifies a model: the number of records it has learned from, as in decisions; or the newest.
+#: Identifies a model by the number of records it has learned from, as in decisions, or the newest.
 Version = int | Literal["latest"]
 
 
@@ -23,7 +23,7 @@ class ModelState(msgspec.Struct, Result, frozen=True):
 
     Attributes:
         version: number of records it has learned from; decisions store it as ``model``.
-        made_at: when it was published.
+        made_at: when the model was published.
         observations: number of rewards it has learned from.
         state: ``chosen`` if an operator chose it, ``latest`` if it is the newest, otherwise
             ``kept``.
@@ -36,11 +36,11 @@ class ModelState(msgspec.Struct, Result, frozen=True):
 
 
 def models_in(coordination: CoordinationStore, chosen: ModelChosen | None) -> list[ModelState]:
-    """Return the models that an operator can choose, the newest first.
+    """Return the models that an operator can choose, newest first.
 
     Args:
         coordination: the bandit's coordination store.
-        chosen: the last event that chose a model; None if there is none.
+        chosen: the last event that chose a model, if any.
     """
     states = {
         model.version: ModelState(model.version, as_datetime(model.at), model.observations)
@@ -57,17 +57,17 @@ def models_in(coordination: CoordinationStore, chosen: ModelChosen | None) -> li
 def model_choice(
     coordination: CoordinationStore, version: Version, now: int, reason: str, actor: str
 ) -> ModelChosen:
-    """Return the event that makes all deciders use a model.
+    """Return the event that makes all deciders use the given model.
 
     Args:
         coordination: the bandit's coordination store.
         version: version of the model.
         now: the current time, in microseconds since 1970.
         reason: reason for the change.
-        actor: who chooses the model.
+        actor: the person or process that chooses the model.
 
     Raises:
-        InvalidInput: the model is no longer stored, or is for other features.
+        InvalidInput: the model is no longer stored, or is for different features.
     """
     if version == "latest":
         return ModelChosen(now, 0, b"", reason, actor)

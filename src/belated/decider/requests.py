@@ -38,20 +38,20 @@ def takes_context(decide: Callable[P, T]) -> Callable[P, T]:
 
 
 class ParsedRequest(msgspec.Struct, frozen=True, gc=False):
-    """A validated decision request; its rows are in a table with those of other requests.
+    """A validated decision request; the rows of all requests are stored in one table.
 
     Attributes:
         n_rows: number of rows, one for each action.
         actions: names of the actions; None: their indices.
         id: the caller's decision id; None: the decider generates one.
-        first_attempt: whether this id has not been sent before.
-        activated: whether the window starts at once.
+        first_attempt: whether the id is being sent for the first time.
+        activated: whether the window starts immediately.
         context: the context and the records of the actions, to store with the decision; None: store
-            rows.
-        unit: unit by which the holdout is assigned; None: by the id.
-        places: original indices of the rows, if some actions are paused; None: none is paused.
-        subject: the subject of the decision; None if there is none.
-        fallback: index of the action that the caller chose without the service, and the time, in
+            the rows instead.
+        unit: the unit by which the decision is assigned to a group; None: use the id.
+        places: original indices of the rows if some actions are paused; None if none is paused.
+        subject: the subject of the decision, if any.
+        fallback: index of the action that the caller chose without the service, and the time in
             microseconds since 1970; None: the decider chooses.
     """
 
@@ -84,12 +84,12 @@ def parse_request(
 
     Args:
         context: the context, which features encode as rows.
-        actions: the actions, in the order of the rows; None: all that the features know.
+        actions: the actions, in the order of the rows; None: all actions of the features.
         rows: one row per action, if there are no features.
         dim: number of columns of a row.
         features: the features, if any.
         id: the caller's decision id.
-        activated: whether the window starts at once.
+        activated: whether the window starts immediately.
         contexts: whether contexts are stored.
         holdout: the holdout, if any.
         subject: the subject of the decision, validated.
@@ -113,7 +113,7 @@ def parse_request(
 def rows_of(
     context: Any, actions: Actions | None, rows: Any, dim: int, features: Features | None
 ) -> Row:
-    """Return the rows of a request as float32, as the journal stores them for replay."""
+    """Return the rows of a request as float32, the type that the journal stores for replay."""
     if features is None:
         if context is not None or rows is None:
             raise _no_rows(context)
@@ -141,7 +141,7 @@ def _no_rows(context: Any) -> InvalidInput:
 
 
 def offered(actions: Actions | None, features: Features | None) -> Actions | None:
-    """Return the actions on offer; if none are named, all that the features know."""
+    """Return the actions on offer: the named actions, or all actions of the features."""
     if features is None or isinstance(actions, Mapping):
         return actions
     if actions is not None:
@@ -152,7 +152,7 @@ def offered(actions: Actions | None, features: Features | None) -> Actions | Non
 
 
 def declared(features: Features | None) -> Sequence[int | str] | None:
-    """Return the actions that features name, as :class:`PerArm` does; None if they do not."""
+    """Return the actions that the features name, as in :class:`PerArm`; None if they name none."""
     return getattr(features, "actions", None)
 
 
@@ -160,7 +160,7 @@ def check_subject(subject: Any, id: str | None, partitions: int) -> str:
     """Return a valid subject, or raise InvalidInput if the id is in another partition.
 
     Args:
-        subject: the subject that the caller named.
+        subject: the subject given by the caller.
         id: the caller's decision id; None if the decider generates one.
         partitions: number of partitions of the journal.
     """
@@ -180,7 +180,7 @@ def in_context(context: Any, field: str) -> str | None:
 
 
 def with_subjects(decisions: Sequence[Decision], requests: Iterable[ParsedRequest]) -> list[Event]:
-    """Return the events to append for decisions, including those of their subjects."""
+    """Return the events to append for decisions, including the events of their subjects."""
     return [
         *decisions,
         *[
@@ -195,12 +195,12 @@ def check_same(known: Decision, rows: Row, features: Features | None = None) -> 
     """Raise InvalidInput if a request is not a retry of the decision that has its id.
 
     Args:
-        known: the recorded decision with the id.
+        known: the recorded decision with the same id.
         rows: the rows of the request.
-        features: the features that encoded these rows, if any.
+        features: the features that encoded the rows, if any.
 
     Raises:
-        InvalidInput: the row that was chosen is not in the request.
+        InvalidInput: the chosen row is not in the request.
     """
     x: Row | None = known.x
     if features is not None and known.context[:NAME] != name_of(features.fingerprint):
@@ -210,7 +210,7 @@ def check_same(known: Decision, rows: Row, features: Features | None = None) -> 
         return
     if known.index < len(rows) and np.array_equal(rows[known.index], x):
         return
-    if x is not known.x and (rows == x).all(axis=1).any():  # with new features, at any place
+    if x is not known.x and (rows == x).all(axis=1).any():  # new features may reorder rows
         return
     message = f"the id {known.id!r} was used for another decision: use a new id for each decision"
     raise InvalidInput(message, known.id)

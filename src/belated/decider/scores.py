@@ -1,4 +1,4 @@
-"""Scores: the action that a bandit would choose and why, without making a decision."""
+"""Scores show which action a bandit would choose and why, without making a decision."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Scores(msgspec.Struct, Result, frozen=True):
 
     Attributes:
         choice: the action that would be chosen, for one random draw.
-        actions: the scores of the actions on offer, in order, without paused ones.
+        actions: the scores of the actions on offer, in order, except paused actions.
     """
 
     choice: int | str
