@@ -52,6 +52,8 @@ await client.void(unused.id);
 await client.close();
 console.log(JSON.stringify({plain, again, late, unused, subject, sticky, refused, receipts}));
 """
+#: Options of the compiler for a program that uses the package.
+STRICT = ["--strict", "--target", "ES2022", "--module", "NodeNext"]
 PAGE = """<!doctype html><title>shop</title>
 <script type="module">
 import {Client} from "./dist/index.js";
@@ -98,6 +100,13 @@ def run(folder: Path, *command: str, text: str | None = None) -> str:
     return result.stdout
 
 
+def exchanges() -> list[dict[str, Any]]:
+    """Return the cases of clients/conformance.json."""
+    text = (SOURCE.parent / "conformance.json").read_text(encoding="utf-8")
+    cases: list[dict[str, Any]] = json.loads(text)["cases"]
+    return cases
+
+
 def offers(name: str, **settings: Any) -> Definition:
     """Return a bandit with features."""
     features = PerArm(["blue", "red"], context=["returning"])
@@ -121,16 +130,19 @@ def test_generated_types_are_up_to_date(built: Path) -> None:
 
 def test_conformance_in_node(built: Path) -> None:
     """All exchanges of clients/conformance.json."""
-    cases = json.loads((SOURCE.parent / "conformance.json").read_text(encoding="utf-8"))["cases"]
     output = run(built, "node", "--test", "--test-reporter=tap", "test/client.test.js")
-    assert f"# pass {len(cases)}\n" in output
+    assert f"# pass {len(exchanges())}\n" in output
+
+
+def test_rewards_are_sent_in_batches(built: Path) -> None:
+    """In Node.js, with a service that is a function."""
+    run(built, "node", "--test", "test/rewards.test.js")
 
 
 def test_conformance_in_a_browser(built: Path, browser: Chromium, origin: str) -> None:
     """The same in a page."""
-    cases = json.loads((SOURCE.parent / "conformance.json").read_text(encoding="utf-8"))["cases"]
     browser.open(f"{origin}/index.html")
-    for case in cases:
+    for case in exchanges():
         assert browser.run(f"differences(Client, {json.dumps(case)})") == [], case["name"]
 
 
@@ -175,6 +187,22 @@ console.log(JSON.stringify(decision));
         recorded = client.entry(decision["id"]).decision
         assert recorded is not None
         assert (recorded.action, recorded.source) == ("red", "fallback")
+
+
+@pytest.mark.parametrize("page", ["docs/howto/client.md", "clients/typescript/README.md"])
+def test_documented_code(built: Path, tmp_path: Path, page: str) -> None:
+    """The code of the guide and of the README is valid TypeScript and runs."""
+    (code,) = re.findall(r"```ts\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+    (built / "documented.ts").write_text(code)
+    run(built, "node_modules/.bin/tsc", "--noEmit", "--rootDir", ".", "documented.ts", *STRICT)
+    features = PerArm(["summer", "books", "none"], context=["age"])
+    policy = DelayedUCB(features.dim, Bernoulli())
+    banners = Definition("banners", policy, Explicit("7d"), features)
+    with served(Service([banners], f"sqlite:///{tmp_path}/belated.db", learn=True)) as serving:
+        program = code.replace("http://decisions:8080", serving.url)
+        run(built, "node", "--input-type=module", "--eval", program)
+        with Client(serving.url, bandit="banners") as client:
+            eventually(lambda: client.state().observations == 1)
 
 
 def test_page_reports_with_tokens(
