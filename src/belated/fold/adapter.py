@@ -1,4 +1,4 @@
-"""Passes the changes of a ledger on to the learner, and stores the rows of decisions."""
+"""Pass a ledger's changes on to the learner, and store the rows of decisions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FEW = 64
 
 
 class Rows:
-    """Rows of the same length, each stored at a place of its own.
+    """Rows of equal length, each stored in a numbered slot.
 
     >>> rows = Rows(2)
     >>> place = rows.put(np.array([1.0, 2.0], dtype=np.float32))
@@ -37,14 +37,14 @@ class Rows:
 
     def __init__(self, dim: int) -> None:
         self.dim = dim
-        #: Number of places that were ever used, and how many of them are free.
+        #: Number of slots ever used, and how many of them are free.
         self.used = self.n_free = 0
-        #: The rows, and the free places; both arrays have spare capacity.
+        #: The rows, and the numbers of free slots; both arrays have spare capacity.
         self.data: Row = zeros((_FEW, dim), np.float32)
         self.places: NDArray[np.int64] = zeros((_FEW,), np.int64)
 
     def put(self, x: Row) -> int:
-        """Store a copy of a row; return its place."""
+        """Store a copy of a row; return its slot."""
         if self.n_free:
             self.n_free -= 1
             place = int(self.places[self.n_free])
@@ -56,34 +56,34 @@ class Rows:
         return place
 
     def put_all(self, rows: Row) -> NDArray[np.int64]:
-        """Store copies of rows; return their places."""
+        """Store copies of rows; return their slots."""
         self.reserve(len(rows))
         first, self.used = self.used, self.used + len(rows)
         self.data[first : self.used] = rows
         return np.arange(first, self.used)
 
     def get(self, place: int) -> Row:
-        """Return a view of the row at a place, which is valid until the place is freed."""
+        """Return a view of the row in a slot; the view is valid until the slot is freed."""
         row: Row = self.data[place]
         return row
 
     def get_all(self, places: NDArray[np.int64]) -> Row:
-        """Return copies of the rows at these places."""
+        """Return copies of the rows in these slots."""
         rows: Row = self.data[places]
         return rows
 
     def free(self, place: int) -> None:
-        """Free the place of a row."""
+        """Free a slot."""
         self.places[self.n_free] = place
         self.n_free += 1
 
     def free_all(self, places: NDArray[np.int64]) -> None:
-        """Free the places of several rows."""
+        """Free several slots."""
         self.places[self.n_free : self.n_free + len(places)] = places
         self.n_free += len(places)
 
     def reserve(self, count: int) -> None:
-        """Ensure capacity for ``count`` rows after the last place."""
+        """Ensure capacity for ``count`` rows after the last used slot."""
         if self.used + count <= len(self.data):
             return
         capacity = max(self.used + count, 2 * len(self.data))
@@ -94,28 +94,28 @@ class Rows:
 
 
 class LinesWithRows(NamedTuple):
-    """A copy of some lines, and of the rows that are stored for them."""
+    """A copy of some lines of the table and of their stored rows."""
 
     cells: NDArray[np.int64]
     rows: Row
 
     def pieces(self, block: int) -> dict[str, bytes]:
-        """Return the copy as pieces of a snapshot."""
+        """Return the copy as snapshot pieces."""
         names = block_names(block)
         return dict(zip(names, (packed(self.cells), self.rows.tobytes()), strict=True))
 
 
 def block_names(block: int) -> tuple[str, str]:
-    """Return the names of the pieces of a block."""
+    """Return the names of a block's snapshot pieces."""
     return f"lines {block}", f"rows-of-lines {block}"
 
 
 class LearnerAdapter:
-    """Receives the changes of one partition's ledger, and passes them on to the learner.
+    """Receives the changes of one partition's ledger and passes them on to the learner.
 
-    The row of a decision is stored here while it may still be learned, and among the observations
-    of its partition once it was. The weight with which a decision is pending is the slope at its
-    predicted mean, divided by the dispersion known at that time.
+    The row of a decision is stored here until its reward is learned, and then among the
+    observations of its partition. The weight of a pending decision is the slope at its predicted
+    mean, divided by the dispersion known when the decision is folded.
 
     Args:
         learner: the learner.
@@ -132,16 +132,16 @@ class LearnerAdapter:
         self.table = EntryTable()
         family = learner.policy.family
         self._least, self._most = family.support.lower, family.support.upper
-        #: Number of decisions that were ever pending.
+        #: Number of decisions that have ever been pending.
         self.decisions = 0
         self._rows = Rows(learner.policy.row_width)
-        # Means predicted with several half-lives, for decisions that may still be learned.
+        # Means predicted with several half-lives, for decisions whose row is stored here.
         self._predicted: dict[int, tuple[float, ...]] = {}
 
     def enter(self, number: int, decision: Decision, expected: bool) -> None:
-        """Add a decision: store its row; if ``expected``, make it pending.
+        """Add a decision: store its row and, if ``expected``, make it pending.
 
-        A decision for which the features compute no row is ignored here.
+        Decisions for which the features cannot compute a row are ignored.
         """
         x = self.encoder.row(decision)
         if x is None:
@@ -149,7 +149,7 @@ class LearnerAdapter:
         blocks = self.learner.policy.blocks
         if len(x) != self._rows.dim or (blocks is not None and not 0 <= x[0] < blocks):
             raise wrong_row(x, self.learner.policy)
-        # Stored, so that exactly what is added to the sums is subtracted from them later.
+        # Store the weight, so that exactly what is added to the sums is later subtracted.
         weight = self.learner.model.weight_at(decision.mean)
         table, i = self.table, number - self.table.base
         table.weight[i], table.where[i] = weight, self._rows.put(x)
@@ -162,7 +162,7 @@ class LearnerAdapter:
             self.learner.add_pending(x.astype(np.float64), weight, recorded)
 
     def add_pending(self, number: int, began: int, again: bool) -> None:
-        """Make a decision pending, or ``again`` pending."""
+        """Make a decision pending; ``again`` is True if it was pending before."""
         if self._has_no_row(number):
             return
         if again:
@@ -180,7 +180,7 @@ class LearnerAdapter:
     def move(self, number: int, before: int, began: int) -> None:
         """Change the time at which a decision took effect."""
         if not self.learner.weighting.keeps_times or self._has_no_row(number):
-            return  # its age does not matter, or it is not learned
+            return  # the age of the decision does not matter, or the decision is not learned
         where = self.table.where[number - self.table.base]
         if where < NOWHERE:
             self.learner.restart(handle_at(where), began, self.partition)
@@ -211,15 +211,15 @@ class LearnerAdapter:
         old: NDArray[np.bool_],
         times: NDArray[np.int64],
     ) -> None:
-        """Add many decisions and rewards that are already in the table; the learner is in bulk.
+        """Add many decisions and rewards that are already in the table, in bulk mode.
 
         Args:
             first: index of the first new line.
             rows: the rows of decisions with rewards.
             values: the rewards.
-            weights: the weights with which these decisions were pending.
-            old: which of these decisions were in the table before.
-            times: when these decisions and their rewards were recorded.
+            weights: the pending weights of these decisions.
+            old: whether each of these decisions was already in the table.
+            times: when each of these decisions and its reward were recorded.
         """
         table = self.table
         where = table.column("where")[first:]
@@ -232,7 +232,7 @@ class LearnerAdapter:
         self.learner.learn_page(len(where), added, arrived, rewards, old, self.partition)
 
     def learn_all(self, numbers: Sequence[int]) -> None:
-        """Learn the rewards of pending decisions from the table; the learner is in bulk."""
+        """Learn the rewards of pending decisions from the table, in bulk mode."""
         table, learner = self.table, self.learner
         lines = np.array(numbers) - table.base
         where = table.column("where")
@@ -269,7 +269,7 @@ class LearnerAdapter:
         where[i] = self._rows.put(x.astype(np.float32))
 
     def forget(self, number: int) -> None:
-        """Release a decision that will not change any more, with its row."""
+        """Release a decision that can no longer change, along with its row."""
         where, i = self.table.where, number - self.table.base
         self.table.touch(i)
         if where[i] > NOWHERE:
@@ -290,11 +290,11 @@ class LearnerAdapter:
         return numbers[has_row]
 
     def finish(self, recorded: int) -> None:
-        """End a record: all of its changes have been passed on."""
+        """Finish a record, after all of its changes have been passed on."""
         self.learner.finish(recorded)
 
     def pack(self) -> dict[str, bytes]:
-        """Return the state except for the table and its rows, and the observations, as bytes."""
+        """Serialize the state, including observations but not the table and its rows."""
         pieces = {"account decisions": self.decisions.to_bytes(8)}
         if self._predicted:
             numbers = np.array(list(self._predicted), dtype=np.int64)
@@ -303,16 +303,19 @@ class LearnerAdapter:
         return pieces | self.learner.pack(self.partition)
 
     def begin_copies(self, blocks: Mapping[int, slice]) -> Copies[LinesWithRows]:
-        """Begin to copy lines and their rows; a block is copied before it changes."""
+        """Begin copying lines and their rows; each block is copied before it changes."""
         self.table.copies = copies = Copies(blocks, self.copy)
         return copies
 
     def copy(self, lines: slice) -> LinesWithRows:
-        """Copy lines, and the rows that are stored for them."""
+        """Copy lines and their stored rows."""
         return LinesWithRows(self.table.cells[lines].copy(), self.kept_rows(lines))
 
     def unpack(self, pieces: dict[str, bytes]) -> None:
-        """Restore what :meth:`pack` returned, after the table; pending decisions are not added."""
+        """Restore the result of :meth:`pack` once the table is restored.
+
+        Pending decisions are added later, by :meth:`add_all_pending`.
+        """
         self.decisions = int.from_bytes(pieces["account decisions"])
         where = self.table.column("where")
         rows = np.frombuffer(b"".join(numbered(pieces, "rows-of-lines")), dtype=np.float32)
@@ -324,27 +327,27 @@ class LearnerAdapter:
         self.learner.unpack(self.partition, pieces, handle_at(where[where < NOWHERE]))
 
     def add_all_pending(self, numbers: NDArray[np.int64]) -> None:
-        """Make decisions pending, right after :meth:`unpack`."""
+        """Make decisions pending; called directly after :meth:`unpack`."""
         if len(numbers):
             rows, weights = self.pending_rows(numbers)
             self.learner.add_all_pending(rows.astype(np.float64), weights)
-        # Also count decisions that ended without a reward.
+        # Include decisions that ended without a reward.
         counted = self.learner.observations[self.partition].n + len(numbers)
         self.learner.model.decisions += self.decisions - counted
 
     def pending_rows(self, numbers: NDArray[np.int64]) -> tuple[Row, Vector]:
-        """Return the rows of pending decisions, and the weights with which they are pending."""
+        """Return the rows and weights of pending decisions."""
         lines = numbers - self.table.base
         where = self.table.column("where")[lines]
         return self._rows.get_all(where), self.table.column("weight")[lines]
 
     def kept_rows(self, lines: slice = slice(None)) -> Row:
-        """Return the rows of decisions that may still be learned, in the order of their lines."""
+        """Return the rows stored here for these lines, in line order."""
         where = self.table.column("where")[lines]
         return self._rows.get_all(where[where > NOWHERE])
 
     def rows_of(self, numbers: NDArray[np.int64]) -> tuple[Row, NDArray[np.bool_]]:
-        """Return the rows of decisions, and which rows exist; the others are filled with zeros."""
+        """Return the rows of decisions and a mask of existing rows; missing rows are zeros."""
         where = self.table.column("where")[numbers - self.table.base]
         rows = np.zeros((len(numbers), self._rows.dim), dtype=np.float32)
         stored, learned = where > NOWHERE, where < NOWHERE
@@ -353,9 +356,9 @@ class LearnerAdapter:
         return rows, stored | learned
 
     def _row(self, number: int) -> tuple[Vector, float]:
-        """Return the row of a decision that may still be learned, as float64, and its weight."""
+        """Return a decision's stored row, as float64, and its weight."""
         table, i = self.table, number - self.table.base
-        # astype copies: the learner keeps the row, while its place may be reused.
+        # astype copies the row, because the learner keeps it and the slot may be reused.
         return self._rows.get(table.where[i]).astype(np.float64), table.weight[i]
 
 

@@ -1,7 +1,7 @@
-"""Folding whole pages of records with a compiled kernel.
+"""Fold whole pages of records with a compiled kernel.
 
-It is used to fold many records at once, with one fit of the model at the end. The kernel
-(:mod:`belated.model.kernels.pages`) handles common records; the ledger folds all others.
+This is used to fold many records at once, with a single fit of the model at the end. The kernel
+(:mod:`belated.model.kernels.pages`) handles common records, and the ledger folds all others.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from belated.model.kernels import MAX_WEIGHT, PageKernels, page_kernels, pages a
 if TYPE_CHECKING:
     from belated.fold.fold import Fold
 
-#: Number of positions from which it is worth waiting until kernels are loaded from the cache.
+#: Minimum lag, in positions, for which it is worth waiting for kernels to load from the cache.
 FAR = 50_000
-#: Rows longer than this are read one by one, because a page of them takes much memory.
+#: Records with longer rows than this are read one by one, because a page of them would take too
+#: much memory.
 WIDE = 4_096
-#: Maximum number of successive records that the ledger folds before the kernel is tried again.
+#: Maximum number of consecutive records that the ledger folds before the kernel is tried again.
 RARE = 64
-#: Stands for a time that is never reached.
+#: A time that is never reached.
 NEVER = 1 << 62
 
 
 def kernels_for(fold: Fold, journal: Journal) -> PageKernels | None:
-    """Return the kernels with which to fold a journal; None to fold record by record."""
+    """Return the kernels for folding a journal; None if it must be folded record by record."""
     policy = fold.policy
     if (
         policy.family.number is None
@@ -52,7 +53,7 @@ def kernels_for(fold: Fold, journal: Journal) -> PageKernels | None:
 
 
 class PageFolder:
-    """Folds one page of records, given as columns.
+    """Folds a page of records that are given as columns.
 
     Args:
         ledger: the ledger of the partition.
@@ -75,7 +76,7 @@ class PageFolder:
         self._burst = 1
 
     def take_plain(self, first: int) -> int:
-        """Fold common records starting at index ``first``; return the index of the first other."""
+        """Fold common records from index ``first``; return the index of the next other record."""
         ledger, adapter, page = self._ledger, self._adapter, self._page
         if ledger.undone is not None or not ledger._index.is_narrow:
             return first
@@ -130,7 +131,7 @@ class PageFolder:
         return stop
 
     def _fold_noted(self, noted: NDArray[np.int64]) -> None:
-        """Fold the records of subjects that the kernel set aside, in order."""
+        """Fold the subject records that the kernel set aside, in order."""
         ledger, page, learn_all = self._ledger, self._page, self._adapter.learn_all
         base, data, index = ledger._table.base, page.data.data, ledger._subjects
         credited: list[int] = []  # credited decisions not yet reported to the learner
@@ -167,17 +168,17 @@ class PageFolder:
             learn_all(credited)
 
     def burst(self, taken: int) -> int:
-        """Return how many records the ledger folds next.
+        """Return how many records the ledger should fold next.
 
         Args:
-            taken: how many records the kernel has just folded.
+            taken: number of records that the kernel has just folded.
         """
         self._burst = 1 if taken > self._burst else min(2 * self._burst, RARE)
         return self._burst
 
 
 def _crcs(page: ColumnPage) -> NDArray[np.int64]:
-    """Return checksums that distinguish decisions with the same id, as the ledger computes them."""
+    """Return the checksums by which the ledger distinguishes decisions with the same id."""
     if page.digests.shape[1]:
         first = np.ascontiguousarray(page.digests[:, :4]).view(">u4")
         return first.reshape(-1).astype(np.int64)

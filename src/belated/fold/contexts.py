@@ -1,8 +1,8 @@
-"""Storing the contexts of decisions, and encoding them as rows.
+"""Store the contexts of decisions, and encode stored contexts as rows.
 
 ``Decision.context`` consists of 16 bytes that identify the features that computed ``x``, followed
 by a MessagePack array of the context and the record of the chosen action, if these are stored.
-Lists of floats are stored as float32. It is empty if the caller passed rows.
+Lists of floats are stored as float32. The field is empty if the caller passed rows.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from belated.features.records import MAPPINGS, as_actions, is_missing, is_number
 
 #: Number of bytes that identify features.
 NAME = 16
-#: MessagePack: the head of an array of two values, and nil.
+#: In MessagePack, the head of an array of two values, and nil.
 _PAIR, _NIL = b"\x92", b"\xc0"
-#: The MessagePack extension type of float32 numbers.
+#: The MessagePack extension type for arrays of float32.
 _FLOATS = 1
 #: Types of values that are packed unchanged; others may be lists of floats.
 _SCALARS = frozenset({bool, int, float, str, type(None)})
 
 
 class PackedContext(NamedTuple):
-    """A context and the records of the actions on offer, as MessagePack.
+    """A context and the records of the available actions, as MessagePack.
 
     Attributes:
         context: the context.
-        records: a record for each action, if there are any.
+        records: the record of each action, if there are records.
         catalogue: the catalogue of the features, if they have one.
         ids: the ids of the actions, if there is a catalogue.
     """
@@ -50,7 +50,7 @@ class PackedContext(NamedTuple):
     ids: Sequence[int | str] = ()
 
     def of_decision(self, index: int) -> bytes:
-        """Return what is stored with a decision, given the index of the chosen action."""
+        """Return the bytes to store with a decision, given the index of the chosen action."""
         record = _NIL if self.records is None else self.records[index]
         if self.catalogue is not None:  # the journal must not depend on the catalogue
             passed = None if record == _NIL else _as_array(record)
@@ -58,7 +58,7 @@ class PackedContext(NamedTuple):
         return _PAIR + self.context + record
 
     def digests(self) -> bytes | None:
-        """Return digests of the actions' records in the catalogue; None without a catalogue."""
+        """Return digests of the actions' catalogue records; None without a catalogue."""
         return None if self.catalogue is None else self.catalogue.digests(self.ids)
 
     def of_request(self, index: int) -> list[msgspec.Raw] | None:
@@ -69,7 +69,7 @@ class PackedContext(NamedTuple):
         return [msgspec.Raw(record) for record in others]
 
     def narrowed(self, indices: Sequence[int]) -> PackedContext:
-        """Return the context with only some of the actions."""
+        """Return the context with only the actions at these indices."""
         records, ids = self.records, self.ids
         return self._replace(
             records=None if records is None else [records[index] for index in indices],
@@ -80,7 +80,7 @@ class PackedContext(NamedTuple):
 def pack_context(
     context: Any, actions: Any, features: Features | None = None
 ) -> PackedContext | None:
-    """Encode a context and the records of the actions for storage; return None if that fails.
+    """Encode a context and the records of actions for storage; return None if this fails.
 
     Args:
         context: the context.
@@ -100,7 +100,7 @@ def pack_context(
         if not isinstance(features, Shared) or features.encoded is None:
             return PackedContext(packed, records)
         return PackedContext(packed, records, features.encoded, as_actions(actions))
-    except Exception:  # a user's own features may accept contexts of any type
+    except Exception:  # custom features may accept contexts of any type
         return None
 
 
@@ -114,7 +114,7 @@ def _packed(record: Any) -> bytes:
 
 
 def _compact(value: Any) -> Any:
-    """Return a list of floats as float32, and anything else unchanged."""
+    """Pack a list of floats as float32; return any other value unchanged."""
     array = flat_array(value) if isinstance(value, list | tuple | np.ndarray) else None
     if array is None or array.dtype.kind != "f":
         return value
@@ -124,7 +124,7 @@ def _compact(value: Any) -> Any:
 
 
 def name_of(fingerprint: str) -> bytes:
-    """Return the bytes that identify features, given their fingerprint; empty without features."""
+    """Return the bytes that identify features with this fingerprint; empty without features."""
     if not fingerprint:
         return b""
     try:
@@ -135,7 +135,7 @@ def name_of(fingerprint: str) -> bytes:
 
 
 class StoredContext(NamedTuple):
-    """What the row of a decision was computed from.
+    """The data from which the row of a decision was computed.
 
     Attributes:
         context: the context.
@@ -147,7 +147,7 @@ class StoredContext(NamedTuple):
 
 
 def read_context(decision: Decision, *, floats: Any = None) -> StoredContext | None:
-    """Return what the row of a decision was computed from; None if that is not stored.
+    """Return the data from which a decision's row was computed; None if it is not stored.
 
     Args:
         decision: the decision.
@@ -161,15 +161,15 @@ def read_context(decision: Decision, *, floats: Any = None) -> StoredContext | N
         raise CorruptEvent(f"the context of {decision.id!r} cannot be read: {error}") from None
 
 
-#: Features that name the fields they read.
+#: Features that declare the fields they read.
 _OURS = PerArm | Shared
 
 
 class RowEncoder:
-    """Returns the rows of decisions under the features of a bandit.
+    """Computes the rows of decisions with the features of a bandit.
 
-    A decision that was made with other features is encoded again from its context. Fields that its
-    context lacks, or whose values the features reject, count as missing.
+    If a decision was made with different features, its stored context is encoded again. Fields that
+    are not in the context, or whose values the features reject, are treated as missing.
 
     Args:
         features: the features of the bandit; None if callers pass rows, or if the features are not
@@ -177,14 +177,16 @@ class RowEncoder:
         fingerprint: the fingerprint of features that are not available.
 
     Attributes:
-        names: identifiers of all features with the same rows as these, concatenated; empty: any.
-        counts: number of decisions that were ``encoded``; and of those without a row, because they
-            are ``without context``, their action is an ``unknown action``, or they are ``refused``.
+        names: concatenated identifiers of all features that compute the same rows; empty if rows
+            of any features are accepted.
+        counts: number of decisions by outcome: ``encoded``; or without a row, because the decision
+            is stored ``without context``, the action is an ``unknown action``, or the features
+            ``refused`` the context.
     """
 
     def __init__(self, features: Features | None, fingerprint: str = "") -> None:
-        # Use a copy with its own counts, which tell which fields old decisions lack. It needs no
-        # catalogue, because stored records are complete.
+        # Use a copy with separate counts, which show the fields that old decisions lack. The copy
+        # needs no catalogue, because stored records are complete.
         self.features: Any = features
         if isinstance(features, PerArm):
             self.features = replace(features)
@@ -225,15 +227,15 @@ class RowEncoder:
         )
 
     def rows(self, context: Any, records: Mapping[int | str, Any]) -> Row | None:
-        """Return a row for each action; None if these features cannot compute all of them.
+        """Return a row for each action; None if these features cannot compute all rows.
 
         Args:
             context: the stored context.
-            records: the records of the actions, by the names they had then.
+            records: the records of the actions, by the names that the actions had at that time.
         """
         actions = {self._renamed.get(name, name): record for name, record in records.items()}
         known = self._actions is None or self._actions.issuperset(actions)
-        # There are fewer actions than records if one is included under its old and its new name.
+        # There are fewer actions than records if an action occurs under its old and its new name.
         if not known or len(actions) < len(records):
             self.counts["unknown action"] += 1
             return None
@@ -267,7 +269,7 @@ class RowEncoder:
 
 
 def fields_of(spec: Any) -> dict[str, Any] | int:
-    """Return the encoder of each field (None for a plain number), or the number of numbers.
+    """Return the encoder of each field (None for a plain number), or the length of a list.
 
     >>> fields_of(["age"]), fields_of(3)
     ({'age': None}, 3)
@@ -280,7 +282,7 @@ def fields_of(spec: Any) -> dict[str, Any] | int:
 
 
 def _completed(record: Any, fields: dict[str, Any] | int) -> Any:
-    """Return a record with a missing value in each field that it lacks."""
+    """Return a record in which each absent field has a missing value."""
     if isinstance(fields, int):
         short = isinstance(record, list | np.ndarray) and len(record) < fields
         return [*record, *[0.0] * (fields - len(record))] if short else record
@@ -292,7 +294,7 @@ def _completed(record: Any, fields: dict[str, Any] | int) -> Any:
 
 
 def _accepted(record: Any, fields: dict[str, Any] | int) -> Any:
-    """Return a record in which values that the encoders reject are missing."""
+    """Return a record in which values that the encoders reject are replaced by missing values."""
     if not isinstance(record, Mapping) or isinstance(fields, int):
         return record
     if not fields:  # the features accept any name
@@ -305,7 +307,7 @@ def _accepted(record: Any, fields: dict[str, Any] | int) -> Any:
 
 
 def _missing(encoder: Any) -> float | None:
-    return 0.0 if encoder is None else None  # encoders accept None, plain numbers do not
+    return 0.0 if encoder is None else None  # encoders accept None; plain numbers cannot be None
 
 
 def _accepts(encoder: Any, value: Any) -> bool:

@@ -1,8 +1,8 @@
 """Copy-on-write copies of blocks of lines, for snapshots.
 
-A snapshot must show the state of a single moment. Copying a large table at once would block
-changes to it. Instead, another thread copies block after block, and a block that is about to
-change is copied right before.
+A snapshot must be consistent: it must contain the state at a single point in time. Copying a large
+table at once would block changes to the table. Instead, another thread copies one block at a time,
+and a block that is about to change is copied first.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ T = TypeVar("T")
 
 
 class Copies(Generic[T]):
-    """Copies of some blocks, as they were when this object was created.
+    """Copies of blocks, with the content that they had when this object was created.
 
     Args:
-        blocks: the lines of each block, by its number.
-        copy: returns a copy of lines.
+        blocks: the lines of each block, by block number.
+        copy: returns a copy of the given lines.
 
     Attributes:
-        blocks: the numbers of all blocks.
-        made: the copies, by the numbers of the blocks.
+        blocks: the numbers of all blocks to copy.
+        made: the copies made so far, by block number.
 
     >>> lines = [1, 2, 3, 4]
     >>> copies = Copies({0: slice(0, 2), 1: slice(2, 4)}, lambda block: lines[block])
@@ -42,7 +42,7 @@ class Copies(Generic[T]):
         self.made: dict[int, T] = {}
 
     def take(self, block: int) -> None:
-        """Copy a block that is about to change, unless it was copied or is not one of these."""
+        """Copy a block that is about to change, unless it was copied or need not be copied."""
         with self._lock:
             lines = self._remaining.get(block)
             if lines is not None:
@@ -50,6 +50,6 @@ class Copies(Generic[T]):
                 del self._remaining[block]
 
     def take_all(self) -> None:
-        """Copy the remaining blocks, one by one."""
+        """Copy all remaining blocks, one at a time."""
         for block in list(self._remaining):
             self.take(block)

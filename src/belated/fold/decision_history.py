@@ -23,17 +23,17 @@ from belated.journals.arrivals import assignment_of
 
 
 class DecisionHistory:
-    """The state and records of one decision, by the rules of the ledger.
+    """The state and records of one decision, determined by the rules of the ledger.
 
-    It needs only the records of the decision and the ``Settled`` records; others are ignored.
+    Only the records of the decision and the ``Settled`` records are needed; others are ignored.
 
     Args:
         id: the id of the decision.
         rewards: what a missing reward means.
         min_reward: the smallest reward that is accepted.
         max_reward: the largest reward that is accepted.
-        retention: how long after its record a decision accepts rewards, in microseconds.
-        undone: the erasures and retractions in its partition.
+        retention: how long after it is recorded a decision accepts rewards, in microseconds.
+        undone: the erasures and retractions in the decision's partition.
 
     >>> import math
     >>> from belated.core.events import Reward
@@ -57,9 +57,9 @@ class DecisionHistory:
         undone: Undone | None = None,
     ) -> None:
         self.id = id
-        #: Its records in the order of their positions, each with its status when it was folded.
+        #: The records in order of position, each with its status when it was folded.
         self.records: list[tuple[Record, str]] = []
-        #: Its encoded request; None if that was not stored.
+        #: The encoded request; None if it was not stored.
         self.request: bytes | None = None
         self._key = key_of(id)
         self._rewards = rewards
@@ -77,18 +77,18 @@ class DecisionHistory:
 
         self._new_ledger = new_ledger
         self._ledger = new_ledger()
-        #: The subject it was made for; None without one.
+        #: The subject of the decision; None if it has none.
         self.subject: str | None = None
         self._is_credited = False
-        #: Whether it was erased; its records are then omitted.
+        #: Whether the decision was erased; ``records`` is then empty.
         self.erased = undone is not None and undone.erases(id)
-        #: Whether some of its records may be missing, so that its actual state may differ: old
-        #: records were trimmed, or there are too many to read.
+        #: Whether records may be missing, because old records were trimmed or there are too many to
+        #: read. The actual state may then differ.
         self.incomplete = False
         self._entry: DecisionStatus | None = None
 
     def take(self, record: Record) -> None:
-        """Add the next record, in the order of positions."""
+        """Add the next record, in order of position."""
         event = record.event
         if isinstance(event, Settled):
             self._ledger.fold(record)
@@ -103,12 +103,12 @@ class DecisionHistory:
         self._entry = self._ledger.entry(self.id) or self._entry
 
     def credit(self, subject: str, records: Iterable[Record]) -> None:
-        """Add the rewards of its subject that are credited to it.
+        """Add the subject's rewards that are credited to this decision.
 
         Args:
-            subject: the subject that it was made for.
-            records: all records of the subject and its decisions, and all ``Settled`` records, in
-                order.
+            subject: the subject of the decision.
+            records: all records of the subject and of the subject's decisions, and all ``Settled``
+                records, in order.
         """
         self.subject = subject
         ledger, outcomes, credits = self._new_ledger(), list[Record](), set[str]()
@@ -119,7 +119,7 @@ class DecisionHistory:
             if isinstance(event, SubjectReward):
                 outcomes.append(record)
             elif isinstance(event, SubjectDecision) and ledger.entry(event.decision) is None:
-                # The record of another decision was trimmed, which may have earned some rewards.
+                # The record of another decision, which may have earned some rewards, was trimmed.
                 self.incomplete = True
             if (latest := ledger.entry(self.id)) is not None:
                 entry, credits = latest, ledger.credits_of(self.id)
@@ -134,7 +134,7 @@ class DecisionHistory:
 
     @property
     def state(self) -> str:
-        """Its state; ``unmatched`` if the decision is unknown, ``unknown`` without any record."""
+        """The state; ``unmatched`` if only the decision is missing, ``unknown`` without records."""
         if self.erased:
             return "erased"
         if self._entry is None or (self.forgotten and not self._is_credited):
@@ -145,24 +145,24 @@ class DecisionHistory:
 
     @property
     def forgotten(self) -> bool:
-        """Whether its retention has ended, so that it can no longer change."""
+        """Whether the retention has ended, so that the decision can no longer change."""
         return any(self._ledger.counts) and self._ledger.entry(self.id) is None
 
     @property
     def entry(self) -> DecisionStatus | None:
-        """Its last known status; None if the decision is unknown."""
+        """The last known status; None if the decision is unknown."""
         return self._entry
 
     @property
     def value(self) -> float | None:
-        """The value it is learned with; None if it is not learned."""
+        """The value that is learned; None if the decision is not learned."""
         if self.forgotten and self.state == "defaulted":
             return self._rewards.default
         return None if self._entry is None else self._entry.value
 
     @property
     def decision(self) -> Decision | None:
-        """The first decision under its id, which is the one that counts."""
+        """The first decision with this id, which is the one that counts."""
         for record, _ in self.records:
             if self._entry is not None and record.position == self._entry.position:
                 assert isinstance(record.event, Decision)
@@ -175,7 +175,7 @@ class DecisionHistory:
         return self._ledger.watermark
 
 
-#: Maximum number of records read per id, so that callers who send many cannot slow others down.
+#: Maximum number of records read per id, so that a caller who sends many cannot slow others down.
 MOST = 1_000
 
 
@@ -188,7 +188,7 @@ def read_history(
     max_reward: float,
     retention: int | None,
 ) -> DecisionHistory:
-    """Read the records of a decision from the journal, and apply the rules of the ledger.
+    """Read a decision's records from the journal and apply the rules of the ledger.
 
     Args:
         journal: the journal.
@@ -196,9 +196,9 @@ def read_history(
         rewards: what a missing reward means.
         min_reward: the smallest reward that counts.
         max_reward: the largest reward that counts.
-        retention: how long after its record a decision accepts rewards, in microseconds.
+        retention: how long after it is recorded a decision accepts rewards, in microseconds.
     """
-    # Read the Settled records first: for each of them, all earlier records must be included.
+    # Read the Settled records first, so that all records before each of them are included.
     settles = rewards.window_us is not None or retention is not None
     partition = partition_of(key_of(id), journal.partitions)
     records = journal.settlements(partition) if settles else []
@@ -232,14 +232,15 @@ def read_history(
 def _may_lack(history: DecisionHistory, trimmed: int, retention: int | None) -> bool:
     """Return whether some records of a decision may have been trimmed.
 
-    The base would tell, but is too large to read. A decision with a generated id has no reward
-    before it is made. Under an id that a caller chose, or for a subject, a reward may arrive first:
-    the ledger remembers it for the retention, and longer while nothing is settled.
+    The base contains the answer, but is too large to read. A generated id cannot have rewards
+    before its decision is made. If a caller chose the id, or the decision has a subject, a reward
+    may arrive first. The ledger remembers such a reward until the retention ends, or longer if
+    nothing is settled.
 
     Args:
         history: the history according to the remaining records.
-        trimmed: the timestamp of the last record that was trimmed.
-        retention: in microseconds; None: unlimited.
+        trimmed: the timestamp of the last trimmed record.
+        retention: the retention in microseconds; None if it is unlimited.
     """
     id, decision, entry = history.id, history.decision, history.entry
     recorded = None if entry is None else entry.recorded_us
@@ -252,7 +253,7 @@ def _may_lack(history: DecisionHistory, trimmed: int, retention: int | None) -> 
 
 
 def _records_of_subject(journal: Journal, subject: str, others: Iterable[Record]) -> list[Record]:
-    """Return all records of a subject and its decisions, together with others, in order."""
+    """Return all records of a subject and the subject's decisions, and the others, in order."""
     records = {record.position: record for record in others}
     own = journal.records_of([subject_id(subject)], MOST)
     ids = [record.event.decision for record in own if isinstance(record.event, SubjectDecision)]
@@ -261,12 +262,12 @@ def _records_of_subject(journal: Journal, subject: str, others: Iterable[Record]
 
 
 def read_current(journal: Journal, since: Mapping[str, int]) -> dict[str, Decision]:
-    """Return the latest decision of each subject that was not voided, unless it is too old.
+    """Return each subject's latest decision that was not voided, unless it is too old.
 
     Args:
         journal: the journal.
-        since: a time for each subject, in microseconds since 1970: decisions made at or before it
-            are too old.
+        since: a time for each subject, in microseconds since 1970; decisions made at or before that
+            time are too old.
     """
     assigned: dict[str, SubjectDecision] = {}
     for record in journal.records_of([subject_id(subject) for subject in since]):

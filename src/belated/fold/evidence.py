@@ -1,4 +1,4 @@
-"""Collects the state of a fold that the checks of :mod:`belated.advice` need."""
+"""Collect the data from a fold that the checks in :mod:`belated.advice` need."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from belated.model.blocks import diagonal, unblocked
 
 
 def evidence_of(fold: Fold, duplicates: int = 0) -> Evidence:
-    """Return what the checks need, without changing the fold.
+    """Return the data that the checks need, without changing the fold.
 
     Args:
         fold: the fold.
-        duplicates: events that this process did not append because the journal had them.
+        duplicates: number of events that this process did not append, because they were already in
+            the journal.
     """
     policy, counts, counters = fold.policy, fold.counts, fold.counters
     partitions = len(fold.ledgers)
@@ -65,21 +66,21 @@ def evidence_of(fold: Fold, duplicates: int = 0) -> Evidence:
     )
 
 
-#: Number of decisions with rewards in parts that are searched for the latest reward.
+#: Number of decisions with rewards in parts to search for the latest reward.
 LAST = 1_000
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """A sample of decisions, without dormant and voided ones.
+    """A sample of decisions, excluding dormant and voided ones.
 
     Attributes:
-        numbers: their numbers in the ledger.
-        state: their states.
+        numbers: the number of each decision in the ledger.
+        state: the state of each decision.
         recorded: when each decision was recorded.
-        rewarded: when its first reward was recorded; -1 if there is none.
-        value: the value that is learned, if any.
-        now: the latest time that the ledger knows.
+        rewarded: when the first reward of each decision was recorded; -1 if it has none.
+        value: the value that is learned for each decision, if any.
+        now: the latest time in the ledger.
         latest: when the last reward of any decision was recorded; -1 if there is none.
     """
 
@@ -93,7 +94,7 @@ class Sample:
 
 
 def sampled(ledger: Ledger, choose: Callable[[int], NDArray[np.int64]]) -> Sample:
-    """Return a sample of the decisions of a ledger.
+    """Sample the decisions of a ledger.
 
     Args:
         ledger: the ledger.

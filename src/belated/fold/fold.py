@@ -1,9 +1,9 @@
 """The state of a bandit: a fold over its journal.
 
 A fold has a ledger and an adapter for each partition, and one learner for all partitions. A
-snapshot contains one partition and is only a shortcut: folding the journal from its start, or from
-the base that replaces trimmed records, leads to the same ledger, and to the same estimate up to
-rounding.
+snapshot contains the state of one partition and only saves time: folding the journal from its
+start, or from the base that replaces trimmed records, produces the same ledger, and the same
+estimate up to rounding.
 """
 
 from __future__ import annotations
@@ -55,19 +55,19 @@ from belated.policies import Policy
 Page = list[Record] | ColumnPage
 #: Folds a record; returns its status.
 Take = Callable[[Record], str]
-#: Records are folded in bulk if there are more than this share of all observations, and at least
-#: ``Tuning.bulk``.
+#: Records are folded in bulk if their number is at least ``Tuning.bulk`` and at least this fraction
+#: of the number of observations.
 SHARE = 0.05
-#: Names of snapshot pieces: the mode, the model of the moment it became ``freeze``, the model that
-#: an operator chose, and the changes of actions.
+#: Names of snapshot pieces for the mode, the model in use when the mode became ``freeze``, the
+#: model that an operator chose, and the changes to actions.
 _MODE, _FROZEN, _CHOSEN, _ACTIONS = "mode", "frozen model", "chosen model", "actions"
 _read_actions = msgspec.msgpack.Decoder(list[ActionChanged]).decode
 #: Size of a line, and approximate size of an event without its row, in bytes.
 LINE, EVENT = 88, 100
-#: A snapshot is worthwhile if it writes at most this many bytes, or this many times the bytes of
-#: the new events.
+#: A snapshot is worthwhile if it writes at most ``LITTLE`` bytes, or at most ``PAYS`` times the
+#: size of the new events.
 LITTLE, PAYS = 1 << 23, 2
-#: A snapshot or a base, and the chain of the records that it includes.
+#: A snapshot or a base, and the chain of the records that are included in it.
 _Stored = tuple[Snapshot, Chain]
 
 
@@ -77,23 +77,23 @@ class Fold:
     Args:
         policy: the policy whose model is learned.
         rewards: what a missing reward means.
-        features: encode rows again that were computed with other features; None if callers pass
-            rows.
+        features: features for recomputing rows that were computed with other features; None if
+            callers pass rows.
         partitions: number of partitions of the journal.
         retention: how long a decision accepts rewards, in microseconds.
-        until: ignore records with a later timestamp, in microseconds since 1970; None: fold all.
+        until: ignore records with a later timestamp, in microseconds since 1970; None folds all.
         kernels: kernels to use instead of the best available.
         tuning: internal sizes.
-        background: whether long fits run in their own thread.
+        background: whether long fits run in a separate thread.
 
     Attributes:
         mode: the mode of the bandit, according to the last event that changed it.
         actions: the last change of each action that was paused, resumed or retired.
-        frozen: the model of the moment the mode became ``freeze``; None in any other mode.
-        chosen: the model that an operator chose for decisions; None: the newest.
-        positions: for each partition, the position of the last record that was folded.
-        version: number of records folded so far, over all partitions: the version of the model.
-        chains: for each partition, the chain of its records.
+        frozen: the model in use when the mode became ``freeze``; None in any other mode.
+        chosen: the model that an operator chose for decisions; None for the newest.
+        positions: the position of the last folded record of each partition.
+        version: number of records folded so far in all partitions, which is the model's version.
+        chains: the chain of each partition's records.
     """
 
     mode: str
@@ -132,7 +132,7 @@ class Fold:
         self.clear()
 
     def clear(self) -> None:
-        """Discard everything, because the journal no longer holds the records that were folded."""
+        """Discard all state, because the journal no longer contains the folded records."""
         self.begun = False
         partitions, tuning = self._partitions, self.tuning
         self.learner = self._new_learner()
@@ -149,7 +149,7 @@ class Fold:
                 min_reward=self.min_reward,
                 max_reward=self.max_reward,
                 retention=self.retention,
-                # The order of decisions across partitions is unknown: each waits for its share.
+                # The order of decisions across partitions is unknown, so each waits for its share.
                 learn_after=0 if after is None else -(-after // partitions),
                 tuning=tuning,
             )
@@ -164,13 +164,13 @@ class Fold:
         self.frozen = self.chosen = None
         self._early: dict[str, Noticed] = {}
         self._was_bulk = True  # the first catch-up is in bulk
-        # Pieces of the last snapshot of each partition: see PartitionSaving.before.
+        # Pieces of the last snapshot of each partition; see PartitionSaving.before.
         self._saved: list[dict[str, bytes]] = [{} for _ in range(partitions)]
         self._saved_version = 0
 
     @property
     def folded(self) -> Sequence[int]:
-        """The partitions that are folded: all of them."""
+        """The partitions that are folded, which are all partitions."""
         return range(self._partitions)
 
     def _outstanding(self) -> list[Outstanding]:
@@ -194,7 +194,7 @@ class Fold:
         )
 
     def begin(self, journal: Journal) -> None:
-        """Prepare a new fold: read erasures and retractions, and the bases of trimmed records.
+        """Prepare a new fold by reading erasures, retractions and the bases of trimmed records.
 
         Raises:
             InvalidInput: ``until`` is before the end of the trimmed records.
@@ -207,7 +207,7 @@ class Fold:
     def _read_undoing(self, journal: UniqueLog) -> None:
         for partition in self.folded:
             records = journal.undone(partition)
-            if self.until is not None:  # erasures apply whatever the time
+            if self.until is not None:  # erasures apply regardless of their time
                 records = [
                     record
                     for record in records
@@ -224,20 +224,20 @@ class Fold:
         columns: bool = False,
         end: int | None = None,
     ) -> Page:
-        """Return the next records of a partition, after checking the last record that was folded.
+        """Check the last folded record of a partition, and return the records that follow it.
 
-        That record is read again and compared, because a journal can lose its tail (in a failover,
-        or when a backup is restored) and then grow beyond the same position again.
+        The last folded record is read again and compared, because a journal can lose its tail (in a
+        failover, or when a backup is restored) and then grow beyond the same position.
 
         Args:
             journal: the journal.
             partition: the partition.
             limit: maximum number of records.
             columns: whether to return columns, which the journal must support.
-            end: the last position to read; None: no limit.
+            end: the last position to read; None for no limit.
 
         Raises:
-            HistoryChanged: the last record that was folded is missing or differs.
+            HistoryChanged: the last folded record is missing or different.
         """
         last = self.chains[partition].last
         again = last is not None
@@ -287,7 +287,7 @@ class Fold:
     def is_much(self, new: int) -> bool:
         """Return whether this many records should be folded in bulk, with one fit at the end.
 
-        A full page counts as many, because more are likely to follow.
+        A full page always should, because more records are likely to follow.
         """
         tuning = self.tuning
         is_full = new >= tuning.page >= tuning.bulk
@@ -305,12 +305,12 @@ class Fold:
 
         Args:
             journal: the journal.
-            to: for each partition, the last position to fold; None: fold all.
+            to: the last position to fold in each partition; None to fold all records.
             take: called for each record instead of :meth:`take`.
-            progress: called with the number of records of each page.
+            progress: called with the number of records in each page.
         """
         new, size = 0, self.tuning.page
-        # Columns are faster for many records, which are likely if there were many last time.
+        # Columns are faster for many records. Assume many new records if there were many last time.
         kernels = kernels_for(self, journal) if self._was_bulk and take is None else None
         with ExitStack() as stack:
             is_bulk = False
@@ -324,7 +324,7 @@ class Fold:
                     new += len(page)
                     if not is_bulk and self.is_much(new):
                         is_bulk = True
-                        stack.enter_context(self.learner.bulk())  # one fit at the end for all
+                        stack.enter_context(self.learner.bulk())  # a single fit at the end
                         kernels = kernels or (kernels_for(self, journal) if take is None else None)
                     self.take_all(partition, page, kernels if is_bulk else None, take)
                     progress(len(page))
@@ -346,7 +346,7 @@ class Fold:
             journal: the journal.
             partition: the partition.
             limit: maximum number of records.
-            kernels: kernels for folding columns, in bulk mode; None: fold record by record.
+            kernels: kernels for folding columns in bulk mode; None to fold record by record.
             take: called for each record instead of :meth:`take`.
         """
         page = self.read(journal, partition, limit, columns=kernels is not None)
@@ -360,7 +360,7 @@ class Fold:
         kernels: PageKernels | None = None,
         take: Take | None = None,
     ) -> None:
-        """Fold records of one partition; for ``kernels`` and ``take`` see :meth:`follow`."""
+        """Fold records of one partition; see :meth:`follow` for ``kernels`` and ``take``."""
         if isinstance(page, ColumnPage) and kernels is not None:
             self.take_columns(partition, page, kernels)
             return
@@ -381,7 +381,7 @@ class Fold:
                     count += 1
                     if status == "switched":
                         self._switch(record)
-        finally:  # a record that raises changed nothing, and all records before it are folded
+        finally:  # a record that raises changes nothing, and all earlier records are folded
             if count:
                 self.positions[partition] = int(page.positions[count - 1])
                 last = page.record(count - 1, partition)
@@ -402,14 +402,14 @@ class Fold:
                 self.frozen = self._freeze(record.recorded)
 
     def _freeze(self, at: int) -> PublishedModel | None:
-        """Return the model with which a frozen bandit decides from now on."""
+        """Return the model that a frozen bandit uses from now on."""
         self.learner.refresh()
         return self.export_model(at)
 
     def export_model(self, at: int) -> PublishedModel:
-        """Apply deferred updates, and return a copy of the model for deciders.
+        """Apply deferred updates and return a copy of the model for deciders.
 
-        This does not fit the model, even if a fit is due.
+        The model is not fitted, even if a fit is due.
 
         Args:
             at: the time, in microseconds since 1970.
@@ -427,11 +427,11 @@ class Fold:
         )
 
     def entry(self, id: str) -> DecisionStatus | None:
-        """Return the status of a remembered decision; None if there is none."""
+        """Return the status of a remembered decision; None if the id is unknown."""
         return self.ledgers[partition_of(key_of(id), self._partitions)].entry(id)
 
     def decided_at(self, id: str) -> int | None:
-        """Return when a remembered decision was made, by the clock of its decider."""
+        """Return when a remembered decision was made, by the decider's clock."""
         ledger = self.ledgers[partition_of(key_of(id), self._partitions)]
         return ledger.decided_at(id)
 
@@ -450,7 +450,7 @@ class Fold:
         """Number of events by status, over all partitions."""
         total: dict[str, int] = {}
         for ledger in self.ledgers.values():
-            # Copied, because another thread may be folding.
+            # Copy the counters, because another thread may be folding.
             for status, count in dict(ledger.counters).items():
                 if count:
                     total[status] = total.get(status, 0) + count
@@ -458,7 +458,7 @@ class Fold:
 
     @property
     def noticed(self) -> dict[str, Noticed]:
-        """The issues among the events of the journal."""
+        """Issues with the events in the journal."""
         ledgers = self.ledgers.values()
         return total_of(
             *[of_counters(ledger.counters, ledger.latest) for ledger in ledgers], self._early
@@ -470,7 +470,7 @@ class Fold:
 
     @property
     def unmatched(self) -> dict[str, int]:
-        """Number of ids whose decision is unknown, by the reporter of their first event."""
+        """Number of ids with an unknown decision, by the reporter of the first event."""
         total: Counter[str] = Counter()
         for ledger in self.ledgers.values():
             total.update(ledger.unmatched)
@@ -478,12 +478,12 @@ class Fold:
 
     @property
     def head(self) -> Head:
-        """The digest of all records that were folded, with their positions."""
+        """The digest of all folded records, with their positions."""
         return Head.of(self.chains)
 
     @property
     def digest(self) -> str:
-        """A digest of the state of every decision, which does not depend on the partitions."""
+        """A digest of the state of every decision, independent of the partitioning."""
         total = sum(ledger.digest for ledger in self.ledgers.values()) % (1 << 128)
         data = total.to_bytes(16) + repr(sorted(self.counts.items())).encode()
         return blake2b(data, digest_size=16).hexdigest()
@@ -492,7 +492,7 @@ class Fold:
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint of all settings that a snapshot depends on, and of its format."""
+        """The fingerprint of the snapshot format and all settings that a snapshot depends on."""
         policy = self.learner.policy
         parts: tuple[object, ...] = (
             VERSION,
@@ -503,7 +503,7 @@ class Fold:
         )
         if policy.learns_after is not None:  # determines which values are withheld in the snapshot
             parts += (policy.learns_after,)
-        # With a half-life, all rows are stored with their times. For conversions they always are.
+        # With a half-life, all rows are stored with their times; for conversions, always.
         if policy.half_life is not None and not isinstance(self.rewards, ConversionsOnly):
             parts += ("auto" if policy.half_life == "auto" else "half-life",)
         settings = blake2b(repr(parts).encode(), digest_size=16).hexdigest()
@@ -512,8 +512,8 @@ class Fold:
     def snapshot_fingerprint(self, partition: int) -> str:
         """Return the fingerprint of a snapshot of one partition.
 
-        It consists of :attr:`fingerprint` and a digest of erasures and retractions: a snapshot from
-        before a new erasure or retraction cannot be used.
+        It consists of :attr:`fingerprint` and a digest of erasures and retractions, because a
+        snapshot cannot be used after a new erasure or retraction.
         """
         undone = self.ledgers[partition].undone
         return self.fingerprint + ("" if undone is None else undone.digest)
@@ -525,12 +525,12 @@ class Fold:
             journal: the journal.
 
         Raises:
-            HistoryChanged: the journal no longer holds the records that were folded.
+            HistoryChanged: the journal no longer contains the folded records.
         """
         saving = self.begin_save(journal)
         try:
             saving.write(journal)
-        except SnapshotConflict:  # another process saved a snapshot: write all pieces again
+        except SnapshotConflict:  # another process saved a snapshot, so write all pieces again
             self.end_save(saving)
             saving = self.begin_save(journal)
             saving.write(journal)
@@ -544,7 +544,7 @@ class Fold:
             journal: the journal.
 
         Raises:
-            HistoryChanged: the journal no longer holds the records that were folded.
+            HistoryChanged: the journal no longer contains the folded records.
         """
         for partition in self.folded:
             self.read(journal, partition, 0)
@@ -570,13 +570,13 @@ class Fold:
         )
 
     def end_save(self, saving: Saving) -> None:
-        """Finish saving, whether it succeeded or not, before another one begins."""
+        """Finish a save, whether or not it succeeded; required before the next save begins."""
         for part in saving.parts:
             table = self.adapters[part.partition].table
             table.copies = None
-            if part.sums is None:  # it was not written
+            if part.sums is None:  # the snapshot was not written
                 self._saved_version = 0
-            if saving.conflicts:  # the stored pieces are those of another process
+            if saving.conflicts:  # the stored pieces belong to another process
                 self._saved[part.partition] = {}
             elif part.sums is not None:
                 self._saved[part.partition] = part.sums
@@ -584,10 +584,10 @@ class Fold:
                 table.changed |= part.copies.blocks
 
     def save_pays(self) -> bool:
-        """Return whether a snapshot would be small, in total or compared with the new events.
+        """Return whether a snapshot would be small, in total or relative to the new events.
 
-        This bounds the bytes written per event, even if rewards change many old lines. For an idle
-        journal the result is False.
+        This limits the bytes written per event, even if rewards change many old lines. The result
+        is False if there are no new events.
         """
         if self.version == self._saved_version:
             return False
@@ -598,7 +598,7 @@ class Fold:
         return size <= LITTLE or size <= PAYS * (self.version - self._saved_version) * (EVENT + row)
 
     def _changed_blocks(self, partition: int) -> set[int]:
-        """Return the blocks of lines that have changed since the last snapshot."""
+        """Return the numbers of the blocks that have changed since the last snapshot."""
         table, saved = self.adapters[partition].table, self._saved[partition]
         return {
             block
@@ -607,9 +607,9 @@ class Fold:
         }
 
     def base(self, partition: int) -> Snapshot:
-        """Return the whole state of a partition, to replace its records when they are trimmed.
+        """Return the complete state of a partition, which replaces its records when it is trimmed.
 
-        Trimmed records cannot be undone later, so its fingerprint omits erasures and retractions.
+        Trimmed records cannot be undone later, so the fingerprint omits erasures and retractions.
         """
         pieces, adapter = self._pieces(partition), self.adapters[partition]
         for block, lines in adapter.table.blocks().items():
@@ -617,10 +617,10 @@ class Fold:
         return Snapshot(partition, self.positions[partition], self.fingerprint, pieces)
 
     def _pieces(self, partition: int) -> dict[str, bytes]:
-        """Return all pieces of a snapshot except for blocks of lines."""
+        """Return all snapshot pieces except blocks of lines."""
         pieces = pack_head(self.ledgers[partition]) | self.adapters[partition].pack()
         pieces[PIECE] = self.chains[partition].pack()
-        if partition == 0:  # holds the events that change the mode and actions
+        if partition == 0:  # the partition of events that change the mode and actions
             pieces[_MODE] = self.mode.encode()
             pieces[_ACTIONS] = msgspec.msgpack.encode([*self.actions.values()])
             if self.frozen is not None:
@@ -630,11 +630,12 @@ class Fold:
         return pieces
 
     def load(self, journal: Journal) -> list[HistoryChanged]:
-        """Prepare a new fold from the journal's snapshots, or bases, as far as they are usable.
+        """Prepare a new fold from the journal's usable snapshots, or otherwise from its bases.
 
         Returns:
-            An error for each snapshot of records that the journal no longer holds. These partitions
-            are folded from their beginning; the caller should report that the history has changed.
+            An error for each snapshot whose records the journal no longer contains. These
+            partitions are folded from the beginning; the caller should report that the history has
+            changed.
         """
         self._read_undoing(journal)
         stored: list[_Stored | None] = []
@@ -651,10 +652,10 @@ class Fold:
         return changed
 
     def _snapshot_of(self, journal: Journal, partition: int) -> _Stored | None:
-        """Return a snapshot with its chain; None if there is no usable one.
+        """Return a snapshot with its chain; None if there is no usable snapshot.
 
         Raises:
-            HistoryChanged: the journal no longer holds the records of the snapshot.
+            HistoryChanged: the journal no longer contains the records of the snapshot.
         """
         snapshot, link = journal.load(partition), self.tuning.link
         if snapshot is None or snapshot.fingerprint != self.snapshot_fingerprint(partition):

@@ -1,4 +1,4 @@
-"""Keeps the fold of an embedded bandit up to date with its journal."""
+"""Keep the fold of an embedded bandit up to date with its journal."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from belated.model.model import Model
 
 
 class LiveModel:
-    """The model for decisions: that of the fold, or one that an operator chose or froze.
+    """The model for decisions: the model of the fold, or one that an operator chose or froze.
 
     Args:
         fold: the fold.
@@ -59,11 +59,11 @@ class LiveModel:
 
     @property
     def version(self) -> int:
-        """Number of records that were folded into the model."""
+        """Number of records folded into the model."""
         return self._fold.version if self._fixed is None else self._fixed[1]
 
     def add_pending(self, x: Vector, weight: float) -> None:
-        """Count a decision as pending that is not folded yet."""
+        """Count a decision that has not been folded yet as pending."""
         self._fold.learner.hold(x, weight)
 
     def remove_pending(self, x: Vector, weight: float) -> None:
@@ -71,12 +71,12 @@ class LiveModel:
         self._fold.learner.release(x, weight)
 
     def change_mode(self, mode: str, unapplied: object = None) -> None:
-        """Use the model of the moment when the bandit was frozen, or the live model."""
+        """Switch to the frozen model if ``mode`` is ``freeze``, otherwise to the live model."""
         self._frozen = self._fold.frozen if mode == "freeze" else None
         self._fix()
 
     def use_model(self, chosen: PublishedModel | None, unapplied: object = None) -> None:
-        """Use the model that an operator chose; None: the newest."""
+        """Use the model that an operator chose; None for the newest."""
         self._chosen = chosen
         self._fix()
 
@@ -92,48 +92,48 @@ class LiveModel:
             self._fixed = current.model(policy, kernels=self._kernels), current.version
 
     def repair(self, unapplied: object = None) -> None:
-        """Fit the live model again to all rewards that have arrived."""
+        """Refit the live model to all rewards that have arrived."""
         self._fold.learner.fit()
 
 
 class UnappliedCounter(Protocol):
-    """Counts decisions that are durable but cannot be folded yet: see :class:`Decider`."""
+    """Counts decisions that are durable but cannot be folded yet; see :class:`Decider`."""
 
     def hold(self, decision: Decision) -> None:
         """Count a decision as pending."""
 
     def release(self, id: str) -> None:
-        """Stop counting a decision, which has been folded."""
+        """Stop counting a decision that has been folded."""
 
     def release_all(self) -> None:
-        """Stop counting all decisions, which have been folded."""
+        """Stop counting all decisions, because they have been folded."""
 
     def release_known(self, known: Callable[[str], bool]) -> None:
-        """Stop counting the decisions whose ids are known, which have been folded."""
+        """Stop counting decisions with known ids, because they have been folded."""
 
     def count_again(self) -> None:
         """Count all decisions again, after the fold was rebuilt."""
 
     @property
     def holds(self) -> bool:
-        """Whether there are such decisions."""
+        """Whether any decisions are counted."""
 
 
 T = TypeVar("T")
 
-#: How often a fold is rebuilt in one call before the call fails.
+#: Maximum number of times that a single call rebuilds the fold before it fails.
 RESTARTS = 5
 
 
 class Follower:
-    """Appends events, and folds all new events, including those of other processes.
+    """Appends events, and folds all new events, including those from other processes.
 
-    Every use of the fold is a ``with`` block. An exception from outside the library
+    The fold may only be used within a ``with`` block. An exception from outside the library
     (``KeyboardInterrupt``, a timeout, ``MemoryError``) can end a block between any two
     instructions; the next block then begins by rebuilding the fold from the journal.
 
-    After the journal was unavailable while a spool accepted events, the fold is *behind*: each call
-    folds only a part of the new events, so that no caller waits for the whole backlog.
+    After an outage of the journal during which a spool accepted events, the fold is *behind*. Each
+    call then folds only some of the new events, so that no caller waits for the whole backlog.
 
     Args:
         fold: the fold.
@@ -151,7 +151,7 @@ class Follower:
     ) -> None:
         self.fold = fold
         self.journal = journal
-        #: False while the fold may be inconsistent: within a block, and after an interrupted one.
+        #: False while the fold may be inconsistent: within a block, and after an interrupted block.
         self.intact = True
         self._partitions = journal.partitions
         self._followed: FollowedLog | None = None
@@ -159,10 +159,10 @@ class Follower:
             self._followed = journal
         self._clock = clock
         self._unapplied = unapplied
-        #: Events of this process that the journal did not append, because it has them, or another
-        #: value.
+        #: Number of this process's events that were not appended because the journal already had
+        #: them, or a different value, by status.
         self.refused: Counter[str] = Counter()
-        #: Issues of calls that were rejected before anything was appended.
+        #: Issues with calls that were rejected before anything was appended.
         self.issues = IssueCounter()
         self.behind = False
         self._snapshot_at = fold.version + fold.tuning.snapshot_every
@@ -189,7 +189,7 @@ class Follower:
 
     @property
     def behind(self) -> bool:
-        """Whether the journal was unavailable, and not all of it has been folded since."""
+        """Whether the journal was unavailable and has not been completely folded since then."""
         return self._behind
 
     @behind.setter
@@ -197,7 +197,7 @@ class Follower:
         self._behind, self._is_current = behind, False
 
     def _check_current(self) -> bool:
-        """Return whether all durable events are folded; remember it until the fold is behind."""
+        """Return whether all durable events are folded; the result is cached."""
         self._is_current = not self._behind and not self._unapplied.holds
         return self._is_current
 
@@ -208,15 +208,15 @@ class Follower:
         *,
         only: Collection[str] = (),
     ) -> dict[str, Decision]:
-        """Append events, then fold everything new.
+        """Append events, then fold all new events.
 
         Args:
             events: the events.
             requests: the requests of decisions, by the index of the decision among the events.
-            only: ids under which no second decision may be made.
+            only: ids for which no second decision may be made.
 
         Returns:
-            Existing decisions under these ids, which were not replaced by the events.
+            Existing decisions with these ids, which the events did not replace.
         """
         if self.behind:
             self.follow()
@@ -226,7 +226,7 @@ class Follower:
             return existing
         try:
             self.catch_up()
-        except JournalUnavailable:  # the events are durable all the same
+        except JournalUnavailable:  # the events are durable nevertheless
             self._accept(events)
             return existing
         self._unapplied.release_all()  # all events have positions, so the spool is empty
@@ -239,13 +239,13 @@ class Follower:
         """Append one event and fold it; return its status.
 
         This is a fast path of :meth:`settle_and_append` for the common case that nothing is due and
-        no other process has appended.
+        no other process has appended events.
 
         Args:
             event: an event of a decision.
             now: the time, in microseconds since 1970.
-            requests: the request of the decision, under the index 0.
-            *others: events to append after it.
+            requests: the request of the decision, with index 0.
+            *others: events to append after ``event``.
         """
         fold, last = self.fold, self.fold.chains[0].last
         if (
@@ -271,16 +271,16 @@ class Follower:
         *,
         only: Collection[str] = (),
     ) -> tuple[list[str], dict[str, Decision]]:
-        """Append ``Settled`` events for partitions that are due, then these events; fold them all.
+        """Append and fold events, after a ``Settled`` event for each partition that is due.
 
         Args:
             events: the events.
             requests: the requests of decisions, by the index of the decision among the events.
-            only: ids under which no second decision may be made.
+            only: ids for which no second decision may be made.
 
         Returns:
-            The status of each event, and existing decisions under these ids, which were not
-            replaced by the events.
+            The status of each event, and existing decisions with these ids, which the events did
+            not replace.
         """
         if self.behind:  # fold some records first, to know what is due
             self.follow()
@@ -305,14 +305,14 @@ class Follower:
         positions: Sequence[int],
         records: Sequence[Record],
     ) -> list[str]:
-        """Fold events that were appended; return the status of each.
+        """Fold appended events; return the status of each.
 
         Args:
             events: the events.
             partitions: the partition of each event.
-            positions: the position of each event; 0 if it is in a spool.
-            records: the records that were appended, with those of the events last; empty if they
-                must be read because other processes have appended, too.
+            positions: the position of each event; 0 if the event is in a spool.
+            records: the appended records, ending with those of the events; empty if the records
+                must be read, because other processes have appended events too.
         """
         if self.behind or not all(positions):
             return [self._accept(events)] * len(events)
@@ -321,7 +321,7 @@ class Follower:
                 statuses = self._take_all(records)[-len(events) :]
             else:
                 statuses = self._retry(lambda: self._fold_own(partitions, positions))
-        except JournalUnavailable:  # the events are durable all the same
+        except JournalUnavailable:  # the events are durable nevertheless
             return [self._accept(events)] * len(events)
         if self._unapplied.holds:
             self._unapplied.release_all()
@@ -331,20 +331,20 @@ class Follower:
     def _write(
         self, events: Sequence[Event], requests: Requests | None, only: Collection[str]
     ) -> tuple[Sequence[int], dict[str, Decision]]:
-        """Append to the journal; return the positions, and decisions that were not replaced."""
+        """Append events; return their positions, and existing decisions with the same ids."""
         if only:
             return self.journal.append_unique(events, only, requests)
         return self.journal.append(events, requests=requests), {}
 
     def _status(self, status: str) -> str:
-        """Return the status of an event; an empty one means that it had been folded before."""
+        """Return the status of an event; an empty status, from an earlier fold, is a duplicate."""
         if not status:
             self.refused["duplicate"] += 1
         return status or "duplicate"
 
     def due(self, partition: int) -> list[Event]:
         """Return a ``Settled`` event for a partition if anything is due."""
-        if self.behind:  # the fold does not know yet whether another such event was appended
+        if self.behind:  # another process may already have appended such an event
             return []
         now = self._clock()
         return [Settled(partition, now)] if self.fold.ledgers[partition].is_due(now) else []
@@ -385,14 +385,14 @@ class Follower:
         self._retry(self._store, self._fold_and_store)
 
     def try_to_save(self) -> None:
-        """Save a snapshot; only warn if that fails, because the journal has everything."""
+        """Save a snapshot; if this fails, only warn, because the journal contains all data."""
         try:
             self.save()
         except JournalError as error:
             warn_unsaved(error)
 
     def _do_upkeep(self) -> None:
-        """Save a snapshot and check for advice, if they are due."""
+        """Save a snapshot and run the advice checks, if either is due."""
         version = self.fold.version
         if version >= self._snapshot_at:
             self.try_to_save()
@@ -413,9 +413,9 @@ class Follower:
 
         Args:
             work: the function to run.
-            again: the function to run after the fold was rebuilt; None: ``work``.
+            again: the function to run after a rebuild; None for ``work``.
         """
-        for _ in range(RESTARTS):  # several erasures or retractions may follow each other
+        for _ in range(RESTARTS):  # there may be several erasures or retractions in a row
             try:
                 return work()
             except HistoryChanged as error:
@@ -429,11 +429,11 @@ class Follower:
         self._rebuild()
 
     def _rebuild(self) -> None:
-        """Discard the state of the fold, and start from the journal."""
+        """Discard the state of the fold, and start again from the journal."""
         fold, unapplied = self.fold, self._unapplied
         fold.clear()
-        # Unapplied decisions are released when their records are folded, so no snapshot may skip
-        # those records.
+        # Unapplied decisions are released when their records are folded, so a snapshot must not
+        # skip these records.
         if unapplied.holds or fold.until is not None:
             fold.begin(self.journal)
         else:
@@ -447,7 +447,7 @@ class Follower:
         self.behind = False
 
     def _fold_part(self) -> None:
-        """Fold some of the new events; the fold is behind if there may be more."""
+        """Fold some of the new events; the fold remains behind if there may be more."""
         remaining = self.fold.tuning.follow
         for partition in range(self._partitions):
             page = self.fold.follow(self.journal, partition, remaining, take=self._take)
@@ -457,9 +457,9 @@ class Follower:
         self.behind = not remaining
 
     def _fold_own(self, partitions: Sequence[int], positions: Sequence[int]) -> list[str]:
-        """Fold all new events; return the status of those at these positions.
+        """Fold all new events; return the statuses of the events at these positions.
 
-        The status is empty if the event had been folded before.
+        The status of an event that was folded before is empty.
         """
         statuses: dict[tuple[int, int], str] = {}
 
@@ -470,20 +470,20 @@ class Follower:
         self.fold.catch_up(self.journal, take=take)
         places = list(zip(partitions, positions, strict=True))
         for partition, position in places:
-            if self.fold.positions[partition] < position:  # the journal has lost it again
+            if self.fold.positions[partition] < position:  # the journal has lost the event
                 raise HistoryChanged(partition, position)
         return [statuses.get(place, "") for place in places]
 
     def _take_all(self, records: Sequence[Record]) -> list[str]:
-        """Fold records that were appended; return the status of each."""
-        # A single event, even with a Settled record before it, always updates the model directly.
+        """Fold appended records; return the status of each."""
+        # A single event, even after a Settled record, always updates the model directly.
         if len(records) > 2 and self.fold.is_much(len(records)):
             with self.fold.learner.bulk():
                 return [self._take(record) for record in records]
         return [self._take(record) for record in records]
 
     def _take(self, record: Record) -> str:
-        """Fold a record, and release the unapplied decisions that it contains or erases."""
+        """Fold a record, and release unapplied decisions that the record contains or erases."""
         event = record.event
         if isinstance(event, Decision):
             self._unapplied.release(event.id)
@@ -492,7 +492,7 @@ class Follower:
         return self.fold.take(record)
 
     def _accept(self, events: Sequence[Event]) -> str:
-        """Count events that are durable but will only be folded once the journal is available."""
+        """Count decisions that are durable but cannot be folded until the journal is available."""
         for event in events:
             # A decision may have been folded before a read failed.
             if isinstance(event, Decision) and self.fold.entry(event.id) is None:
@@ -502,9 +502,10 @@ class Follower:
 
 
 def _is_ours(error: BaseException | None) -> bool:
-    """Return whether the library raised an error, which it does only while the fold is consistent.
+    """Return whether an error was raised by the library, so that the fold is consistent.
 
-    If it was raised while another exception was handled, that exception must be the library's, too.
+    If the error was raised while another exception was being handled, that exception must also have
+    been raised by the library.
     """
     while isinstance(error, BelatedError):
         error = None if error.__suppress_context__ else error.__context__
@@ -512,13 +513,13 @@ def _is_ours(error: BaseException | None) -> bool:
 
 
 def warn_unsaved(error: JournalError) -> None:
-    """Warn the caller that no snapshot was saved."""
+    """Warn that no snapshot was saved."""
     message = f"no snapshot was saved ({error}); the bandit will take longer to open next time"
     warnings.warn(message, SnapshotWarning, stacklevel=6)
 
 
 def warn_changed(error: HistoryChanged, stacklevel: int) -> None:
-    """Warn the caller that the journal no longer holds the records the bandit has learned from."""
+    """Warn that the journal no longer contains the records from which the bandit learned."""
     if not isinstance(error, HistoryTrimmed | HistoryUndone):
         message = f"{error}. The bandit discards its state and learns again from the journal"
         warnings.warn(message, HistoryWarning, stacklevel=stacklevel)

@@ -1,4 +1,4 @@
-"""Freezes old rows if there are many: their log-likelihood is replaced by a quadratic function."""
+"""Freeze old rows if there are many, which replaces their log-likelihood with a quadratic."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 from belated.core.inputs import Vector
 from belated.model.statistics import Observations
 
-#: Maximum total error, in posterior standard deviations, of frozen rows that are still stored,
-#: caused by movements of the estimate since they were frozen.
+#: Maximum total error of frozen rows that are still stored, in posterior standard deviations. The
+#: error grows as the estimate moves away from the point at which rows were frozen.
 MOVED = 0.1
 
 
 class Freezer:
-    """Freezes rows of the observations of all partitions.
+    """Freezes rows in the observations of all partitions.
 
     Args:
         observations: the observations of each partition.
-        most: maximum number of rows that are counted one by one.
+        most: maximum number of rows that are counted individually.
         batch: number of rows that are dropped together.
 
     >>> from belated import Bernoulli
@@ -41,7 +41,7 @@ class Freezer:
         self._forgotten: list[list[int]] = [[] for _ in observations]
 
     def forget(self, handle: int, partition: int) -> None:
-        """Mark a reward as final: it will be neither revised nor retracted."""
+        """Mark a reward as final: it will never be revised or retracted."""
         self._forgotten[partition].append(handle)
 
     @property
@@ -59,16 +59,17 @@ class Freezer:
         return sum(store.exact for store in self._observations)
 
     def freeze(self, theta: Vector, *, half: bool = False) -> None:
-        """Freeze excess rows at θ, and freeze rows again from which θ has moved far.
+        """Freeze excess rows at θ, and refreeze rows if θ has moved far since they were frozen.
 
         A frozen row is exact to second order. The remaining error of the score is
-        ½ Σ g'' (xᵀδ)² x, where δ is the movement of θ since. In posterior standard deviations, this
-        is at most ½ √(dn) times the mean of g' (xᵀδ)², if g'' ≤ g' and rows are similar.
+        ½ Σ g'' (xᵀδ)² x, where δ is the change of θ since the row was frozen. In posterior standard
+        deviations, this is at most ½ √(dn) times the mean of g' (xᵀδ)², if g'' ≤ g' and rows are
+        similar.
 
         Args:
             theta: the current estimate.
-            half: keep only half of the allowed exact rows, so that it takes longer until rows must
-                be frozen again.
+            half: leave only half of the allowed rows exact, so that rows need not be frozen again
+                soon.
         """
         keep = self._most // 2 if half else self._most
         dim, n = theta.size, sum(store.n for store in self._observations)
@@ -78,7 +79,7 @@ class Freezer:
         self._full = max(self._most, self._exact + self._most - keep)
 
     def drop(self) -> None:
-        """Drop frozen rows of rewards that were marked as final; all rows must be stored."""
+        """Drop frozen rows whose rewards were marked as final; all rows must have been stored."""
         for store, handles in zip(self._observations, self._forgotten, strict=True):
             store.forget(np.array(handles, dtype=np.int64))
             store.drop_forgotten()
