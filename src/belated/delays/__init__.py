@@ -1,15 +1,15 @@
-r"""Delay distributions, and processes of delays over the rounds.
+r"""Delay distributions, and processes that generate delays over rounds.
 
-The reward of round :math:`t` is seen at the end of round :math:`t + D_t`. A delay is a whole number
-of rounds and not negative. :data:`NEVER` is the delay of a lost reward: it is larger than any
-horizon, and :math:`t + D_t` still fits an int64.
+The reward of round :math:`t` is seen at the end of round :math:`t + D_t`. A delay is a non-negative
+whole number of rounds. :data:`NEVER` is the delay of a lost reward: it is larger than any horizon,
+but :math:`t + D_t` still fits in an int64.
 
 **Independent delays with the same distribution in every round** (:class:`Law`): :class:`Constant`,
 :class:`Uniform`, :class:`Geometric`, :class:`Empirical`, :class:`Mixture`; and continuous times
 rounded to whole rounds: :class:`Exponential`, :class:`Weibull`, :class:`HalfNormal`,
 :class:`Lognormal`, :class:`Lomax`. Each uses its quantile function to turn one uniform number per
-round into a delay, so two runs with the same generator use the same random numbers, whatever their
-distributions.
+round into a delay, so two runs with the same seed use the same random numbers, even if their
+distributions differ.
 
 **Delays that depend on earlier rounds**: :class:`LazyMarkov`, :class:`RegimeSwitch`,
 :class:`FiniteChain`, :class:`BlockDependent`, :class:`Batched`.

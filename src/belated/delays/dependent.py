@@ -1,4 +1,4 @@
-"""Delays that depend on earlier rounds, on the row or on the reward."""
+"""Delays that depend on earlier rounds, on the row, or on the reward."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ class _OfOneLaw(ABC):
     @property
     @abstractmethod
     def independent(self) -> bool:
-        """Whether the delays are independent, with these arguments."""
+        """Whether the delays are independent for these arguments."""
 
     @property
     def mean(self) -> float:
-        """The mean of the base."""
+        """The mean of the base distribution."""
         return self.base.mean
 
     def tail(self, i: Any) -> Vector:
-        """Return the tail of the base."""
+        """Return the tail of the base distribution."""
         return self.base.tail(i)
 
     def _params(self, spectral: float | None) -> Parameters:
-        """Return the parameters of the base that still hold for dependent delays."""
+        """Return the base distribution's parameters that still hold for dependent delays."""
         params = self.base.params()
         if self.independent:
             return params
@@ -67,7 +67,7 @@ class LazyMarkov(_OfOneLaw):
     :math:`\lambda` is exactly ρ.
 
     Args:
-        rho: the probability of repeating the last delay, below 1.
+        rho: the probability of repeating the last delay; must be below 1.
         base: the distribution of new delays.
 
     >>> from belated.delays import Geometric
@@ -92,11 +92,11 @@ class LazyMarkov(_OfOneLaw):
         return self.rho == 0.0
 
     def params(self) -> Parameters:
-        """Return λ = ρ and the mean and bounds of the base."""
+        """Return λ = ρ, and the mean and bounds of the base distribution."""
         return self._params(self.rho)
 
     def sample(self, horizon: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw two uniform numbers per round: whether to repeat the delay, and a new delay."""
+        """Draw two uniform numbers per round: whether to repeat the delay, and the new delay."""
         u = rng.random((as_rounds(horizon, "horizon"), 2))
         fresh = np.where(u[:, 0] >= self.rho, np.arange(horizon), 0)
         return self.base.quantile(u[:, 1])[np.maximum.accumulate(fresh)]
@@ -107,8 +107,8 @@ class BlockDependent(_OfOneLaw):
     """The same delay in all rounds of a block; blocks are independent of each other.
 
     Args:
-        base: the delay distribution of a block.
-        length: rounds per block; the first block begins in round 1.
+        base: the distribution of a block's delay.
+        length: number of rounds per block; the first block begins in round 1.
 
     >>> from belated.delays import Uniform
     >>> BlockDependent(Uniform(9), length=3).sample(8, np.random.default_rng(0))
@@ -129,7 +129,7 @@ class BlockDependent(_OfOneLaw):
         return self.length == 1
 
     def params(self) -> Parameters:
-        """Return the mean and bounds of the base; Assumption 4 holds for any dependence."""
+        """Return the base distribution's mean and bounds; Assumption 4 holds for any dependence."""
         return self._params(None)
 
     def sample(self, horizon: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -146,8 +146,8 @@ class Batched:
     deterministic; the mean and the tail are averages over the rounds of a period.
 
     Args:
-        period: rounds P from one arrival to the next.
-        offset: rounds of the first period that passed before round 1.
+        period: number of rounds P between arrivals.
+        offset: number of rounds of the first period that elapsed before round 1.
 
     >>> Batched(4).sample(6, np.random.default_rng())
     array([3, 2, 1, 0, 3, 2])
@@ -178,7 +178,7 @@ class Batched:
         return tail_at(i, lambda i: np.maximum(self.period - i, 0.0) / self.period)
 
     def params(self) -> Parameters:
-        """Return the bound P - 1; no other assumption holds, as the delays are deterministic."""
+        """Return the bound P - 1; no other assumption holds, because delays are deterministic."""
         return Parameters(mu=self.mean, bound=self.period - 1)
 
     def sample(self, horizon: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -187,7 +187,7 @@ class Batched:
         return self.period - 1 - (rounds + self.offset) % self.period
 
 
-#: A λ this close to 1 counts as 1: the chain is periodic, or hardly ever moves.
+#: Distance from 1 within which λ counts as 1: the chain is periodic, or almost never moves.
 NO_GAP = 1e-12
 
 
@@ -203,7 +203,7 @@ class Chain:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "transition", as_transition(self.transition))
-        _ = self.stationary  # raises at once if the chain has several
+        _ = self.stationary  # raises immediately if it is not unique
 
     @property
     def independent(self) -> bool:
@@ -212,9 +212,9 @@ class Chain:
 
     @cached_property
     def stationary(self) -> Vector:
-        """The stationary distribution π, by the algorithm of Grassmann, Taksar and Heyman.
+        """The stationary distribution π, from the Grassmann–Taksar–Heyman algorithm.
 
-        The elimination does not subtract, so every entry has full relative accuracy, however small.
+        The elimination has no subtractions, so even tiny entries have full relative accuracy.
         """
         recurrent = self._recurrent()
         p = self.transition[np.ix_(recurrent, recurrent)].copy()
@@ -253,7 +253,7 @@ class Chain:
         return norm if norm < 1.0 - NO_GAP else None
 
     def walk(self, u: Vector) -> NDArray[np.intp]:
-        """Return a path of the stationary chain, given one uniform number per state."""
+        """Return a path of the stationary chain, generated from one uniform number per state."""
         # The last row is the distribution of the first state.
         rows = np.cumsum(np.vstack([self.transition, self.stationary]), axis=1)
         edges, state, path = (rows / rows[:, -1:]).tolist(), -1, []
@@ -272,7 +272,7 @@ class Chain:
     def _params(
         self, mean: float, bound: int | None, sigma: float = 0.0, sigma_r: float = 0.0
     ) -> Parameters:
-        """Return λ of the chain; for bounded delays also σ_R, and σ if they are independent."""
+        """Return the chain's λ; for bounded delays also σ_R, and σ if they are independent."""
         iid, finite = self.independent, math.isfinite(mean)
         params: dict[str, Any] = {
             "mu": mean if finite else None,
@@ -290,9 +290,9 @@ class Chain:
 class FiniteChain(Shortened, Chain):
     r"""A Markov chain with a fixed delay in each state.
 
-    Its :math:`\lambda` is computed: the second singular value of
-    :math:`\operatorname{diag}(\sqrt\pi)\,P\operatorname{diag}(1/\sqrt\pi)`, which for a reversible
-    chain is its second largest eigenvalue in absolute value.
+    :math:`\lambda` is computed as the second singular value of
+    :math:`\operatorname{diag}(\sqrt\pi)\,P\operatorname{diag}(1/\sqrt\pi)`. For a reversible chain,
+    this is the second largest eigenvalue in absolute value.
 
     Args:
         transition: the matrix P: for each state (row), the probabilities of the next state.
@@ -327,7 +327,7 @@ class FiniteChain(Shortened, Chain):
         return self._params(atoms.mean, atoms.bound, atoms.sigma(1.0), atoms.sigma(3.0))
 
     def sample(self, horizon: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw one uniform number per round: the next state."""
+        """Draw one uniform number per round, which determines the next state."""
         path = self.walk(rng.random(as_rounds(horizon, "horizon")))
         return np.asarray(self.values[path])
 
@@ -336,12 +336,12 @@ class FiniteChain(Shortened, Chain):
 class RegimeSwitch(Chain):
     r"""Regimes that follow a Markov chain, each with its own delay distribution.
 
-    The pair of regime and delay is a Markov chain. The next pair depends on the regime alone, so
-    its :math:`\lambda` is that of the regimes, whatever the distributions. For two regimes that
+    The pair of regime and delay is a Markov chain. The next pair depends only on the regime, so
+    :math:`\lambda` is that of the regimes, regardless of the distributions. For two regimes that
     persist with probabilities a and b, it is :math:`|a + b - 1|`.
 
     Args:
-        transition: for each regime (row), the probabilities of the next one.
+        transition: for each regime (row), the probabilities of the next regime.
         laws: the delay distribution of each regime.
 
     >>> from belated.delays import Constant, Geometric
@@ -360,23 +360,23 @@ class RegimeSwitch(Chain):
         self._set_states("laws", laws)
 
     def _shares(self) -> Iterator[tuple[float, Law]]:
-        """Return the distributions of the regimes that occur, with their stationary shares."""
+        """Yield the stationary share and the distribution of each regime that occurs."""
         for share, law in zip(self.stationary, self.laws, strict=True):
             if share > 0.0:
                 yield float(share), law
 
     @property
     def mean(self) -> float:
-        """The average of the means of all regimes, weighted by their shares."""
+        """The average of the regimes' means, weighted by their shares."""
         return math.fsum(share * law.mean for share, law in self._shares())
 
     def tail(self, i: Any) -> Vector:
-        """Return the average of the tails of all regimes, weighted by their shares."""
+        """Return the average of the regimes' tails, weighted by their shares."""
         shares = tuple(self._shares())
         return tail_at(i, lambda i: np.minimum(sum(p * law.tail(i) for p, law in shares), 1.0))
 
     def params(self) -> Parameters:
-        """Return λ of the regimes, and σ_R by Hoeffding if all regimes are bounded."""
+        """Return the regimes' λ, and σ_R by Hoeffding's inequality if all regimes are bounded."""
         all_bounds = [law.params().bound for _, law in self._shares()]
         bounds = [bound for bound in all_bounds if bound is not None]
         if len(bounds) < len(all_bounds):
@@ -387,7 +387,7 @@ class RegimeSwitch(Chain):
         return self._params(self.mean, bound, sigma, sigma * (bound - self.mean))
 
     def sample(self, horizon: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw two uniform numbers per round: the next regime, and its delay."""
+        """Draw two uniform numbers per round: one for the next regime, one for the delay."""
         u = rng.random((as_rounds(horizon, "horizon"), 2))
         regimes = self.walk(u[:, 0])
         delays = np.empty(horizon, dtype=np.int64)
@@ -400,7 +400,7 @@ class RegimeSwitch(Chain):
 class Conditional(ABC):
     """Base class of delays whose distribution depends on the row or the reward."""
 
-    #: Unknown without the rows and rewards of a run.
+    #: The mean is unknown without the rows and rewards of a run.
     mean: ClassVar[float] = math.nan
     #: The delays have no common distribution.
     independent: ClassVar[bool] = False
@@ -408,14 +408,14 @@ class Conditional(ABC):
 
     @abstractmethod
     def given(self, u: float, x: Any, y: float) -> int:
-        """Return the delay of a reward y for the row x, given a uniform number u in [0, 1)."""
+        """Return the delay of a reward y for a row x, given a uniform number u in [0, 1)."""
 
     def tail(self, i: Any) -> NoReturn:
-        """Raise: the tail is unknown without the rows and rewards."""
+        """Raise InvalidInput, because the tail is unknown without the rows and rewards."""
         raise InvalidInput(f"the delay depends on {self._what}, so its tail is unknown", self)
 
     def sample(self, horizon: int, rng: np.random.Generator) -> NoReturn:
-        """Raise: delays cannot be drawn without the rows and rewards."""
+        """Raise InvalidInput, because delays cannot be drawn without the rows and rewards."""
         message = f"the delay depends on {self._what}: use simulate, which calls given()"
         raise InvalidInput(message, self)
 
@@ -424,9 +424,8 @@ class Conditional(ABC):
 class RewardDependent(Conditional):
     """Different delay distributions for successes and failures.
 
-    The rewards that have arrived are then not a representative sample: an estimate from them is
-    biased, however many there are. With ``zero_law=Constant(NEVER)``, only successes are ever
-    reported.
+    The rewards that have arrived are then not a representative sample. An estimate from them is
+    biased even if there are many. With ``zero_law=Constant(NEVER)``, only successes are reported.
 
     Args:
         zero_law: the delay distribution of rewards of 0 or less.
@@ -452,7 +451,7 @@ class RewardDependent(Conditional):
         return int((self.one_law if y > 0.0 else self.zero_law).quantile(u))
 
     def params(self) -> Parameters:
-        """Return the bound, if both distributions have one."""
+        """Return the bound if both distributions are bounded."""
         zero, one = self.zero_law.params().bound, self.one_law.params().bound
         return Parameters(bound=None if zero is None or one is None else max(zero, one))
 
@@ -462,11 +461,11 @@ class ContextDependent(Conditional):
     """An exponential time with a rate that depends on the row, rounded up.
 
     Given the row, the delay is independent of the reward, so an estimate from the rewards that have
-    arrived is unbiased. But rows whose rewards arrive quickly are learned first.
+    arrived is unbiased. However, rows whose rewards arrive quickly are learned first.
 
     Args:
-        rate: a function that returns the arrival rate per round, above 0, for the row of the chosen
-            action.
+        rate: a function that returns the arrival rate per round for the row of the chosen action;
+            the rate must be above 0.
 
     >>> process = ContextDependent(lambda x: 0.01 if x[0] > 0 else 0.1)
     >>> process.given(0.5, np.array([1.0]), 0.0), process.given(0.5, np.array([-1.0]), 0.0)
@@ -487,5 +486,5 @@ class ContextDependent(Conditional):
         return int(rounded_up(-np.log1p(-as_uniforms(u)) / rate))
 
     def params(self) -> Parameters:
-        """Return no parameters: none is known without the rows."""
+        """Return no parameters, because none are known without the rows."""
         return Parameters()

@@ -68,7 +68,7 @@ class Constant(Independent):
         return np.full(as_uniforms(u).shape, self.c, dtype=np.int64)
 
     def params(self) -> Parameters:
-        """Return the parameters of bounded delays; σ is 0 because every σ > 0 is valid."""
+        """Return the parameters of bounded delays; σ is 0, because every σ > 0 is valid."""
         if self.c == NEVER:
             return Parameters.iid(math.inf)
         return Parameters.bounded(self.mean, self.c, 0.0, 0.0)
@@ -104,7 +104,7 @@ class Uniform(Independent):
         return np.minimum(rounded_down(as_uniforms(u) * (self.high + 1.0)), self.high)
 
     def params(self) -> Parameters:
-        """Return Gaussian tails, by Hoeffding's inequality: σ is half the range."""
+        """Return a Gaussian tail by Hoeffding's inequality, where σ is half the range."""
         half = self.mean
         return Parameters.bounded(half, self.high, half, half**2)
 
@@ -113,7 +113,7 @@ class Uniform(Independent):
 class Geometric(Independent):
     r"""Number of failures before a success: :math:`P(D \ge i) = r^i`, :math:`r = \mu/(1 + \mu)`.
 
-    In every round, an outstanding reward arrives with the same probability :math:`1/(1 + \mu)`.
+    In every round, a pending reward arrives with the same probability :math:`1/(1 + \mu)`.
 
     Args:
         mean: the mean delay :math:`\mu`.
@@ -171,21 +171,21 @@ class Mixture(Independent):
 
     @property
     def mean(self) -> float:
-        """Infinite, unless no reward is lost."""
+        """The mean of the base distribution if no reward is lost, otherwise infinity."""
         return math.inf if self.never > 0.0 else self.base.mean
 
     def tail(self, i: Any) -> Vector:
-        """Return p + (1 - p) times the tail of the base."""
+        """Return p + (1 - p) times the tail of the base distribution."""
         return tail_at(i, lambda i: self.never + (1.0 - self.never) * self.base.tail(i))
 
     def quantile(self, u: Any) -> NDArray[np.int64]:
-        """Return a quantile of the base for u below 1 - p, otherwise NEVER."""
+        """Return a quantile of the base distribution if u is below 1 - p, otherwise NEVER."""
         v = as_uniforms(u)
         scaled = np.minimum(v / (1.0 - self.never), LAST_UNIFORM)
         return np.where(v < 1.0 - self.never, self.base.quantile(scaled), NEVER)
 
     def params(self) -> Parameters:
-        """Return the parameters of the base if no reward is lost; otherwise no assumption holds."""
+        """Return the base's parameters if no reward is lost; otherwise, no assumption holds."""
         return Parameters.iid(math.inf) if self.never > 0.0 else self.base.params()
 
 
@@ -226,7 +226,7 @@ class Empirical(Shortened, Independent):
         return np.asarray(self.samples[rounded_down(as_uniforms(u) * len(self.samples))])
 
     def params(self) -> Parameters:
-        """Return the bound, and the smallest σ and σ_R for q = 1, unless a sample is NEVER."""
+        """Return the bound and the smallest σ and σ_R for q = 1, unless a sample is NEVER."""
         atoms = self._atoms
         if atoms.bound is None:
             return Parameters.iid(math.inf)
@@ -238,8 +238,8 @@ class Exponential(Independent):
     r"""An exponential time, rounded up: :math:`P(D \ge i) = e^{-(i-1)/b}` for i ≥ 1.
 
     Args:
-        mean: the mean μ of the delay after rounding, which is above 1. Before rounding, the mean
-            of the time is :math:`b = -1/\log(1 - 1/\mu)`, between μ - 1 and μ - 1/2.
+        mean: the mean μ of the delay after rounding; must be above 1. Before rounding, the mean
+            time is :math:`b = -1/\log(1 - 1/\mu)`, which is between μ - 1 and μ - 1/2.
 
     >>> law = Exponential(mean=2)
     >>> law.tail([0, 1, 2, 3]), law.scale
@@ -257,7 +257,7 @@ class Exponential(Independent):
 
     @property
     def scale(self) -> float:
-        """The mean b of the time before rounding."""
+        """The mean time b before rounding."""
         return -1.0 / math.log1p(-1.0 / self.mean)
 
     def tail(self, i: Any) -> Vector:
@@ -277,12 +277,13 @@ class Exponential(Independent):
 class Weibull(Independent):
     r"""A Weibull time, rounded up: :math:`P(D \ge i) = \exp(-((i-1)/b)^k)` for i ≥ 1.
 
-    The larger the shape, the lighter the tail: exponential for shape 1, Gaussian for shape 2. Below
-    1 the tail is heavier than Assumption 2 allows; above 2 it is light enough for Assumption 4.
+    The larger the shape, the lighter the tail: it is exponential for shape 1 and Gaussian for
+    shape 2. Below 1, the tail is heavier than Assumption 2 allows; above 2, it is light enough for
+    Assumption 4.
 
     Args:
         shape: k.
-        scale: b, which 37 % of the times exceed.
+        scale: b; 37 % of the times exceed it.
 
     >>> law = Weibull(shape=4, scale=40)
     >>> law.mean, law.params().q, law.params().q_r
@@ -379,7 +380,7 @@ class Lognormal(Independent):
     The mean is finite, but the tail is heavier than Assumption 2 allows.
 
     Args:
-        median: m, which half of the times exceed.
+        median: m, the median time before rounding.
         sigma: s, the standard deviation of the logarithm.
 
     >>> Lognormal(median=30, sigma=1.5).quantile([0.025, 0.5, 0.975])

@@ -1,4 +1,4 @@
-"""The protocol of delay processes, the parameters of the paper's assumptions, and validation."""
+"""The delay process protocol, the parameters of the paper's assumptions, and validation."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from numpy.typing import NDArray
 from belated.core.inputs import Matrix, Vector
 from belated.exceptions import InvalidInput
 
-#: The delay of a reward that never arrives: beyond any horizon, and t + NEVER fits an int64.
+#: The delay of a reward that never arrives. It exceeds any horizon, but t + NEVER fits in an int64.
 NEVER: int = 2**62
 
-#: Number of terms of a mean that are added one by one; the rest is an integral.
+#: Number of terms of a mean that are summed individually; the rest is approximated by an integral.
 HEAD = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    r"""The numbers in the paper's assumptions on delays; None where they fail or are unknown.
+    r"""Parameters of the paper's assumptions on delays; None if they do not hold or are unknown.
 
     Attributes:
-        mu: the mean of a delay, if it is finite.
+        mu: the mean delay, if it is finite.
         M: the point from which ``mu``, ``sigma`` and ``q`` bound the tail of every delay
             (Assumption 2); 0 if all delays have the same distribution.
         sigma: with ``q``, the scale of the tail of independent delays (Assumption 2):
             :math:`P(D - \mu \ge x) \le \exp(-x^{1+q}/(2\sigma^2))` for all :math:`x > 0`.
             A value of 0 means that the bound holds for every positive scale.
-        q: 0 for an exponential tail, 1 for a Gaussian one.
+        q: 0 for an exponential tail, 1 for a Gaussian tail.
         bound: the largest possible delay.
         spectral: :math:`\lambda < 1` of the stationary Markov chain that generates the delays
-            (Assumption 3): the norm of its transition operator on functions of mean zero, in
+            (Assumption 3): the norm of its transition operator on functions with mean zero, in
             :math:`L_2` of its stationary distribution. The spectral gap is :math:`1 - \lambda`;
-            :math:`\lambda = 0` for independent delays. The bounds that use it require only the
-            mean of the tail.
-        sigma_r: with ``q_r`` the scale of the tail under any dependence (Assumption 4):
-            :math:`P(D - \mu \ge x) \le \exp(-x^{2(1+q)}/(2\sigma_R^2))`. The paper states it with
-            :math:`\sigma_R^2` and proves its bounds with :math:`2\sigma_R^2`; this is the latter.
-        q_r: the :math:`q > 0` of ``sigma_r``.
+            :math:`\lambda = 0` for independent delays. Bounds that use ``spectral`` require only
+            the mean of the tail.
+        sigma_r: with ``q_r``, the scale of the tail under any dependence (Assumption 4):
+            :math:`P(D - \mu \ge x) \le \exp(-x^{2(1+q)}/(2\sigma_R^2))`. The paper states the
+            assumption with :math:`\sigma_R^2`, but its proofs use :math:`2\sigma_R^2`, as here.
+        q_r: the :math:`q > 0` that belongs to ``sigma_r``.
     """
 
     mu: float | None = None
@@ -72,31 +72,31 @@ class DelayProcess(Protocol):
 
     @property
     def mean(self) -> float:
-        """The mean of a delay; infinite if the sum of the tail is, nan if it is unknown."""
+        """The mean delay; infinity if the tail's sum diverges, NaN if the mean is unknown."""
 
     @property
     def independent(self) -> bool:
-        """Whether the delays of all rounds are independent with the distribution of `tail`."""
+        """Whether delays are independent and have the distribution given by `tail`."""
 
     def tail(self, i: Any) -> Vector:
-        """Return P(D ≥ i) of a delay in the stationary process, for whole numbers i."""
+        """Return P(D ≥ i) for a delay D of the stationary process and whole numbers i."""
 
     def params(self) -> Parameters:
-        """Return the parameters of the paper's assumptions, as far as they hold."""
+        """Return the parameters of those of the paper's assumptions that hold."""
 
     def sample(self, horizon: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw the delays of rounds 1 to ``horizon``; a shorter run is a prefix of a longer one."""
 
 
 class Law(DelayProcess, Protocol):
-    """Independent delays, each computed from one uniform number."""
+    """Independent delays, each computed from a uniform number."""
 
     def quantile(self, u: Any) -> NDArray[np.int64]:
         """Return the delay for a uniform u in [0, 1); it increases with u."""
 
 
 class Independent(ABC):
-    """Base class of i.i.d. delays: each round's delay is computed from its own uniform number."""
+    """Base class of i.i.d. delays; each round's delay is computed from a uniform number."""
 
     #: The delays of all rounds are independent.
     independent: ClassVar[bool] = True
@@ -105,7 +105,7 @@ class Independent(ABC):
 
         @property
         def mean(self) -> float:
-            """The mean of a delay."""
+            """The mean delay."""
 
     @abstractmethod
     def tail(self, i: Any) -> Vector:
@@ -125,11 +125,12 @@ class Independent(ABC):
 
 
 def expected_missing(process: DelayProcess, t: Any) -> Vector:
-    r"""Return the expected number of outstanding rewards at the start of round t.
+    r"""Return the expected number of pending rewards at the start of round t.
 
-    It is :math:`m_t = \sum_{i=1}^{t-1} P(D \ge i)`, which is finite even if the mean of a delay is
-    not, and tends to :math:`E D` if that is finite. Time and memory are proportional to the
-    largest t. For :class:`~belated.delays.Batched` it is the average over all phases of the period.
+    The number is :math:`m_t = \sum_{i=1}^{t-1} P(D \ge i)`. It is finite even if the mean delay is
+    infinite, and tends to :math:`E D` if the mean is finite. Time and memory are proportional to
+    the largest t. For :class:`~belated.delays.Batched`, the result is the average over all phases
+    of the period.
 
     >>> from belated.delays import Constant, Lomax, Mixture
     >>> expected_missing(Constant(3), [1, 2, 3, 4, 5])
@@ -148,8 +149,8 @@ def expected_missing(process: DelayProcess, t: Any) -> Vector:
 
 
 def least_sigma(atoms: Vector, tail: Vector, mu: float, q: float) -> float:
-    """Return the smallest σ of Assumption 2 for this q, given P(D ≥ i) at each possible delay i."""
-    # Above the mean, a tail of 1 is a rounding error; a tail of 0 does not restrict σ.
+    """Return the smallest σ in Assumption 2 for this q, given P(D ≥ i) at each possible delay i."""
+    # A tail of 1 above the mean is a rounding error, and a tail of 0 does not restrict σ.
     counts = (atoms > mu) & (tail > 0.0) & (tail < 1.0)
     ratio = (atoms[counts] - mu) ** (1.0 + q) / -np.log(tail[counts])
     return math.sqrt(0.5 * float(ratio.max(initial=0.0)))
@@ -165,7 +166,7 @@ class Atoms:
 
     @classmethod
     def of(cls, delays: NDArray[np.int64], mass: Vector) -> Atoms:
-        """Create from delays in any order, with their probabilities, which may be 0."""
+        """Create a distribution from delays in any order and their probabilities."""
         delays, mass = delays[mass > 0.0], mass[mass > 0.0]
         values, index = np.unique(delays, return_inverse=True)
         masses = np.bincount(index, weights=mass)
@@ -183,7 +184,7 @@ class Atoms:
         return np.append(self.at_least, 0.0)[np.searchsorted(self.delays, i)]
 
     def sigma(self, q: float) -> float:
-        """Return the smallest σ of Assumption 2 for this q."""
+        """Return the smallest σ in Assumption 2 for this q."""
         return least_sigma(self.delays, self.at_least, self.mean, q)
 
 
@@ -210,7 +211,7 @@ def rounded_up(time: Any) -> NDArray[np.int64]:
 
 
 def as_uniforms(u: Any) -> Vector:
-    """Return arguments of a quantile function: an array of numbers in [0, 1)."""
+    """Return the arguments of a quantile function as an array of numbers in [0, 1)."""
     values = np.asarray(u, dtype=np.float64)
     outside = ~((values >= 0.0) & (values < 1.0))
     if outside.any():
@@ -220,7 +221,7 @@ def as_uniforms(u: Any) -> Vector:
 
 
 def tail_at(i: Any, tail: Callable[[Vector], Vector]) -> Vector:
-    """Evaluate P(D ≥ i) by a formula for i ≥ 1; for smaller i it is 1."""
+    """Evaluate P(D ≥ i) by a formula for i ≥ 1; for smaller i, the result is 1."""
     rounds = np.ceil(np.asarray(i, dtype=np.float64))
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
         return np.where(rounds > 0, tail(np.maximum(rounds, 1.0)), 1.0)
@@ -229,16 +230,16 @@ def tail_at(i: Any, tail: Callable[[Vector], Vector]) -> Vector:
 def mean_of(tail: Callable[[Vector], Vector], integral: Callable[[float], float]) -> float:
     """Return the mean Σ P(D ≥ i), given the tail and its integral from any point to infinity.
 
-    The first :data:`HEAD` terms are added one by one. By the midpoint rule, the remaining sum is
-    the integral from half a round earlier; the tail is so flat there that the two differ by less
-    than 1e-10 of the mean.
+    The first :data:`HEAD` terms are summed individually. The remaining sum is approximated by an
+    integral that starts half a round earlier (midpoint rule). The tail is so flat there that the
+    relative error of the mean is less than 1e-10.
     """
     head = np.arange(1.0, HEAD + 1)
     return float(tail(head).sum() + integral(HEAD + 0.5))
 
 
 def as_share(value: Any, name: str) -> float:
-    """Return a probability below 1."""
+    """Return the value if it is a probability below 1."""
     try:
         share = float(value)
     except (TypeError, ValueError):
@@ -262,7 +263,7 @@ def as_law(value: Any, name: str) -> Law:
 
 
 def as_delays(values: Any, name: str) -> NDArray[np.int64]:
-    """Return an array of delays, rounded up; infinity becomes NEVER."""
+    """Return delays as an array, rounded up; infinity becomes NEVER."""
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -306,6 +307,6 @@ def as_transition(matrix: Any) -> Matrix:
 
 
 def set_checked(frozen: Any, check: Callable[[Any, str], Any], *names: str) -> None:
-    """Replace fields of a frozen dataclass by the results of ``check(value, name)``."""
+    """Replace fields of a frozen dataclass with the results of ``check(value, name)``."""
     for name in names:
         object.__setattr__(frozen, name, check(getattr(frozen, name), name))

@@ -1,6 +1,6 @@
-"""Simulation of policies: environments, rounds, and sweeps over many of them.
+"""Simulate policies: environments, rounds, and sweeps over many combinations.
 
-``sweeps`` needs the extra ``experiments`` and is imported separately.
+``sweeps`` requires the extra ``experiments``, and must be imported separately.
 """
 
 from belated.simulation import environments

@@ -1,8 +1,8 @@
-"""Environments: simulated problems to learn.
+"""Environments: simulated problems for policies to learn.
 
 An environment defines the rows offered in each round, their mean rewards, and the reward of a
 choice as a function of a uniform number, so that every policy is run with the same contexts and
-the same random numbers. The library's experiments use the named problems below.
+random numbers. The library's experiments use the named problems below.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from belated.exceptions import InvalidInput, extra
 from belated.model.families import Bernoulli, Family, Gaussian, Poisson
 from belated.model.kernels import special
 
-#: The distribution of rows that are drawn.
+#: The distribution of random rows.
 Shape = Literal["sphere", "ball", "intercept"]
 #: Number of rounds whose contexts are drawn together.
 TOGETHER = 512
 
 
 class Environment(Protocol):
-    """A problem.
+    """A simulated problem.
 
-    An environment in which each action has its own block of coefficients may have an attribute
-    ``blocks``, the number of blocks. Its rows are then either as :class:`~belated.PerArm` computes
-    them, or ``dim`` numbers long, with one row per block, in order.
+    If each action has its own block of coefficients, the environment may define an attribute
+    ``blocks``, the number of blocks. Rows then either have the format of :class:`~belated.PerArm`,
+    or are ``dim`` numbers long, with one row per block, in order.
     """
 
     @property
@@ -51,7 +51,7 @@ class Environment(Protocol):
 
 
 def reward_of(family: Family, mean: float, u: float) -> float:
-    """Return a reward given a uniform number: u < p for Bernoulli rewards, else the quantile at u.
+    """Return the reward for a uniform number u: u < p if Bernoulli, otherwise the quantile at u.
 
     >>> reward_of(Bernoulli(), 0.3, 0.2), reward_of(Bernoulli(), 0.3, 0.4)
     (1.0, 0.0)
@@ -76,16 +76,16 @@ def _normal_quantile(u: float) -> float:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GLM(Shortened):
-    """Rewards of a generalized linear model with a known θ*.
+    """Rewards from a generalized linear model with a known θ*.
 
     Args:
         theta: θ*.
         n_arms: K.
-        contexts: "fresh" draws new rows every round; an array of shape (K, d) is offered every
-            round; an array of shape (U, K, d) holds the rows of U users, and a random user appears
-            each round.
-        shape: distribution of fresh rows: on the unit "sphere", uniform in the "ball", or an
-            "intercept" of 1 followed by normal numbers.
+        contexts: "fresh" draws new rows in every round; an array of shape (K, d) is offered in
+            every round; an array of shape (U, K, d) holds the rows of U users, one of whom is
+            selected at random in each round.
+        shape: distribution of fresh rows: uniform on the unit "sphere", uniform in the unit "ball",
+            or an "intercept" of 1 followed by normal numbers.
         family: the family of the rewards.
 
     >>> world = GLM(np.array([1.0, 0.0]), n_arms=2, contexts=np.eye(2))
@@ -106,7 +106,7 @@ class GLM(Shortened):
         return len(self.theta)
 
     def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
-        """Yield drawn or repeated rows, and their means."""
+        """Yield random or repeated rows, and their means."""
         if isinstance(self.contexts, str):
             yield from self._fresh(horizon, rng)
             return
@@ -129,7 +129,7 @@ class GLM(Shortened):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Blocks(Shortened):
-    """Each arm has its own θ and all arms share the context: rows consist of blocks.
+    """A separate θ for each arm and a context shared by all arms, so that rows consist of blocks.
 
     Args:
         thetas: one row per arm, beginning with an intercept.
@@ -167,11 +167,11 @@ class Blocks(Shortened):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Classification(Shortened):
-    """Classify a sample: the reward is 1 if the class is right. Rows are blocks with an intercept.
+    """Classification: the reward is 1 for the correct class. Rows are blocks with an intercept.
 
     Args:
         samples: one row per sample.
-        labels: their classes, starting at 0.
+        labels: the class of each sample, starting at 0.
     """
 
     samples: NDArray[Any]
@@ -189,7 +189,7 @@ class Classification(Shortened):
         return int(self.labels.max()) + 1
 
     def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
-        """Yield the rows of samples drawn with replacement, and which class is right."""
+        """Yield the rows of samples drawn with replacement, and a 1 for the correct class."""
         right = np.eye(self.blocks)
         ones = np.ones((len(self.samples), 1))
         z = _as_float32(np.concatenate([ones, self.samples], axis=1))
@@ -197,17 +197,17 @@ class Classification(Shortened):
             yield in_blocks(z[chosen], self.blocks), right[self.labels[chosen]]
 
     def reward(self, mean: float, u: float) -> float:
-        """Return the mean: the reward is deterministic."""
+        """Return the mean, because the reward is deterministic."""
         return mean
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Replay(Shortened):
-    """A recorded table with the reward of every arm, repeated in order.
+    """A recorded table that contains the reward of every arm, replayed in order.
 
     Args:
         rows: the rows, of shape (n, K, d).
-        rewards: the rewards, of shape (n, K), which are also used as mean rewards.
+        rewards: the rewards, of shape (n, K); also used as mean rewards.
         family: the family of the rewards.
     """
 
@@ -254,7 +254,7 @@ def users(
     types: int = 5,
     family: Family | None = None,
 ) -> GLM:
-    """Return a problem with five user types, each with its own rows; a random type each round.
+    """Return a problem with several user types, one of which is selected at random in each round.
 
     >>> users(3).n_arms
     20
@@ -288,7 +288,7 @@ def ball(seed: int, *, dim: int = 10, n_arms: int = 10, norm: float = 3.0) -> GL
 
 
 def arms(seed: int, *, n_arms: int = 10, width: int = 5) -> Blocks:
-    """Return a problem with ten arms that have five coefficients each, 1.5 N(0, I).
+    """Return a problem in which each arm has its own coefficients, drawn from 1.5 N(0, I).
 
     >>> arms(3).dim
     50
@@ -300,8 +300,8 @@ def arms(seed: int, *, n_arms: int = 10, width: int = 5) -> Blocks:
 def digits(seed: int = 0) -> Classification:
     """Return scikit-learn's digits as a problem: 1,797 images of 64 pixels in ten classes.
 
-    Pixels are scaled so that a typical row has norm 1. The seed is ignored; the other problems have
-    the same parameter.
+    Pixels are scaled so that a typical row has norm 1. The seed is ignored, and exists only for
+    consistency with the other problems.
     """
     with extra("the digits problem", "experiments"):
         from sklearn.datasets import load_digits
@@ -311,13 +311,13 @@ def digits(seed: int = 0) -> Classification:
 
 
 def draw_theta(dim: int, norm: float, rng: np.random.Generator) -> Vector:
-    """Return a vector of this norm with a random direction."""
+    """Return a vector with this norm and a random direction."""
     theta = rng.normal(size=dim)
     return np.asarray(norm * theta / np.linalg.norm(theta))
 
 
 def draw_rows(size: tuple[int, ...], shape: Shape, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Draw rows of this distribution; each row is the last axis."""
+    """Draw rows from this distribution, along the last axis."""
     rows = rng.normal(size=size)
     if shape == "intercept":
         rows[..., 0] = 1.0

@@ -1,7 +1,7 @@
-"""Simulation of a policy in an environment with delays, by the timeline of the paper.
+"""Simulate a policy in an environment with delays, following the paper's timeline.
 
 The reward of round s with delay D_s can be used in round t if and only if s + D_s <= t - 1. The
-simulation runs the real policy, ledger, learner and model.
+simulation runs the production policy, ledger, learner and model.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from belated.model.kernels import Kernels, complete
 from belated.policies import Choice, Policy
 from belated.simulation.environments import Environment
 
-#: Columns of the data frame of a trace.
+#: Columns of a trace's data frame.
 _COLUMNS = ("regret", "pending", "delay", "actions", "rewards", "propensities")
-#: Microseconds between two rounds: a second.
+#: Time between rounds: one second, in microseconds.
 ROUND_US = 1_000_000
 
 
@@ -40,8 +40,8 @@ class Trace(Result):
     """The result of a simulation, round by round.
 
     Attributes:
-        regret: cumulative regret: by how much the mean rewards of the best rows exceed those of
-            the chosen rows.
+        regret: cumulative regret, the amount by which the mean rewards of the best rows exceed
+            those of the chosen rows.
         pending: G_t, the number of pending decisions when each choice was made.
         delay: D_t; :data:`~belated.delays.NEVER` for rewards that never arrive.
         actions: indices of the chosen rows.
@@ -59,14 +59,14 @@ class Trace(Result):
     learner: Learner
 
     def to_dict(self) -> dict[str, Any]:
-        """Return each round as plain data; the delay of a reward that never arrives is None."""
+        """Return the trace as plain data; the delay of a reward that never arrives is None."""
         fields = super().to_dict()
         del fields["learner"]
         delays = [None if delay == NEVER else delay for delay in self.delay.tolist()]
         return fields | {"delay": delays}
 
     def frame(self) -> Any:
-        """Return a pandas DataFrame, one row per round; delays of lost rewards are null.
+        """Return a pandas DataFrame with one row per round; delays of lost rewards are null.
 
         Raises:
             MissingExtra: pandas is not installed.
@@ -79,7 +79,7 @@ class Trace(Result):
         return pd.DataFrame(columns).rename_axis("round")
 
     def plot(self) -> Any:
-        """Return a matplotlib figure: cumulative regret above, pending decisions below.
+        """Return a matplotlib figure with cumulative regret above and pending decisions below.
 
         Raises:
             MissingExtra: matplotlib is not installed.
@@ -114,10 +114,10 @@ def simulate(
 ) -> Trace:
     """Run a policy for ``horizon`` rounds.
 
-    Contexts, rewards, delays and the policy's own choices use four separate random streams of
-    ``seed``: two policies with the same seed are run with the same contexts, the same random
-    numbers for rewards and the same delays. Rounds are one second apart: a half-life of 500 rounds
-    is ``"500s"``.
+    Contexts, rewards, delays and the policy's choices use four separate random streams derived from
+    ``seed``. Two policies with the same seed therefore see the same contexts, the same random
+    numbers for rewards, and the same delays. Rounds are one second apart, so a half-life of 500
+    rounds is ``"500s"``.
 
     Args:
         policy: the policy.
@@ -125,13 +125,13 @@ def simulate(
         delay: the delay process.
         horizon: number of rounds T.
         seed: seed of all random numbers.
-        window: rounds after which a decision without a reward no longer counts as pending; a later
-            reward is still learned.
-        rewards: what a missing reward means, with its window in seconds: ``DefaultAfter("500s")``
-            is 500 rounds. Rewards equal to the default are then not reported. None: every reward is
-            reported.
-        kernels: kernels to use instead of the best available. A run does not change kernels: those
-            compiled after it has begun are used by the next run.
+        window: number of rounds after which a decision without a reward no longer counts as
+            pending; a later reward is still learned.
+        rewards: what a missing reward means, with a window in seconds; for example,
+            ``DefaultAfter("500s")`` is 500 rounds. Rewards equal to the default are then not
+            reported. None: every reward is reported.
+        kernels: kernels to use instead of the best available. A run never switches kernels;
+            kernels compiled during the run are used by the next run.
 
     >>> from belated import Bernoulli, DelayedUCB, delays, environments
     >>> world = environments.fixed(seed=3)
@@ -156,7 +156,7 @@ def simulate(
     )
     uniform = reward_rng.random(horizon).tolist()
     longest = None if policy.learns_late else policy.learns_after
-    if longest is not None and rewards is None:  # later rewards are dropped, so do not wait for any
+    if longest is not None and rewards is None:  # do not wait for later rewards
         rewards = Explicit(timedelta(seconds=longest + 1))
     calendar = _Calendar(delay, horizon, delay_rng, longest)
     rounds = _Rounds(policy, rewards or Explicit(), kernels or complete())
@@ -213,7 +213,7 @@ class _Rounds:
         self._position = self._now = 0
 
     def begin(self, t: int, arrivals: Iterable[int]) -> None:
-        """Begin a round: fold the rewards that arrive, and end the windows that are due."""
+        """Begin a round: fold the rewards that arrive, and settle the windows that end."""
         self._now = ROUND_US * (t + 1)
         for s in arrivals:
             if self.rewards[s] != self._silent:
@@ -244,7 +244,7 @@ class _Rounds:
 
 
 class _Calendar:
-    """The rounds whose rewards arrive before each round's choice; rounds are counted from 0."""
+    """The rounds whose rewards arrive before each round's choice; rounds are numbered from 0."""
 
     def __init__(
         self,

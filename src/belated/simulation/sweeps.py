@@ -1,4 +1,4 @@
-"""Parallel simulations of many policies, environments, delays and seeds, as one tidy table."""
+"""Simulate many policies, environments, delays and seeds in parallel; return one tidy table."""
 
 from __future__ import annotations
 
@@ -41,20 +41,19 @@ def simulate_many(
     """Run every policy in every environment with every delay, once per seed.
 
     For a given seed, all policies are run on the same problem with the same contexts, random
-    numbers and delays, so their results can be compared in pairs.
+    numbers and delays, which allows paired comparisons.
 
     Args:
-        policies: policies by name; each is a policy, or a function that returns one for an
-            environment.
+        policies: by name, a policy, or a function that returns a policy for an environment.
         environments: functions by name that return an environment for a seed, such as
             ``environments.fixed``.
         delays: delay processes by name.
         seeds: seeds of problems and runs.
         horizon: number of rounds T.
-        rewards: what a missing reward means, as in :func:`~belated.simulate`: its window is in
+        rewards: what a missing reward means, as in :func:`~belated.simulate`; the window is in
             seconds, and a round is one second. None: every reward is reported.
-        checkpoints: rounds at which regret is recorded, in addition to the last.
-        resume: a file of finished runs, one JSON line each; runs in this file are not repeated.
+        checkpoints: rounds at which regret is recorded, in addition to the last round.
+        resume: a file with one JSON line per finished run; these runs are not repeated.
         jobs: number of processes; -1 uses all cores.
         progress: whether to show a progress bar with the remaining time.
 
@@ -91,7 +90,7 @@ def simulate_many(
     for seed, (world, make), (delay_name, delay), (name, policy) in cells:
         cell: Run = {"policy": name, "environment": world, "delay": delay_name, "seed": seed}
         # The fingerprint detects a policy or delay that has changed under the same name, even if
-        # only a default has changed.
+        # only a default value has changed.
         meaning = () if rewards is None else (rewards,)
         mark = fingerprint(settings[world, name], delay, *meaning)
         cell |= {"rounds": rounds, "fingerprint": mark}
@@ -119,7 +118,7 @@ def _run(
     chosen = _chosen(policy, world)
     start = time.process_time()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DelayWarning)  # long delays are intended in a sweep
+        warnings.simplefilter("ignore", DelayWarning)  # long delays are intentional in a sweep
         trace = simulate(
             chosen, world, delay, horizon=cell["rounds"][-1], seed=cell["seed"], rewards=rewards
         )

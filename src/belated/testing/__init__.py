@@ -1,14 +1,14 @@
 """Contract tests for custom implementations of the library's protocols.
 
-Subclass a contract in a test file, define the methods it needs, and run pytest:
+Subclass a contract in a test file, define the methods it requires, and run pytest:
 
-* :class:`JournalContract`: a journal whose log looks up records by id.
-* :class:`LogContract`: a log without look-ups.
-* :class:`CellsContract`: cells.
-* :class:`StoreContract`: a store that opens journals and cells.
-* :class:`ManualClock`: a clock controlled by the test.
+* :class:`JournalContract`: for journals, which look up records by id.
+* :class:`LogContract`: for logs without look-ups.
+* :class:`CellsContract`: for cells.
+* :class:`StoreContract`: for stores, which open journals and cells.
+* :class:`ManualClock`: a clock that the test controls.
 
-Needs the extra ``testing``.
+Requires the extra ``testing``.
 """
 
 from belated.exceptions import extra
@@ -17,7 +17,7 @@ with extra("belated.testing", "testing"):
     import hypothesis  # noqa: F401 - checks that it is installed
     import pytest
 
-# Show compared values in failures, as in test files.
+# Show compared values in assertion failures, as pytest does for test files.
 for _name in ("cells", "journal", "store"):
     pytest.register_assert_rewrite(f"belated.testing.{_name}_contract")
 

@@ -19,7 +19,7 @@ from belated.testing.clocks import ManualClock
 class CellsContract:
     """Tests for cells: subclass as ``class TestMyCells(CellsContract)``, and define both methods.
 
-    The store may hold other cells: each test uses unique names.
+    The store may contain other cells, because each test uses unique names.
     """
 
     def open_cells(self, clock: ManualClock) -> Cells:
@@ -27,7 +27,7 @@ class CellsContract:
         raise NotImplementedError
 
     def reopen(self, cells: Any, clock: ManualClock) -> Cells:
-        """Open the same cells a second time, while the first are still open."""
+        """Open the same cells a second time while ``cells`` is still open."""
         raise NotImplementedError
 
     def test_values_round_trip(self) -> None:
@@ -44,7 +44,7 @@ class CellsContract:
                 assert cell.written == outcome.now
 
     def test_transactions_return_the_store_time(self) -> None:
-        """An empty transaction returns the time of the store's clock, which increases."""
+        """An empty transaction returns the time of the store's clock, which advances."""
         clock = ManualClock()
         with closing(self.open_cells(clock)) as cells:
             first = cells.transact({}, {})
@@ -55,7 +55,7 @@ class CellsContract:
             assert first.now < second.now
 
     def test_get_omits_known_versions(self) -> None:
-        """Cells with exactly the known version are left out, and no others."""
+        """Only cells whose version equals the known version are omitted."""
         with closing(self.open_cells(ManualClock())) as cells:
             first, second = _unique("first"), _unique("second")
             cells.transact({}, {first: b"1", second: b"2"})
@@ -64,7 +64,7 @@ class CellsContract:
             assert set(cells.get([first, second], {first: 5, second: 2})) == {first}
 
     def test_scan_returns_cells_by_prefix(self) -> None:
-        """They are ordered by name; wildcards in a prefix are literal characters."""
+        """Cells are ordered by name; wildcards in a prefix are treated as literal characters."""
         with closing(self.open_cells(ManualClock())) as cells:
             prefix = _unique("a_%")
             names = [f"{prefix}/{end}" for end in ("", "B", "_", "a", "~")]
@@ -74,7 +74,7 @@ class CellsContract:
             assert cells.scan(_unique("nothing")) == {}
 
     def test_version_mismatch_aborts_the_transaction(self) -> None:
-        """All versions must match; 0 stands for a cell that does not exist."""
+        """All versions must match; version 0 means that the cell does not exist."""
         with closing(self.open_cells(ManualClock())) as cells:
             first, second, new = _unique("one"), _unique("two"), _unique("new")
             assert cells.transact({first: 0}, {first: b"1", second: b"1"}).ok
@@ -106,7 +106,7 @@ class CellsContract:
 
     @pytest.mark.parametrize("expects_absent", [False, True])
     def test_one_of_concurrent_transactions_commits(self, expects_absent: bool) -> None:
-        """Of concurrent transactions on one version, or on a missing cell, exactly one commits."""
+        """If transactions expect the same version or a missing cell, exactly one commits."""
         clock = ManualClock()
         with closing(self.open_cells(clock)) as cells:
             name, others = _unique("name"), [self.reopen(cells, clock) for _ in range(4)]
@@ -122,7 +122,7 @@ class CellsContract:
                 other.close()
 
     def test_write_skew_is_prevented(self) -> None:
-        """Of two transactions that each expect the other's cell to be missing, one commits."""
+        """If two transactions each expect the other's cell to be missing, only one commits."""
         clock = ManualClock()
         with closing(self.open_cells(clock)) as cells, closing(self.reopen(cells, clock)) as other:
             for _ in range(10):

@@ -1,4 +1,4 @@
-"""A clock controlled by tests."""
+"""A clock that tests control."""
 
 from __future__ import annotations
 

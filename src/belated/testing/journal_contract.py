@@ -65,7 +65,7 @@ _FROM_THE_FUTURE = Opaque(b"\xc8written by a release to come")
 class LogContract:
     """Tests for logs: subclass as ``class TestMyLog(LogContract)``, and define ``open_journal``.
 
-    Each test opens and closes its own logs. Positions may have gaps.
+    Each test opens and closes its own logs. Positions need not be consecutive.
     """
 
     def open_journal(self, partitions: int, clock: ManualClock) -> Log:
@@ -73,9 +73,10 @@ class LogContract:
         raise NotImplementedError
 
     def reopen(self, journal: Any, clock: ManualClock) -> Log:
-        """Open the same log a second time, while the first one is open.
+        """Open the same log a second time while the first one is open.
 
-        Do not define this if a log does not outlive its object: tests that need it are skipped.
+        Do not define this method if a log does not outlive its object; tests that need it are
+        skipped.
         """
         pytest.skip("this log does not outlive its object")
 
@@ -97,7 +98,7 @@ class LogContract:
             assert [record.event for record in journal.read(0, 0, 100)] == _EVERY_KIND
 
     def test_append_returns_increasing_positions(self) -> None:
-        """The positions returned by append are those of the records."""
+        """The positions returned by ``append`` are the positions of the records."""
         with self.open_journal(1, ManualClock()) as journal:
             positions = journal.append([Void("a", 1)])
             positions += journal.append([Void("b", 2), Void("c", 3)])
@@ -116,7 +117,7 @@ class LogContract:
 
     @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
     def test_pages_cover_every_record_once(self, limit: int) -> None:
-        """A page is full unless it is the last, and the next starts where it ended."""
+        """Every page except the last is full, and the next page starts where it ended."""
         with self.open_journal(1, ManualClock()) as journal:
             journal.append([Void(f"{n}", n) for n in range(7)])
             whole, after = [], 0
@@ -129,7 +130,7 @@ class LogContract:
 
     @pytest.mark.parametrize("limit", [1, 3, 100])
     def test_columns_equal_the_records(self, limit: int) -> None:
-        """If the log supports columns, they equal the records, page by page."""
+        """If the log supports columns, the columns of each page equal its records."""
         with self.open_journal(1, ManualClock()) as journal:
             if not isinstance(journal, ColumnLog):
                 return  # optional
@@ -143,7 +144,7 @@ class LogContract:
             assert len(journal.read_columns(0, positions[-1], limit)) == 0
 
     def test_append_after_returns_adjacent_records(self) -> None:
-        """If supported: the appended records, or none if ``last`` is not the last record."""
+        """If supported, return the appended records, or none if ``last`` is not the last record."""
         with self.open_journal(1, ManualClock()) as journal:
             if not isinstance(journal, FollowedLog):
                 return  # optional
@@ -173,7 +174,7 @@ class LogContract:
             assert journal.read(0, 99, 10) == []
 
     def test_events_are_partitioned_by_id(self) -> None:
-        """Whatever the batches, each partition holds the events of its ids, in order."""
+        """However events are batched, each partition holds the events of its ids in order."""
 
         @settings(max_examples=max(1, settings().max_examples // 4))  # some logs sync a disk
         @given(
@@ -181,7 +182,7 @@ class LogContract:
             st.sampled_from([1, 2, 16]),
         )
         def holds(batches: list[list[str]], partitions: int) -> None:
-            numbers = count()  # all events differ, since a log may store duplicates once
+            numbers = count()  # makes all events distinct: a log may store duplicates once
             with self.open_journal(partitions, ManualClock()) as journal:
                 expected: dict[int, list[tuple[int, Event]]] = {n: [] for n in range(partitions)}
                 for batch in batches:
@@ -197,7 +198,7 @@ class LogContract:
         holds()
 
     def test_generated_ids_are_partitioned_by_slot(self) -> None:
-        """Generated ids go to their slot modulo P; settlements to the partition they name."""
+        """Generated ids are routed by slot modulo P, settlements to the partition they name."""
         with self.open_journal(4, ManualClock()) as journal:
             journal.append([Void(new_id(10**15, slot), slot) for slot in (0, 5, 4094)])
             journal.append([Settled(3, 9)])
@@ -207,7 +208,7 @@ class LogContract:
     # --- batches ----------------------------------------------------------------------------
 
     def test_invalid_batch_stores_nothing(self) -> None:
-        """Objects that are not events, unknown partitions, unreadable events: nothing is stored."""
+        """A batch with a non-event, unknown partition or unreadable event stores nothing."""
         wrong: list[object] = ["no event", Settled(2, 5), Settled(-1, 5), _FROM_THE_FUTURE, None]
         with self.open_journal(2, ManualClock()) as journal:
             for event in wrong:
@@ -222,7 +223,7 @@ class LogContract:
     # --- stamps -----------------------------------------------------------------------------
 
     def test_records_are_stamped_by_the_clock(self) -> None:
-        """All records of a batch have one stamp, and ``last_stamp`` returns the last."""
+        """All records in a batch have the same stamp; ``last_stamp`` returns the last stamp."""
         clock = ManualClock(1000)
         with self.open_journal(1, clock) as journal:
             journal.append([Void("a", 1), Void("b", 1)])
@@ -232,7 +233,7 @@ class LogContract:
             assert journal.last_stamp(0) == 1007
 
     def test_now_returns_the_clock_time(self) -> None:
-        """``now`` returns the clock's time, also if it is behind the last stamp."""
+        """``now`` returns the clock's time, even if it is earlier than the last stamp."""
         clock = ManualClock(1000)
         with self.open_journal(1, clock) as journal:
             journal.append([Void("a", 1)])
@@ -250,7 +251,7 @@ class LogContract:
             assert stamps == [1000] * 12 + [1001] * 6
 
     def test_partitions_have_independent_stamps(self) -> None:
-        """The last stamp of a partition does not affect others."""
+        """The last stamp of a partition does not affect other partitions."""
         clock = ManualClock(1000)
         with self.open_journal(2, clock) as journal:
             journal.append([Settled(0, 1)])
@@ -259,7 +260,7 @@ class LogContract:
             assert (journal.last_stamp(0), journal.last_stamp(1)) == (1000, 500)
 
     def test_append_accepts_explicit_stamps(self) -> None:
-        """Explicit stamps replace the clock's, and never decrease either."""
+        """Explicit stamps replace the clock's time, and never decrease either."""
         with self.open_journal(1, ManualClock(1000)) as journal:
             journal.append([Void("a", 1), Void("b", 1), Void("c", 1)], recorded=[70, 50, 80])
             journal.append([Void("d", 1)], recorded=[60])
@@ -268,7 +269,7 @@ class LogContract:
     # --- records from elsewhere -------------------------------------------------------------
 
     def test_import_preserves_stamps_and_events(self) -> None:
-        """All kinds are imported, also unreadable events; later stamps are not less."""
+        """All kinds of events are imported, even unreadable ones; later stamps do not decrease."""
         events = [*_EVERY_KIND, _FROM_THE_FUTURE]
         records = [Record(0, 10 * n, 5000 + n // 2, event) for n, event in enumerate(events)]
         with self.open_journal(1, ManualClock(1000)) as journal:
@@ -281,7 +282,7 @@ class LogContract:
             assert journal.last_stamp(0) == records[-1].recorded
 
     def test_import_routes_records_to_partitions(self) -> None:
-        """Records are routed by id, unreadable ones by their partition modulo the number here."""
+        """Records are routed by id, and unreadable records by partition modulo the new number."""
         id = new_id(10**15, slot=7)
         records = [Record(0, 1, 5, Void(id, 1)), Record(7, 1, 5, _FROM_THE_FUTURE)]
         with self.open_journal(2, ManualClock()) as journal:
@@ -290,7 +291,7 @@ class LogContract:
             assert journal.end(0) == 0
 
     def test_import_refuses_decreasing_stamps(self) -> None:
-        """Stamps that decrease, within the call or after existing records: nothing is stored."""
+        """If stamps decrease, within the call or after existing records, nothing is stored."""
         first, second = Record(0, 1, 50, Void("a", 1)), Record(0, 2, 40, Void("b", 1))
         with self.open_journal(1, ManualClock(1000)) as journal:
             with pytest.raises(InvalidInput, match="sort"):
@@ -304,7 +305,7 @@ class LogContract:
     # --- requests ---------------------------------------------------------------------------
 
     def test_requests_are_stored_with_decisions(self) -> None:
-        """Requests are returned by partition and position of their decisions."""
+        """Requests are returned by the partition and position of their decision."""
         events: list[Event] = [Void("a", 1), *map(_decision, "abcdef"), Settled(0, 5)]
         requests = {n: bytes([1, 0, n]) * 3 for n in (1, 3, 6)}
         with self.open_journal(4, ManualClock()) as journal:
@@ -331,7 +332,7 @@ class LogContract:
                 journal.requests(4, [1])
 
     def test_import_stores_requests(self) -> None:
-        """Requests are stored with their decisions, whatever the partition."""
+        """Requests are stored with their decisions in any partition."""
         records = [Record(0, 10 * n, 5000 + n, _decision(id)) for n, id in enumerate("abcd")]
         with self.open_journal(2, ManualClock(1000)) as journal:
             journal.import_records(iter(records), requests={1: b"of b", 3: b"of d"})
@@ -344,7 +345,7 @@ class LogContract:
             assert imported == {"a": None, "b": b"of b", "c": None, "d": b"of d"}
 
     def test_request_without_a_decision_is_refused(self) -> None:
-        """A request of another event, or of none, is refused: nothing is stored."""
+        """If a request belongs to no decision, nothing is stored."""
         with self.open_journal(1, ManualClock()) as journal:
             for place in (1, 2, -1):
                 with pytest.raises(InvalidInput, match="no decision"):
@@ -358,7 +359,7 @@ class LogContract:
     # --- several at once --------------------------------------------------------------------
 
     def test_two_instances_share_records(self) -> None:
-        """Two objects on one log read each other's records and stamps."""
+        """Two objects for the same log read each other's records and stamps."""
         clock = ManualClock(1000)
         with self.open_journal(2, clock) as first, self.reopen(first, clock) as other:
             assert (other.bandit, other.partitions) == (first.bandit, 2)
@@ -397,8 +398,8 @@ class LogContract:
 class JournalContract(LogContract):
     """Tests for journals: subclass as ``class TestMyJournal(JournalContract)``.
 
-    Define ``open_journal``, and ``reopen`` if journals outlive their objects. Each test opens and
-    closes its own journals.
+    Define ``open_journal``; also define ``reopen`` if journals outlive their objects. Each test
+    opens and closes its own journals.
     """
 
     def open_journal(self, partitions: int, clock: ManualClock) -> Journal:
@@ -406,11 +407,11 @@ class JournalContract(LogContract):
         raise NotImplementedError
 
     def reopen(self, journal: Any, clock: ManualClock) -> Journal:
-        """Open the same journal a second time, while the first one is open."""
+        """Open the same journal a second time while the first one is open."""
         pytest.skip("this journal does not outlive its object")
 
     def test_lookups_equal_a_full_read(self) -> None:
-        """Look-ups by generated and by callers' ids equal a full read, in order."""
+        """Look-ups by generated ids and by callers' ids equal a full read, in order."""
         ids = [new_id(10**15 + n) for n in range(20)] + [f"order-{n}" for n in range(20)]
         events: list[Event] = []
         for n, id in enumerate(ids):
@@ -428,7 +429,7 @@ class JournalContract(LogContract):
                 assert log.records_of(sample) == expected
 
     def test_lookup_limit_returns_the_first_records(self) -> None:
-        """With a limit, the first records of each id are returned, and always its decision."""
+        """With a limit, the first records of each id are returned, including its decision."""
         with self.open_journal(1, ManualClock()) as log:
             log.append([Reward("a", n, 1.0) for n in range(20)])
             log.append([Reward("b", 1, 1.0), _decision("a"), Void("a", 50)])
@@ -438,7 +439,7 @@ class JournalContract(LogContract):
             assert len(log.records_of(["a"], 100)) == len(log.records_of(["a"])) == 22
 
     def test_ids_with_a_common_prefix_are_distinct(self) -> None:
-        """An index may store only part of the key; ids of zeros are not events without an id."""
+        """An index may store part of the key; ids of zeros differ from events without an id."""
         ids = [f"00000000000070008{end:015x}" for end in range(3)] + ["0" * 32]
         with self.open_journal(1, ManualClock()) as log:
             log.append([*map(_decision, ids), Settled(0, 7), ModeChanged(5, "freeze")])
@@ -449,7 +450,7 @@ class JournalContract(LogContract):
             assert log.mode() == ModeChanged(5, "freeze")
 
     def test_first_decision_with_an_id_wins(self) -> None:
-        """The first decision with an id counts, also within a call; other events are stored."""
+        """The first decision with an id wins, even within a call; other events are stored."""
         with self.open_journal(4, ManualClock()) as log:
             first = _decision("a")
             (original, _), standing = log.append_unique([first, Reward("a", 5, 1.0)], {"a"})
@@ -473,7 +474,7 @@ class JournalContract(LogContract):
             assert events[1] not in stored
 
     def test_rejected_decision_stores_no_request(self) -> None:
-        """The request of a rejected decision is dropped, also within a call."""
+        """The request of a rejected decision is dropped, even within a call."""
         with self.open_journal(4, ManualClock()) as log:
             (first,), _ = log.append_unique([_decision("a")], {"a"}, {0: b"first"})
             rivals = [_decision("a", 9), _decision("b"), _decision("b", 9), _decision("c")]
@@ -509,7 +510,7 @@ class JournalContract(LogContract):
             }
 
     def test_concurrent_decisions_with_an_id_agree(self) -> None:
-        """Concurrent threads all get the same decision for an id."""
+        """All concurrent threads get the same decision for an id."""
         clock = ManualClock()
         with self.open_journal(1, clock) as log:
             try:
@@ -536,7 +537,7 @@ class JournalContract(LogContract):
                     other.close()
 
     def test_log_and_ledger_select_the_same_decision(self) -> None:
-        """Of several decisions with one id, the log and the ledger select the same one."""
+        """If several decisions have one id, the log and the ledger select the same decision."""
         rivals = [_decision("a", at, index) for at in (9, 5) for index in range(6)]
         with self.open_journal(4, ManualClock()) as log:
             log.append(rivals)
@@ -552,7 +553,7 @@ class JournalContract(LogContract):
             assert log.decisions(["a", "b", "c"]) == {"a": standing}
 
     def test_settlements_returns_the_latest(self) -> None:
-        """They are found at the end of the partition or far before it, in order."""
+        """Settlements are found in order, whether near the end of the partition or far from it."""
         with self.open_journal(2, ManualClock()) as log:
             assert log.settlements(1) == []
             log.append([Settled(1, until) for until in range(100, 300)])
@@ -616,7 +617,7 @@ class JournalContract(LogContract):
             assert log.read(home, 0, len(before)) == after
 
     def test_undone_returns_erasures_and_retractions(self) -> None:
-        """Only erasures and retractions of a partition are returned, in order."""
+        """Only the partition's erasures and retractions are returned, in order."""
         with self.open_journal(4, ManualClock()) as log:
             assert log.undone(1) == []
             key = erased_key_of("order-17")
@@ -651,7 +652,7 @@ class JournalContract(LogContract):
             )
 
     def test_two_instances_share_lookups(self) -> None:
-        """Events appended through one object are found by another, also after a look-up."""
+        """Events appended through one object are found through another, even after a look-up."""
         clock = ManualClock()
         with self.open_journal(1, clock) as first, self.reopen(first, clock) as other:
             assert other.decisions(["a"]) == {}
@@ -678,7 +679,7 @@ class JournalContract(LogContract):
                 call()
 
     def test_implements_the_journal_protocol(self) -> None:
-        """It implements the protocol."""
+        """The journal implements the ``Journal`` protocol."""
         with self.open_journal(1, ManualClock()) as journal:
             assert isinstance(journal, Journal)
 
@@ -721,12 +722,12 @@ class JournalContract(LogContract):
             assert journal.read(0, seventh, 1) == before[7:8]
 
     def test_base_that_loses_data_is_refused(self) -> None:
-        """A base needs a later snapshot, must be newer than the last, and know all erasures."""
+        """A base must have a later snapshot, be newer than the last base, and know all erasures."""
         with self.open_journal(1, ManualClock()) as journal:
             places = _fill(journal)
             sixth, eighth = places[5], places[7]
             base = Snapshot(0, sixth, "v1", {"ledger": b"six"})
-            for position in (eighth, eighth + 1):  # the snapshot is of the eighth
+            for position in (eighth, eighth + 1):  # the snapshot is of the eighth record
                 with pytest.raises(InvalidInput, match="snapshot"):
                     journal.rebase(Snapshot(0, position, "v1", {}), _trimmed(position), 1)
             with pytest.raises(HistoryUndone):
@@ -746,7 +747,7 @@ def _decision(id: str, at: int = 5, index: int = 0) -> Decision:
     return Decision(id, at, index, index, _ROW, 0.5, 1.0, 0)
 
 
-#: Stamp of the last record that is dropped.
+#: Stamp of the last dropped record.
 STAMP = 1_006
 
 

@@ -45,7 +45,7 @@ class StoreContract:
         assert [bandit.name for bandit in new_store.describe()] == ["Zoo", "default", "offers"]
 
     def test_reopened_journal_keeps_its_data(self, new_store: Store) -> None:
-        """Events and the number of partitions persist; a different number is refused."""
+        """Events and the number of partitions persist; any other number is refused."""
         with new_store.journal("offers", partitions=4) as journal:
             assert (journal.bandit, journal.partitions) == ("offers", 4)
             journal.append([Void("a", 5)])
@@ -89,7 +89,7 @@ class StoreContract:
             assert [key.id for key in other.live()] == ["id"]
 
     def test_session_serves_many_bandits(self, new_store: Store) -> None:
-        """Batches of several bandits are stored, and state of all bandits is read at once."""
+        """A session stores batches of several bandits, and reads all their states at once."""
         with closing(new_store.session()) as session:
             assert isinstance(session, StoreSession)
             assert session.ends(["a", "b"]) == {}
@@ -110,7 +110,7 @@ class StoreContract:
             assert other.requests(0, [1, 2]) == {2: b"of b's"}
             with new_store.journal("a") as again:
                 assert again.decisions(["mine"]) == {"mine": first}
-            # Repeated: the first decision with the id counts, and other bandits are not affected.
+            # On the second call, the first decision with the id wins; other bandits are unaffected.
             batches = [Batch(journal, [second], ["mine"]), Batch(other, [Void("z", 7)])]
             repeated = session.append_all(batches)
             assert repeated[0].standing == {"mine": first}
@@ -143,7 +143,7 @@ class StoreContract:
         assert session.published({"a": 0, "b": 1}) == {}
 
     def test_leases_are_renewed_together(self, new_store: Store) -> None:
-        """Leases held by others, or never acquired, are not renewed."""
+        """Leases that are held by other learners or were never acquired are not renewed."""
         with closing(new_store.session()) as session:
             for name in ("a", "b", "c"):
                 session.journal(name, partitions=1)
@@ -162,7 +162,7 @@ class StoreContract:
             assert all(leader and leader.seconds > 50.0 for leader in leaders_now.values())
 
     def test_closing_one_journal_keeps_the_session_open(self, new_store: Store) -> None:
-        """Closing one journal leaves others of the session usable."""
+        """Closing one journal leaves the session's other journals usable."""
         session = new_store.session()
         journal, other = session.journal("a"), session.journal("b")
         journal.close()
