@@ -1,1 +1,1 @@
-"""One bandit at one decider process: batch, choose, commit, answer; look up; spool."""
+"""Serving bandits in a decider process: batching, choosing, committing, look-ups and spooling."""

@@ -16,7 +16,7 @@ from belated.journals.identity import check_change, identify, identity_of
 from belated.policies import Policy
 from belated.service.access.tokens import TokenMode
 
-#: Number of learners that work on a bandit at the same time.
+#: Whether one learner or many learners work on a bandit at the same time.
 LearnerCount = Literal["one", "many"]
 
 
@@ -25,29 +25,30 @@ class Definition:
     """The definition of a served bandit.
 
     Attributes:
-        name: Name of the bandit, which is part of the URL of every request.
+        name: Name of the bandit, which appears in request URLs.
         policy: Policy that chooses actions.
         rewards: Meaning of a missing reward.
         features: Computes rows from a context and actions; None if requests contain rows.
         retention: How long a decision accepts rewards, in microseconds; None for no limit.
-        partitions: Number of partitions of the journal; None for the existing number, or 1 in a new
+        partitions: Number of partitions in the journal; None for the existing number, or 1 in a new
             journal.
-        tokens: Whether decisions come with a reward token, and whether rewards require it.
-        token_lifetime: Lifetime of a reward token in microseconds; None for as long as rewards are
-            learned.
-        baseline: Choice without a model: the name of an action, ``first`` or ``uniform``.
+        tokens: Whether decisions include a reward token, and whether rewards require it.
+        token_lifetime: Lifetime of a reward token in microseconds; None for as long as the bandit
+            learns from rewards.
+        baseline: How to choose without a model: the name of an action, ``first`` or ``uniform``.
         keep_requests: Share of the decisions whose request is stored, 0 for none. ``"auto"`` stores
-            all requests up to 4 KiB, and as many larger ones as take 4 KiB per decision on average.
-            Requests can be personal data.
+            every request of up to 4 KiB, and a sample of the larger ones that takes 4 KiB per
+            decision on average. Requests can contain personal data.
         contexts: Whether each decision is stored with its context, so that features can be changed
-            later. Contexts can be personal data.
-        holdout: Share of the decisions that a baseline makes, to measure what the policy earns
-            beyond it.
-        subject: Field of the context that contains the subject; None if only requests name it.
+            later. Contexts can contain personal data.
+        holdout: Share of decisions made by a baseline instead of the policy, to measure how much
+            more the policy earns.
+        subject: Context field that contains the subject; None if subjects are only named explicitly
+            in requests.
         clock_skew: Tolerated difference between the clocks of callers and of the service, in
             microseconds.
-        learners: ``"one"``: one learner handles all partitions, and others stand by. ``"many"``:
-            learners share the partitions.
+        learners: ``"one"`` if one learner handles all partitions while others stand by; ``"many"``
+            if learners share the partitions.
     """
 
     name: str
@@ -68,10 +69,10 @@ class Definition:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "policy", self.policy.bound_to(self.features))
-        _ = self.policy.start  # raises if the model does not fit into memory
+        _ = self.policy.start  # raises an error if the model does not fit into memory
 
     def identify(self, journal: Journal) -> None:
-        """Store the identity of the bandit in a new journal; refuse a journal of another bandit."""
+        """Store the bandit's identity in a new journal. Refuse a journal of a different bandit."""
         identify(journal, **self._identity)
 
     def check_change(self, identity: Mapping[str, str]) -> None:
@@ -85,7 +86,7 @@ class Definition:
 
     @property
     def identity(self) -> dict[str, str]:
-        """What a journal of the bandit stores as its identity."""
+        """The identity that a journal of this bandit stores."""
         return identity_of(**self._identity)
 
     @property
@@ -99,6 +100,6 @@ class Definition:
 
     @property
     def actions(self) -> frozenset[str]:
-        """Names of the actions that the features declare; empty if requests bring their own."""
+        """The names of the actions that the features declare; empty if requests name them."""
         names = self.features.actions if isinstance(self.features, PerArm) else ()
         return frozenset(map(str, names))

@@ -21,17 +21,17 @@ from belated.service.histogram import SECONDS, SIZES, Histogram
 from belated.service.runtime import Runtime
 
 T = TypeVar("T")
-#: Called with a result, or with an error. Callbacks are used because a future for each request
-#: would cost as much as the rest of the request.
+#: Called with a result or an error. Callbacks are used because a future for each request would cost
+#: as much as the rest of the request.
 Done = Callable[[T | Exception], None]
-#: Maximum number of events per commit; larger commits only increase latency.
+#: Maximum number of events per commit. Larger commits would only increase latency.
 MAX_COMMIT = 1_000
-#: Idle turns of the event loop after which the next commit no longer waits for further events from
-#: the callers that were just answered. A request that is read in one turn is decided and appended
+#: Number of idle event-loop turns after which the next commit stops waiting for more events from
+#: callers that have just been answered. A request that is read in one turn is decided and appended
 #: in the next.
 QUIET_TURNS = 2
-#: Number of callers for which a commit begins at once, because waiting for more would hardly reduce
-#: the cost per caller.
+#: With this many waiting callers, a commit begins immediately, because waiting for more callers
+#: would hardly reduce the cost per caller.
 ENOUGH = 64
 
 _NO_REQUESTS: Mapping[int, bytes] = MappingProxyType({})
@@ -39,15 +39,15 @@ _NO_REQUESTS: Mapping[int, bytes] = MappingProxyType({})
 
 @dataclass(slots=True, eq=False)
 class Append:
-    """Events of one caller to append. The callbacks run on the event loop.
+    """One caller's events to append. The callbacks run on the event loop.
 
     Attributes:
         journal: Log to append to.
-        events: Events of one caller.
+        events: The caller's events.
         counted: Called after `done`, with the number of events.
         done: Called with the positions of the events once they are durable, or with an error.
-        stored_requests: Requests to store with decisions, by index of the event.
-        ids: Decision ids that the caller chose; each may have only one decision.
+        stored_requests: Requests to store with decisions, by event index.
+        ids: Decision ids that the caller chose. Each id may have only one decision.
     """
 
     journal: UniqueLog
@@ -58,7 +58,7 @@ class Append:
     ids: Collection[str]
 
     def durable(self, positions: Sequence[int], standing: Mapping[str, Decision]) -> None:
-        """Report that the append has succeeded; the arguments are those of :class:`Appended`."""
+        """Report that the append has succeeded. The arguments are as in :class:`Appended`."""
         try:
             self.done(positions)  # answer the caller first
         finally:
@@ -73,21 +73,22 @@ class Append:
 class GroupCommit:
     """Appends events for all bandits in a worker, so that the event loop never waits for a disk.
 
-    There is nothing to tune: a commit begins when the previous one has finished and its callers are
-    answered, with all events that have arrived meanwhile. A single caller waits for one commit, one
-    of many for at most two. A caller that sends its next event as soon as it is answered is
-    included in the next commit, so commits are as large and as few as possible without a timer.
+    No tuning is necessary. When a commit has finished and its callers have been answered, the next
+    one begins, with all events that have arrived meanwhile. A single caller waits for one commit.
+    With several callers, each waits for at most two. A caller that sends its next event as soon as
+    it is answered is included in the next commit, so commits are as large as possible without a
+    timer.
 
     Args:
         log: Log that only this worker uses.
         loop: Event loop of the callers.
-        runtime: Time and threads.
+        runtime: Clocks and threads.
         wait: Seconds to collect events before a commit begins.
 
     Attributes:
         seconds: Durations of commits.
         sizes: Numbers of events per commit.
-        failures: Numbers of failed commits, by bandit.
+        failures: Number of failed commits, by bandit.
     """
 
     log: BatchLog
@@ -100,7 +101,7 @@ class GroupCommit:
         self._waiting: list[Append] = []
         self._since = 0.0  # when the first waiting append arrived
         self._wake_scheduled = False
-        self._answering = False  # the next commit begins when callers are answered
+        self._answering = False  # the next commit waits until callers have been answered
         self._lock = threading.Lock()
         self._closing = False
         self.seconds = Histogram(SECONDS)
@@ -115,7 +116,7 @@ class GroupCommit:
         counted: Callable[[int], None],
         done: Done[Sequence[int]],
     ) -> None:
-        """Append the events of one caller: see :class:`Append`."""
+        """Append one caller's events. The arguments are as in :class:`Append`."""
         self.append_all([Append(journal, events, counted, done, _NO_REQUESTS, ())])
 
     def append_all(self, appends: Sequence[Append]) -> None:
@@ -143,11 +144,11 @@ class GroupCommit:
 
     @property
     def _is_gathering(self) -> bool:
-        """Whether the next commit waits for events from the callers that are being answered."""
+        """Whether the next commit is waiting for events from callers that are being answered."""
         return self._answering and len(self._waiting) < ENOUGH and not self._closing
 
     def close(self) -> None:
-        """Commit all waiting events, and refuse further ones."""
+        """Commit all waiting events and refuse further ones."""
         with self._lock:
             self._closing = True
         self._worker.stop()
@@ -169,7 +170,7 @@ class GroupCommit:
         return 0.0 if self._waiting else None
 
     def _take(self) -> list[Append]:
-        """Remove the first appends that fit into one commit, at least one, and return them."""
+        """Remove and return the first appends that fit into one commit, but at least one."""
         size = count = 0
         for append in self._waiting:
             size += len(append.events)
@@ -199,7 +200,7 @@ class GroupCommit:
         self._answering = True
         answers = [outcome for outcome in outcomes if outcome[0] not in too_large]
         self.loop.call_soon_threadsafe(self._answer, answers)
-        for group in too_large:  # the events of fewer callers may fit
+        for group in too_large:  # retry with fewer callers per commit
             half = len(group) // 2
             self._commit(group[:half])
             self._commit(group[half:])
@@ -224,9 +225,9 @@ class GroupCommit:
     def _append(self, batches: list[Batch]) -> list[Appended | Exception]:
         try:
             return [*self.log.append_all(batches)]
-        except Exception as error:  # report it to each caller; the worker continues
+        except Exception as error:  # report the error to each caller, and continue
             if len(batches) > 1 and not isinstance(error, JournalUnavailable):
-                # One refused bandit must not prevent the commits of others.
+                # A failed append for one bandit must not prevent those for other bandits.
                 return [result for batch in batches for result in self._append([batch])]
             if not isinstance(error, CommitTooLarge):
                 self.failures.update(batch.journal.bandit for batch in batches)
@@ -234,7 +235,7 @@ class GroupCommit:
 
 
 def _batch(appends: Sequence[Append]) -> Batch:
-    """Return the events of several callers of one bandit as one batch."""
+    """Combine the events of several callers of one bandit into a batch."""
     events, requests = gather((append.events, append.stored_requests) for append in appends)
     ids = {id for append in appends for id in append.ids}
     return Batch(appends[0].journal, events, ids, requests)
@@ -256,7 +257,7 @@ def _answer_all(outcomes: Iterable[tuple[Sequence[Append], Appended | Exception]
 
 
 def call_all(calls: Iterable[Callable[[], None]]) -> None:
-    """Call all functions, even if one raises; then raise the first error."""
+    """Call all functions, even if some raise errors, then raise the first error."""
     failure: Exception | None = None
     for call in calls:
         try:
@@ -268,7 +269,7 @@ def call_all(calls: Iterable[Callable[[], None]]) -> None:
 
 
 def resolve(future: asyncio.Future[T], result: T | Exception) -> None:
-    """Set the result or exception of a future, unless it is done or cancelled."""
+    """Set the result or exception of a future, unless the future is done or cancelled."""
     if future.done():
         return
     if isinstance(result, Exception):
@@ -278,7 +279,7 @@ def resolve(future: asyncio.Future[T], result: T | Exception) -> None:
 
 
 def pass_on(done: Done[T], future: asyncio.Future[T]) -> None:
-    """Call `done` with the result or exception of a future, unless it was cancelled."""
+    """Call `done` with the result or exception of a future, unless the future was cancelled."""
     if future.cancelled():
         return
     error = future.exception()

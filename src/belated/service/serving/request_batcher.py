@@ -1,4 +1,4 @@
-"""Batching of concurrent decision requests, which is faster than deciding one by one."""
+"""Batching of concurrent decision requests, which is faster than handling them one by one."""
 
 from __future__ import annotations
 
@@ -20,28 +20,29 @@ from belated.journals import UniqueLog
 from belated.service.runtime import Runtime
 from belated.service.serving.group_commit import ENOUGH, Append, Done, GroupCommit, call_all
 
-#: The rows of a request, packed as float32 numbers; or a function that returns them.
+#: The rows of a request, packed as float32 numbers, or a function that returns the rows.
 Rows = bytes | Callable[[], bytes]
-#: Microseconds for which new ids share a slot: long enough for many commits, and short enough to
-#: spread decisions evenly over the partitions.
+#: Microseconds for which new ids share a slot. The interval is long enough for many commits, and
+#: short enough to spread decisions evenly over the partitions.
 WHILE = 1_000_000
 
 
 @dataclass(eq=False)
 class RequestBatcher:
-    """Decides for the requests of each turn of the event loop together, and commits the decisions.
+    """Makes and commits the decisions for all requests in a turn of the event loop together.
 
-    If there are many requests, some decisions are committed while others are chosen. Large batches
-    are processed in several turns, so that the event loop can serve other requests in between.
+    If there are many requests, some decisions are committed while others are being made. Large
+    batches are processed in several turns, so that the event loop can serve other requests in
+    between.
 
     Args:
-        decider: Chooses actions; used only on the event loop.
+        decider: Chooses actions. Used only on the event loop.
         commits: Commits the decisions.
-        journal: Log that the decisions are appended to.
+        journal: Log to which the decisions are appended.
         loop: Event loop of the callers.
-        runtime: Clock of the decisions.
-        rng: Random numbers of the choices.
-        slots: Slots of new ids.
+        runtime: Clock for the times of decisions.
+        rng: Random number generator for the choices.
+        slots: Slots for new ids.
         finds_by_id: Whether the log can look up ids. If not, an id that a client has generated and
             sends for the first time is assumed to be new.
     """
@@ -67,15 +68,15 @@ class RequestBatcher:
         counted: Callable[[Sequence[Decision]], None],
         done: Done[list[Decision]],
     ) -> None:
-        """Queue the requests of one caller.
+        """Queue one caller's requests.
 
-        If another process was first to commit a decision with the same id, the caller gets that
+        If another process has already committed a decision with the same id, the caller gets that
         decision.
 
         Args:
-            requests: Requests of one caller.
+            requests: The caller's requests.
             rows: Rows of each request, packed as float32 numbers.
-            counted: Called last, with the decisions that this process made.
+            counted: Called after `done`, with the decisions that this process has made.
             done: Called with all decisions once they are durable, or with an error.
         """
         self._schedule()
@@ -87,7 +88,7 @@ class RequestBatcher:
         self._queue.append(
             _Batch(self.journal, [], counted, done, {}, ids, requests, rows, self.decider)
         )
-        if len(self._queue) == ENOUGH:  # commit these while further requests are read
+        if len(self._queue) == ENOUGH:  # commit these decisions while reading further requests
             self._choose()
 
     def record(
@@ -97,7 +98,7 @@ class RequestBatcher:
         counted: Callable[[Sequence[Decision]], None],
         done: Done[list[Decision]],
     ) -> None:
-        """Commit decisions that the caller made itself; the arguments are those of `decide`."""
+        """Commit decisions that the caller has made. The arguments are the same as for `decide`."""
         ids = [request.id for request in requests if request.id is not None and self.finds_by_id]
         batch = _Batch(self.journal, [], counted, done, {}, ids, requests, rows, self.decider)
         for n, request in enumerate(requests):
@@ -121,7 +122,7 @@ class RequestBatcher:
         refusals = []
         try:
             made = self._decide(parts)
-        except Exception:  # caused by one of the batches: try each by itself
+        except Exception:  # one of the batches is invalid: try each one separately
             refusals = [refusal for part in parts if (refusal := self._try(part)) is not None]
         else:
             start = 0
@@ -134,13 +135,14 @@ class RequestBatcher:
         )
         if self._queue:
             self._schedule()
-        if refusals:  # later, not during the request of another caller
+        if refusals:  # in a later turn, not while handling another caller's request
             self.loop.call_soon(call_all, refusals)
 
     def _next_parts(self) -> list[tuple[_Batch, int]]:
-        """Remove the requests of one turn from the queue: batches, and the end of each part.
+        """Take the requests for one turn from the queue: batches, and where to stop in each.
 
-        These are up to `ENOUGH` requests, or fewer if their rows have more than `AT_ONCE` numbers.
+        There are at most `ENOUGH` requests, and fewer if their rows have more than `AT_ONCE`
+        numbers.
         """
         parts, room, rows = [], ENOUGH, AT_ONCE / self.decider.policy.row_width
         while self._queue and room > 0 and rows > 0:
@@ -154,7 +156,7 @@ class RequestBatcher:
         return parts
 
     def _try(self, part: tuple[_Batch, int]) -> Callable[[], None] | None:
-        """Decide for one caller; on an error, return the callback that reports it."""
+        """Make one caller's decisions; on error, return the callback that reports the error."""
         batch, end = part
         try:
             batch.add(self._decide([part]), 0, end)
@@ -177,7 +179,7 @@ class RequestBatcher:
 
 @dataclass(slots=True, eq=False)
 class _Batch(Append):
-    """The requests of one caller. Either all of them are decided or none."""
+    """One caller's requests, for which either all decisions are made or none."""
 
     stored_requests: dict[int, bytes]
     ids: list[str]
@@ -193,12 +195,12 @@ class _Batch(Append):
         return len(self.decisions) == len(self.requests)
 
     def add(self, made: Made, start: int, end: int) -> int:
-        """Add the next decisions of this batch; return where those of the next batch begin.
+        """Add decisions to this batch, and return the index of the next batch's first decision.
 
         Args:
-            made: Decisions of several batches.
-            start: Index of the first decision of this batch.
-            end: Number of decisions that this batch has afterwards.
+            made: Decisions for several batches.
+            start: Index of this batch's first decision.
+            end: Number of decisions that this batch will have.
         """
         first = len(self.decisions)
         stop = start + end - first
@@ -225,7 +227,7 @@ class _Batch(Append):
             self.done(decisions)  # answer the caller first
         finally:
             unapplied = self.decider.unapplied
-            # Positions also include those of subject decisions, after the decisions.
+            # The positions of decisions are followed by those of subject decisions.
             for event, position in zip(decisions, positions, strict=False):
                 unapplied.mark_durable(event.id, position)
             self.counted(own)
@@ -241,16 +243,16 @@ def _is_new(request: ParsedRequest) -> bool:
 
 
 def table_of(rows: Sequence[Rows], dim: int) -> Row:
-    """Return the rows of several requests as one validated table."""
+    """Combine the rows of several requests into one validated table."""
     data = b"".join([part if isinstance(part, bytes) else part() for part in rows])
     return as_rows(np.frombuffer(data, np.float32).reshape(-1, dim), dim)
 
 
 class Slots:
-    """Draws a slot for the new ids of each second, so that commits go to few partitions.
+    """Draws a random slot for new ids every second, so that each commit writes to few partitions.
 
     Args:
-        new_id: Returns an id with a random slot, for a time in microseconds since 1970.
+        new_id: Returns an id with a random slot, given a time in microseconds since 1970.
 
     >>> from belated.core.ids import new_id
     >>> slots = Slots(new_id)
@@ -265,8 +267,8 @@ class Slots:
         self._slot: int | None = None
 
     def at(self, now_us: int) -> int:
-        """Return the slot of ids at a time in microseconds since 1970."""
-        # The clock may step back.
+        """Return the slot for ids generated at a time, in microseconds since 1970."""
+        # The clock may jump back.
         if self._slot is None or not 0 <= now_us - self._since < WHILE:
             self._slot, self._since = slot_of(key_of(self._new_id(now_us, None))), now_us
         return self._slot

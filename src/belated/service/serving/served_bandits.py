@@ -1,4 +1,4 @@
-"""The bandits of one decider process, which choose, commit, and then answer.
+"""The bandits of a decider process, which choose actions, commit decisions, and then respond.
 
 All bandits of a process share connections, threads and commits.
 """
@@ -79,30 +79,30 @@ from belated.service.serving.group_commit import Done, GroupCommit, pass_on, res
 from belated.service.serving.request_batcher import RequestBatcher, Rows, Slots, table_of
 from belated.service.serving.spools import WAIT, LeftSpools, Recovery, Spools
 
-#: A model older than this, in seconds, is stale.
+#: Age in seconds after which a model is stale.
 MAX_MODEL_AGE = 600.0
-#: Seconds after which work on a batch yields to other requests on the event loop.
+#: Seconds after which the processing of a batch yields to other requests on the event loop.
 TURN_SECONDS = 0.01
 #: Timeout of look-ups in a journal that has a spool, in seconds.
 LOOK_UP_SECONDS = 0.5
-#: Maximum number of unmatched events (for unknown decisions) at the learner: in total, and per
-#: reporter.
+#: Maximum number of unmatched events (events for unknown decisions) at the learner, in total and
+#: per reporter.
 MAX_UNMATCHED, MAX_OF_REPORTER = 100_000, 25_000
-#: Seconds after which a refused event may be sent again.
+#: Seconds after which callers may retry a refused event.
 RETRY_SECONDS = 60.0
-#: Seconds between two log lines about a policy that fails.
+#: Minimum interval between log messages about a failing policy, in seconds.
 FALLBACK_LOG_SECONDS = 60.0
-#: Seconds between two log lines about the same issue.
+#: Minimum interval between log messages about the same issue, in seconds.
 ISSUE_LOG_SECONDS = 60.0
-#: Timeout of the store in seconds, if there is no spool.
+#: Timeout of a store without a spool, in seconds.
 PATIENT_WAIT = 10.0
-#: Seconds for which rewards are collected into one commit on Kafka, where a commit writes a record
-#: to each of its partitions.
+#: Seconds for which rewards are collected into one commit on Kafka, where each commit writes one
+#: record per partition.
 REWARD_SECONDS = 0.25
-#: Seconds between two polls for models: while new ones arrive, and at most; between two polls for
-#: modes; and after a failure.
+#: Intervals in seconds: between polls for models while new models arrive, the maximum between such
+#: polls, between polls for modes, and after a failure.
 POLL_SECONDS, MAX_POLL_SECONDS, MODE_SECONDS, MODEL_RETRY_SECONDS = 0.05, 0.25, 0.25, 0.2
-#: Maximum share of the event loop's time that loading models may take.
+#: Maximum share of the event loop's time spent on loading models.
 MAX_LOADING = 0.01
 
 log = logging.getLogger("belated.service")
@@ -112,7 +112,7 @@ T = TypeVar("T")
 
 @dataclass
 class RequestStats:
-    """Counters of a bandit for the metrics. They never decrease."""
+    """A bandit's counters for the metrics, which never decrease."""
 
     decisions: int = 0
     rewards: int = 0
@@ -122,12 +122,12 @@ class RequestStats:
     entropy: float = 0.0  # Σ -log p of the chosen actions
     #: Response times of decision requests.
     seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))
-    failures: Counter[str] = field(default_factory=Counter)  # by what failed
+    failures: Counter[str] = field(default_factory=Counter)  # by kind of failure
     last_error: str = ""
 
 
 class Repeated(NamedTuple):
-    """An earlier decision that is returned again."""
+    """An earlier decision that is returned again because it is sticky."""
 
     decision: Decision
 
@@ -135,14 +135,14 @@ class Repeated(NamedTuple):
 class ServedBandit:
     """Handles the requests for one bandit.
 
-    All methods except :meth:`close` are called on the event loop.
+    Except for :meth:`close`, all methods are called on the event loop.
 
     Args:
         definition: Definition of the bandit.
-        shared: Connections, threads and commits of all bandits of this process.
-        seed: Seed of the random choices.
+        shared: Connections, threads and commits that all bandits of this process share.
+        seed: Seed for random choices.
         kernels: Kernels to use instead of the best available ones.
-        tuning: Sizes, and the generator of ids.
+        tuning: Sizes, and the id generator.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class ServedBandit:
         self.report_page: BanditReport | None = None
         self._runtime, self._loop, self.commits = shared.runtime, shared.loop, shared.commits
         policy, name = definition.policy, definition.name
-        #: Minimum and maximum reward that is accepted.
+        #: Minimum and maximum accepted reward.
         self.reward_range = definition.rewards.range(policy.family.support)
         journal = shared.writing.journal(name, partitions=definition.partitions)
         definition.identify(journal)
@@ -176,7 +176,7 @@ class ServedBandit:
             tuning=tuning,
         )
         self._spool: SpoolJournal | None = None
-        #: Delivers the spools of processes that have ended; None if there are no spools.
+        #: Delivers the spools of stopped processes; None if there are no spools.
         self.recovery: Recovery | None = None
         if shared.spools is not None and shared.forwarder is not None:
             self._spool = shared.spools.open(journal, self._delivered, shared.forwarder)
@@ -203,25 +203,25 @@ class ServedBandit:
         self._threads = shared.threads
         self._room = UnmatchedRoom()
         self._fallback_log_due = -math.inf
-        # Issues of requests that this process refused, and those of the journal as of the last
+        # Issues in requests that this process has refused, and issues in the journal as of the last
         # model.
         self._refused, self._journal_issues = IssueCounter(), dict[str, Noticed]()
-        # When an issue may be logged again, and its count when it was last logged, by kind and
-        # field.
+        # By kind and field of an issue: when it may be logged again, and its count when it was last
+        # logged.
         self._logged: dict[tuple[str, str], tuple[float, int]] = {}
         self._tasks: set[Future[Any]] = set()
-        # The last request for a sticky decision, by subject; done once it is answered.
+        # The last request for a sticky decision, by subject. Done once the request is answered.
         self._sticky_turns: dict[str, Future[None]] = {}
-        # Pending look-ups of current decisions by subject: the oldest time of a current decision,
-        # and the future of the result.
+        # Pending look-ups of current decisions, by subject: the earliest time of a decision that is
+        # still current, and the future for the result.
         self._look_ups: dict[str, tuple[int, Future[Decision | None]]] = {}
         self._looking_up = False
-        #: When the newest model was published, in microseconds since 1970; None before the first.
+        #: When the newest model was published, in microseconds since 1970; None if there is none.
         self.model_at: int | None = None
-        #: Whether the newest model is for other features, as during a rolling deployment.
+        #: Whether the newest model is for different features, as during a rolling deployment.
         self.has_other_features = False
         self._mode_event: ModeChanged | None = None
-        #: The operator's choice of a model; None if the newest model decides.
+        #: The model that an operator chose; None if the newest model is in use.
         self.chosen: ModelChosen | None = None
 
     # --- deciding --------------------------------------------------------------------------------
@@ -229,11 +229,11 @@ class ServedBandit:
     def decide_many(
         self, parsed: Iterable[tuple[ParsedRequest, Rows]], done: Done[list[Decision]]
     ) -> None:
-        """Decide for a batch. A large batch is parsed in several turns of the event loop.
+        """Make the decisions for a batch. Large batches are parsed in several event-loop turns.
 
         Args:
-            parsed: Requests and their rows. Either all of them are decided or none.
-            done: Called with the decisions, or with an error.
+            parsed: Requests and their rows; either all or none are decided.
+            done: Called with the decisions or an error.
         """
         self._run(self._decide_parsed(parsed), done)
 
@@ -249,7 +249,7 @@ class ServedBandit:
         return await deciding
 
     async def _yield_if_due(self, turn: float) -> float:
-        """Yield to the event loop if this turn has taken long; return when the turn began."""
+        """Yield to the event loop if this turn has taken too long; return when the turn began."""
         if self._runtime.monotonic() <= turn + TURN_SECONDS:
             return turn
         await asyncio.sleep(0)
@@ -258,15 +258,15 @@ class ServedBandit:
     def decide(
         self, requests: Sequence[ParsedRequest], rows: Sequence[Rows], done: Done[list[Decision]]
     ) -> None:
-        """Decide for the requests of one caller, in one commit.
+        """Make the decisions for one caller's requests, in a single commit.
 
         Args:
-            requests: Requests. Either all of them are decided or none.
+            requests: The requests; either all or none are decided.
             rows: Rows of each request, packed as float32 numbers.
             done: Called with the decisions once they are durable, or with an error.
 
         Raises:
-            BanditOff: the bandit is switched off.
+            BanditOff: the bandit's mode is ``off``.
         """
         if self.decider.mode == "off":
             raise BanditOff()
@@ -288,17 +288,17 @@ class ServedBandit:
         parse: Callable[[], tuple[ParsedRequest, Rows]],
         done: Done[list[Decision] | Repeated],
     ) -> None:
-        """Return the current decision of a subject if there is one; otherwise decide.
+        """Return the subject's current decision if there is one; otherwise make a new decision.
 
         Requests for the same subject are handled one at a time, so that concurrent requests get the
-        same decision. This does not hold across decider processes.
+        same decision. There is no such guarantee across decider processes.
 
         Args:
-            subject: Subject of the request; None if it has none, which is an error.
-            names: Names of the offered actions; None if actions are the rows of the request.
+            subject: Subject of the request. It is an error to pass None.
+            names: Names of the offered actions; None if the request contains rows instead.
             span: How long a decision stays current, in microseconds.
-            parse: Returns the request and its rows, which only a new decision needs.
-            done: Called with the decision, or with an error.
+            parse: Returns the request and its rows. Called only for a new decision.
+            done: Called with the decision or an error.
         """
         if subject is None:
             raise InvalidInput("`sticky` requires `subject`: send the subject, too", None)
@@ -338,7 +338,7 @@ class ServedBandit:
                 del self._sticky_turns[subject]
 
     async def _current(self, subject: str, since: int) -> Decision | None:
-        """Look up the current decision of a subject; concurrent look-ups are batched."""
+        """Look up a subject's current decision. Concurrent look-ups are batched."""
         result: Future[Decision | None] = self._loop.create_future()
         self._look_ups[subject] = since, result
         if not self._looking_up:
@@ -347,7 +347,7 @@ class ServedBandit:
         return await result
 
     async def _run_look_ups(self) -> None:
-        """Run pending look-ups in batches until there are none."""
+        """Run pending look-ups in batches until none are left."""
         while self._look_ups:
             look_ups, self._look_ups = self._look_ups, {}
             since = {subject: at for subject, (at, _) in look_ups.items()}
@@ -362,7 +362,7 @@ class ServedBandit:
         self._looking_up = False
 
     def _run(self, work: Coroutine[Any, Any, T], done: Done[T]) -> None:
-        """Run a coroutine as a task, and call `done` with its result."""
+        """Run a coroutine as a task, and call `done` with its result or error."""
         task = self._loop.create_task(work)
         self._tasks.add(task)  # the event loop holds only a weak reference
         task.add_done_callback(self._tasks.discard)
@@ -382,7 +382,7 @@ class ServedBandit:
             message = "this batch has requests with and without `fallback`: send two batches"
             raise InvalidInput(message, None)
         # An id that is sent for the first time has no decision yet. If the client retries before
-        # the first attempt is answered, it no longer waits for that response.
+        # the first attempt is answered, it is no longer waiting for the first response.
         retried = [
             request.id
             for request in requests
@@ -393,7 +393,7 @@ class ServedBandit:
         except NotIndexed:
             if not are_fallbacks:
                 raise
-            known = {}  # of two decisions with the same id, the one committed first counts
+            known = {}  # if two decisions have the same id, the first one committed counts
         await self._check_same(requests, rows, known)
         new = [n for n, request in enumerate(requests) if request.id not in known]
         decisions: list[Decision] = []
@@ -407,7 +407,7 @@ class ServedBandit:
                 partial(resolve, deciding),
             )
             decisions = await deciding
-            # Another decider may have committed a decision with the same id first.
+            # Another decider may already have committed a decision with the same id.
             await self._check_same(requests, rows, {event.id: event for event in decisions})
         new_decisions = iter(decisions)
         result = [
@@ -423,7 +423,7 @@ class ServedBandit:
         rows: Sequence[Rows],
         known: Mapping[str, Decision],
     ) -> None:
-        """Refuse a request whose id was used for other rows, since it is not a retry."""
+        """Refuse a request whose id was used with different rows, because it is not a retry."""
         turn = self._runtime.monotonic()
         for request, data in zip(requests, rows, strict=True):
             if request.id is not None and request.id in known:
@@ -457,14 +457,14 @@ class ServedBandit:
     ) -> None:
         """Append rewards in one commit.
 
-        Rewards for known decisions are always accepted. Rewards for unknown decisions wait for
-        their decision, and are refused with :class:`RateLimited` if too many are waiting.
+        Rewards for known decisions are always accepted. Rewards for unknown decisions wait for the
+        decision to arrive, but are refused with :class:`RateLimited` if too many are waiting.
         """
         append = partial(self.reward_commits.append, self._reward_log, rewards, self._count_rewards)
         self._admit(rewards[0].reporter, [reward.id for reward in rewards], append, done)
 
     def append_event(self, event: Mark, done: Done[Sequence[int]]) -> None:
-        """Append an activation or a void, under the same conditions as rewards."""
+        """Append an activation or void, under the same conditions as rewards."""
         append = partial(self.commits.append, self._log, [event], self._count_marks)
         self._admit("", [event.id], append, done)
 
@@ -484,9 +484,9 @@ class ServedBandit:
     async def _append_known(
         self, reporter: str, ids: Sequence[str], append: Callable[[Done[Sequence[int]]], None]
     ) -> Sequence[int]:
-        """Append events after looking up which of their decisions are unknown."""
+        """Look up which decisions are unknown, then append the events."""
         distinct = list(dict.fromkeys(ids))
-        with suppress(JournalReadUnavailable, NotIndexed):  # no look-up possible: accept them
+        with suppress(JournalReadUnavailable, NotIndexed):  # if look-ups fail, accept all
             known = {*await self._known_decisions(distinct), *await self._known_subjects(distinct)}
             if unknown := [id for id in distinct if id not in known]:
                 try:
@@ -509,21 +509,21 @@ class ServedBandit:
 
     @property
     def noticed(self) -> dict[str, Noticed]:
-        """The issues of this process: refused requests, and unexpected values of fields."""
+        """The issues seen by this process: refused requests and unexpected field values."""
         return total_of(self._refused, of_fields(self.definition.features))
 
     @property
     def issues(self) -> list[Issue]:
-        """All issues, including those of the journal."""
+        """All issues, including those in the journal."""
         return issues_of(total_of(self._journal_issues, self.noticed))
 
     def note_refused(self, error: Exception) -> None:
-        """Count a refused request if it is an issue."""
+        """Count a refused request as an issue, if its error is one."""
         self._refused.note_error(error, self._runtime.clock)
         self._log_issues()
 
     def _log_issues(self) -> None:
-        """Log each issue that occurred again, at most once per minute and without user data."""
+        """Log each issue that has occurred again, at most once per minute and without user data."""
         now = self._runtime.monotonic()
         for issue in self.issues:
             key = issue.name, issue.field
@@ -534,20 +534,21 @@ class ServedBandit:
                 log.warning(issue.what, extra=extra | {"count": issue.count, "do": issue.remedy})
 
     def decided_at(self, id: str) -> int | None:
-        """Return when a decision was made, or None if that is unknown without a look-up."""
+        """Return when a decision was made; None if that would require a look-up."""
         decision = self.decider.unapplied.find(id)
         return time_of(id) if decision is None else decision.at_us
 
     # --- reading the journal ---------------------------------------------------------------------
 
     async def _known_decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
-        """Return the decisions with these ids, by id, as far as they exist.
+        """Return the existing decisions with these ids, by id.
 
-        Decisions in the spool are among the unapplied decisions of this process.
+        Decisions in the spool are included, as part of this process's unapplied decisions.
 
         Raises:
-            JournalReadUnavailable: the journal cannot be read, and an id is unknown here.
-            NotIndexed: the store cannot look up decisions, and an id is unknown here.
+            JournalReadUnavailable: this process does not know an id, and the journal cannot be
+                read.
+            NotIndexed: this process does not know an id, and the store cannot look up decisions.
         """
         decisions = {} if self._spool is None else self._recent_decisions(ids, spooled=True)
         rest = [id for id in ids if id not in decisions]
@@ -556,12 +557,12 @@ class ServedBandit:
                 decisions |= await self._read(lambda journal: journal.decisions(rest))
             except (JournalReadUnavailable, NotIndexed):
                 decisions |= self._recent_decisions(rest, spooled=False)
-                if len(decisions) < len(ids):  # another process may have used the id
+                if len(decisions) < len(ids):  # other processes may know the remaining ids
                     raise
         return decisions
 
     async def _known_subjects(self, ids: Sequence[str]) -> set[str]:
-        """Return the ids of subjects whose first record is a decision."""
+        """Return those ids that belong to subjects whose first record is a decision."""
         subjects = [id for id in ids if id.startswith(subject_id(""))]
         if not subjects:
             return set()
@@ -571,7 +572,7 @@ class ServedBandit:
         }  # fmt: skip
 
     def _recent_decisions(self, ids: Sequence[str], *, spooled: bool) -> dict[str, Decision]:
-        """Return decisions of this process that no model includes yet, by id."""
+        """Return this process's decisions that no model includes yet, by id."""
         decisions = {id: self.decider.unapplied.find(id, spooled=spooled) for id in ids}
         return {id: decision for id, decision in decisions.items() if decision is not None}
 
@@ -579,8 +580,8 @@ class ServedBandit:
         """Read from the journal in a thread.
 
         Raises:
-            JournalReadUnavailable: the journal does not respond, or not in time if there is a
-                spool.
+            JournalReadUnavailable: the journal does not respond. With a spool, the timeout is
+                short.
         """
         if self._spool is not None and self._spool.status.journal_down:
             raise JournalReadUnavailable("the journal is unavailable and cannot be read: retry")
@@ -595,7 +596,7 @@ class ServedBandit:
     # --- state -----------------------------------------------------------------------------------
 
     def details(self, id: str, done: Done[DecisionHistory]) -> None:
-        """Read all records of a decision, with their effect; call `done` with the result."""
+        """Read all records of a decision and their effects, and call `done` with the result."""
         self._run(self._read(partial(self._read_history, check_id(id))), done)
 
     def _read_history(self, id: str, reader: Journal) -> DecisionHistory:
@@ -610,13 +611,13 @@ class ServedBandit:
         )
 
     def change_mode(self, mode: Mode, reason: str, actor: str, done: Done[ModeChanged]) -> None:
-        """Append a change of the mode, which all deciders follow within a second.
+        """Append a mode change, which takes effect in all deciders within a second.
 
         Args:
             mode: New mode.
-            reason: Why the mode is changed.
+            reason: Reason for the change.
             actor: Name of the API key.
-            done: Called with the event, or with an error.
+            done: Called with the event or an error.
         """
         event = ModeChanged(self._runtime.clock(), mode, reason, actor)
 
@@ -627,19 +628,19 @@ class ServedBandit:
         self._run(self._read(append), done)
 
     def models(self, done: Done[list[ModelState]]) -> None:
-        """Read the models that an operator can choose, and call `done` with them."""
+        """Read the list of models that an operator can choose from, and call `done` with it."""
         self._run(self._read(lambda _: models_in(self._models, self.chosen)), done)
 
     def choose_model(
         self, version: Version, reason: str, actor: str, done: Done[ModelChosen]
     ) -> None:
-        """Append the choice of a model, which all deciders follow within a second.
+        """Append the choice of a model, which takes effect in all deciders within a second.
 
         Args:
             version: Version of the model, or ``"latest"``.
-            reason: Why the model is chosen.
+            reason: Reason for the choice.
             actor: Name of the API key.
-            done: Called with the event, or with an error.
+            done: Called with the event or an error.
         """
 
         def append(journal: Journal) -> ModelChosen:
@@ -651,7 +652,7 @@ class ServedBandit:
         self._run(self._read(append), done)
 
     def erase(self, id: str, actor: str, done: Done[int]) -> None:
-        """Erase a decision; call `done` with 1, or with 0 if the id is unknown."""
+        """Erase a decision, and call `done` with 1, or with 0 if the id is unknown."""
 
         def append(journal: Journal) -> int:
             known = bool(journal.records_of([id], 1))
@@ -663,7 +664,7 @@ class ServedBandit:
         self._run(self._read(append), done)
 
     def erase_subject(self, subject: str, actor: str, done: Done[int]) -> None:
-        """Erase a subject; call `done` with the number of its decisions, 0 for an unknown one."""
+        """Erase a subject, and call `done` with the number of decisions erased."""
 
         def append(journal: Journal) -> int:
             records = journal.records_of([subject_id(subject)])
@@ -676,10 +677,10 @@ class ServedBandit:
         self._run(self._read(append), done)
 
     def change_action(self, done: Done[ActionState], **change: Any) -> None:
-        """Append a change of an action, which all deciders follow within a second.
+        """Append a change to an action, which takes effect in all deciders within two seconds.
 
         Args:
-            done: Called with the state of the action, or with an error.
+            done: Called with the state of the action or an error.
             **change: Arguments of :func:`action_change`.
         """
 
@@ -693,32 +694,32 @@ class ServedBandit:
 
     @property
     def actions(self) -> list[ActionState]:
-        """The state of each action that the features declare or that was ever changed."""
+        """The state of each action that the features declare or that has ever been changed."""
         known = declared(self.definition.features)
         return states_at(self.decider.actions, self._runtime.clock(), known)
 
     @property
     def duplicates(self) -> int | None:
-        """Number of duplicate events that the store did not write again; None if not counted."""
+        """The number of duplicate events that the store has skipped; None if not counted."""
         return self._journal.duplicates if isinstance(self._journal, CountsDuplicates) else None
 
     @property
     def failed_commits(self) -> int:
-        """Number of failed commits with events of this bandit."""
+        """The number of failed commits that contained events of this bandit."""
         return self.commits.failures[self.definition.name]
 
     @property
     def spool(self) -> SpoolStatus | None:
-        """Status of the spool of this process; None if there is no spool."""
+        """The status of this process's spool; None if there is no spool."""
         return None if self._spool is None else self._spool.status
 
     @property
     def left_spools(self) -> LeftSpools | None:
-        """Status of the spools of processes that have ended; None if there is no spool."""
+        """The status of stopped processes' spools; None if there is no spool."""
         return None if self.recovery is None else self.recovery.left(self.definition.name)
 
     def is_stale(self, seconds: float) -> bool:
-        """Whether the model is too old, and other processes may have a newer one.
+        """Return whether the model is too old and other processes may have a newer one.
 
         Args:
             seconds: Maximum age of the model.
@@ -726,7 +727,7 @@ class ServedBandit:
         if self.decider.mode in ("baseline", "off") or self.decider.chosen is not None:
             return False  # the bandit needs no new model
         if self.has_other_features:
-            return False  # there is no newer model for its features
+            return False  # there is no newer model for the bandit's features
         if self.age is None:
             return True
         if self.decider.mode == "freeze":
@@ -737,30 +738,30 @@ class ServedBandit:
 
     @property
     def slot(self) -> int | None:
-        """The slot that clients should use in new ids; None if the store can look up decisions.
+        """The slot that clients should use for new ids; None if the store can look up decisions.
 
-        Without look-ups (on Kafka), a retry is recognized only if it goes to the same partition.
+        Without look-ups, as on Kafka, a retry is recognized only if it goes to the same partition.
         """
         if finds_by_id(self._journal) or self._journal.partitions == 1:
             return None
         return self._slots.at(self._runtime.clock())
 
     def now(self) -> int:
-        """Return the time in microseconds since 1970, by the clock of this process."""
+        """Return the time by this process's clock, in microseconds since 1970."""
         return self._runtime.clock()
 
     @property
     def version(self) -> int:
-        """Number of records that the model includes."""
+        """The number of records that the model includes."""
         return self._source.version
 
     @property
     def age(self) -> float | None:
-        """Age of the newest model in seconds; None before the first one."""
+        """The age of the newest model in seconds; None before the first model."""
         return None if self.model_at is None else (self._runtime.clock() - self.model_at) / 1e6
 
     def close(self) -> None:
-        """Deliver the events in the spool, and close the journals."""
+        """Deliver the events in the spool and close the journals."""
         self._log.close()
         if self._reward_log is not self._log:
             self._reward_log.close()
@@ -770,7 +771,7 @@ class ServedBandit:
     # --- models, modes and actions ---------------------------------------------------------------
 
     def _delivered(self, events: Sequence[Event], positions: Sequence[int]) -> None:
-        """Mark delivered decisions as durable; called by the worker of the spool."""
+        """Mark delivered decisions as durable. Called by the spool's worker."""
         decisions = [
             (event.id, position)
             for event, position in zip(events, positions, strict=True)
@@ -784,7 +785,7 @@ class ServedBandit:
             self.decider.unapplied.mark_durable(id, position)
 
     def load(self, published: PublishedModel) -> None:
-        """Use a newly published model, unless it is for other features or cannot be loaded."""
+        """Use a newly published model, unless it is for different features or cannot be loaded."""
         self._room.update(published.unmatched)
         self._journal_issues = published.issues
         self._log_issues()
@@ -814,19 +815,19 @@ class ServedBandit:
         for mode in MODES:
             if mode == event.mode:
                 self.decider.change_mode(mode)
-                # The reason is only in the journal, since texts from clients are not logged.
+                # Do not log the reason, because it is text from a client. It is in the journal.
                 extra = {"bandit": self.definition.name, "mode": mode}
                 log.info("mode changed", extra=extra)
                 return
         self.note("mode", InvalidInput(f"unknown mode {event.mode!r}: upgrade this process"))
 
     def take_actions(self, changes: Changes) -> None:
-        """Apply changes of actions: choose only those that are not paused or retired."""
+        """Apply changes to actions, so that paused and retired actions are no longer chosen."""
         self.decider.actions = changes
         log.info("actions changed", extra={"bandit": self.definition.name})
 
     def take_chosen(self, event: ModelChosen) -> None:
-        """Use the model that an operator chose, or the newest model again."""
+        """Use the model that an operator chose, or return to the newest model."""
         self.chosen = event if event.model else None
         try:
             self.decider.use_model(PublishedModel.read(event.model) if event.model else None)
@@ -837,7 +838,7 @@ class ServedBandit:
         log.info("an operator chose a model", extra=extra)
 
     def note(self, what: str, error: Exception) -> None:
-        """Count a failure to load a model, and log its reason once."""
+        """Count a failure to load a model, and log each reason once."""
         self.stats.failures[what] += 1
         if str(error) != self.stats.last_error:
             log.warning(
@@ -849,10 +850,10 @@ class ServedBandit:
 class UnmatchedRoom:
     """Limits the number of unmatched events, which the learner keeps in memory.
 
-    An event that arrives before its decision waits at the learner. Looking up the decision of every
-    event would be expensive. So while there is ample room, events are accepted without a look-up,
-    and each counts as unmatched. Once half the room is used, decisions are looked up, and only
-    events for unknown decisions count.
+    If an event arrives before its decision, the learner keeps the event until the decision arrives.
+    Looking up the decision for every event would be expensive. While there is ample room, events
+    are therefore accepted without a look-up, and each one counts as unmatched. Once half of the
+    room is used, decisions are looked up, and only events for unknown decisions count.
 
     >>> room = UnmatchedRoom()
     >>> room.is_ample("shop", 1), room.is_ample("shop", MAX_OF_REPORTER)
@@ -861,13 +862,13 @@ class UnmatchedRoom:
 
     def __init__(self) -> None:
         self._unmatched: Mapping[str, int] = {}  # at the learner
-        # Events accepted since the last model, and between the last two models: the last one may
-        # not include them all.
+        # Events accepted since the last model, and between the last two models. The latter are
+        # counted because the last model may not include all of them.
         self._recent: Counter[str] = Counter()
         self._earlier: Counter[str] = Counter()
 
     def update(self, unmatched: Mapping[str, int]) -> None:
-        """Load the counts of a new model: unknown ids by reporter."""
+        """Load the number of unmatched events by reporter, as of a new model."""
         self._unmatched = unmatched
         self._earlier, self._recent = self._recent, Counter()
 
@@ -876,7 +877,7 @@ class UnmatchedRoom:
         self._recent[reporter] += count
 
     def is_ample(self, reporter: str, count: int) -> bool:
-        """Whether `count` more events can be accepted without looking up their decisions."""
+        """Return whether `count` more events can be accepted without looking up their decisions."""
         total, own = self._used(reporter)
         return 2 * (total + count) <= MAX_UNMATCHED and 2 * (own + count) <= MAX_OF_REPORTER
 
@@ -884,7 +885,7 @@ class UnmatchedRoom:
         """Refuse events for unknown decisions if there is no room for them.
 
         Raises:
-            RateLimited: too many events are waiting already.
+            RateLimited: too many events are already waiting.
         """
         total, own = self._used(reporter)
         if own + len(unknown) > MAX_OF_REPORTER:
@@ -903,7 +904,7 @@ class UnmatchedRoom:
         raise RateLimited(f"{message}: {remedy}", RETRY_SECONDS)
 
     def _used(self, reporter: str) -> tuple[int, int]:
-        """Return the number of events that count as unmatched: in total, and of the reporter."""
+        """Return the number of events that count as unmatched, in total and for the reporter."""
         counts = (self._unmatched, self._recent, self._earlier)
         total = sum(sum(by_reporter.values()) for by_reporter in counts)
         return total, sum(by_reporter.get(reporter, 0) for by_reporter in counts)
@@ -912,28 +913,29 @@ class UnmatchedRoom:
 class ServedBandits(dict[str, ServedBandit]):
     """The bandits that a process serves, by name.
 
-    They share three connections to the store, regardless of the number of bandits.
+    The bandits share a few connections to the store, regardless of their number.
 
     Args:
         definitions: Definitions of the bandits.
-        store: Store of the journals.
-        loop: Event loop of the requests.
-        runtime: Time and threads.
-        spools: Where events are stored while the store is unavailable; None to refuse them then.
-        seed: Seed of the random choices.
+        store: Store that contains the journals.
+        loop: Event loop that handles the requests.
+        runtime: Clocks and threads.
+        spools: Local spools for events that arrive while the store is unavailable; None to refuse
+            events during an outage.
+        seed: Seed for random choices.
         kernels: Kernels to use instead of the best available ones.
-        tuning: Sizes, and the generator of ids.
+        tuning: Sizes, and the id generator.
 
     Attributes:
         commits: Commits events.
-        reward_commits: Commits rewards. Separate on Kafka, where a commit writes a record to each
-            of its partitions.
-        writing: Session that commits events.
-        rewarding: Session that commits rewards.
-        reading: Session for look-ups, so that none waits for a commit.
-        polling: Session that polls for models, modes and keys.
+        reward_commits: Commits rewards. On Kafka, rewards are committed separately, because each
+            commit writes one record per partition.
+        writing: Session for committing events.
+        rewarding: Session for committing rewards.
+        reading: Session for look-ups, so that they do not wait for commits.
+        polling: Session for polling for models, modes and keys.
         threads: Threads for look-ups.
-        forwarder: Forwarder of the spools; None if there are none.
+        forwarder: Forwarder of the spools; None if there are no spools.
     """
 
     def __init__(
@@ -980,7 +982,7 @@ class ServedBandits(dict[str, ServedBandit]):
             raise
 
     def close(self) -> None:
-        """Commit pending events, and close the store."""
+        """Commit pending events and close the store."""
         self.commits.close()
         if self.reward_commits is not self.commits:
             self.reward_commits.close()
@@ -998,15 +1000,15 @@ class ServedBandits(dict[str, ServedBandit]):
 
 @dataclass(eq=False)
 class ModelPoll:
-    """Polls the store for models, modes and changes of actions, for all bandits.
+    """Polls the store for new models, modes and states of actions, for all bandits.
 
-    Polls less often while nothing changes.
+    Polling is less frequent while nothing changes.
 
     Args:
-        session: Session that nothing else uses.
+        session: Session used only for polling.
         bandits: Bandits by name.
         loop: Event loop of the bandits.
-        runtime: Time and threads.
+        runtime: Clocks and threads.
     """
 
     session: StoreSession
@@ -1016,7 +1018,7 @@ class ModelPoll:
 
     def __post_init__(self) -> None:
         self._monotonic = self.runtime.monotonic
-        # The last known version by bandit: of models, of changes of actions, of chosen models.
+        # Last known versions of models, changes to actions, and chosen models, by bandit.
         self._model_numbers: dict[str, int] = {}
         self._action_versions: dict[str, int] = {}
         self._choice_versions: dict[str, int] = {}
@@ -1027,7 +1029,7 @@ class ModelPoll:
         self.replaced = False
 
     def start(self) -> None:
-        """Load the current models, modes and actions, then poll in a thread.
+        """Load the current models, modes and states of actions, then start polling in a thread.
 
         Raises:
             JournalError: the store cannot be read.
@@ -1074,7 +1076,7 @@ class ModelPoll:
         self._model_due = now + (now - start) / MAX_LOADING
 
     def _poll_modes(self) -> list[Callable[[], None]]:
-        """Return calls that apply changed modes, actions and choices of models."""
+        """Return calls that apply changes to modes, actions and chosen models."""
         modes = self.session.modes(list(self.bandits))
         calls: list[Callable[[], None]] = []
         calls += [partial(self.bandits[name].take_mode, event) for name, event in modes.items()]
@@ -1087,7 +1089,7 @@ class ModelPoll:
         return calls
 
     def _poll_models(self) -> list[Callable[[], None]]:
-        """Return calls that load new models."""
+        """Return calls that load newly published models."""
         calls: list[Callable[[], None]] = []
         for name, (number, data) in self.session.published(self._model_numbers).items():
             bandit, self._model_numbers[name] = self.bandits[name], number

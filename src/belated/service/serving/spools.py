@@ -1,7 +1,7 @@
 """Spools: files on a local disk that store events while the store is unavailable.
 
-A process uses the first file of a bandit that is not in use and contains no events. The events in
-the file of a process that has ended are delivered by any other process.
+For each bandit, a process uses the first spool file that is not in use and contains no events. If a
+process stops before it has delivered its events, any other process delivers them.
 """
 
 from __future__ import annotations
@@ -27,30 +27,31 @@ from belated.journals.spool.file import DiskStore, SpoolFile, beginning_of
 from belated.journals.spool.journal import Delivered, Forwarder
 from belated.service.runtime import Runtime, Worker
 
-#: Seconds that the store has to respond before events go to the local disk.
+#: Seconds to wait for the store before writing events to the local disk.
 PATIENCE = 0.35
-#: Default maximum size of a spool file in bytes: room for about five million events.
+#: Default maximum size of a spool file in bytes, enough for about five million events.
 LIMIT = 1 << 30
 
-#: Seconds between two searches for the spools of processes that have ended.
+#: Interval between searches for the spools of stopped processes, in seconds.
 SWEEP = 2.0
-#: Timeout of a store with a spool, in seconds. Events go to the spool while the store hangs.
+#: Timeout of a store with a spool, in seconds. If the store does not respond, events are spooled.
 WAIT = 2.0
 
 log = logging.getLogger("belated.service")
 
-#: Why a file cannot be read: it belongs to another user, its disk fails, or it is damaged.
+#: Reasons why a spool file cannot be read: the file belongs to another user, cannot be read from
+#: disk, or is damaged.
 Unreadable = Literal["not_permitted", "unreadable", "damaged"]
 
 
 class Recovery(Protocol):
-    """Delivers the spools of processes that have ended."""
+    """Delivers the spools of stopped processes."""
 
     def left(self, bandit: str) -> LeftSpools:
-        """Return what has not been delivered yet."""
+        """Return the status of events that have not been delivered yet."""
 
     def stop(self, seconds: float | None = None) -> None:
-        """Stop delivering; wait at most so many seconds for a running delivery."""
+        """Stop delivering, and wait up to ``seconds`` for a delivery in progress."""
 
 
 class Spools(Protocol):
@@ -63,7 +64,7 @@ class Spools(Protocol):
         """Open a spool in front of a journal."""
 
     def recover(self, store: OpensJournals, bandits: Sequence[str], runtime: Runtime) -> Recovery:
-        """Start delivering the spools of processes that have ended."""
+        """Start delivering the spools of stopped processes."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class SpoolFolder:
     """A folder with the spool files of all bandits.
 
     Args:
-        path: Path of the folder, on a local disk. Created if it does not exist.
+        path: Path of the folder, on a local disk. The folder is created if it does not exist.
         limit: Maximum size of each file in bytes.
     """
 
@@ -113,20 +114,20 @@ class SpoolFolder:
         raise AssertionError("there are infinitely many numbers")
 
     def recover(self, store: OpensJournals, bandits: Sequence[str], runtime: Runtime) -> Recovery:
-        """Start delivering the spools of processes that have ended."""
+        """Start delivering the spools of stopped processes."""
         recovery = SpoolRecovery(self, store, bandits)
         recovery.start(runtime)
         return recovery
 
     def files(self, bandit: str) -> list[Path]:
-        """Return the files of a bandit, whether in use or not."""
+        """Return a bandit's spool files, including those in use."""
         name = re.compile(rf"{re.escape(quote(bandit, safe=''))}\.\d+\.spool")
         return sorted(path for path in self.path.glob("*.spool") if name.fullmatch(path.name))
 
     def left(self, bandit: str) -> dict[Path, int | Unreadable]:
-        """Return the number of undelivered events by file, or why it is unknown.
+        """Return, for each file, the number of undelivered events or why the file is unreadable.
 
-        Files that are in use are not included, since their processes deliver them.
+        Files in use are not included, because the processes that use them deliver the events.
         """
         files = {path: self._left_in(path, bandit) for path in self.files(bandit)}
         return {path: events for path, events in files.items() if events}
@@ -165,13 +166,13 @@ class SpoolFolder:
 
 @dataclass(frozen=True)
 class LeftSpools:
-    """Undelivered events in the spools of processes that have ended.
+    """Undelivered events in the spools of stopped processes.
 
     Attributes:
         files: Number of files that contain events or cannot be read.
         events: Number of events in the readable files.
         unreadable: Number of unreadable files by reason: ``not_permitted``, ``unreadable`` or
-            ``damaged``. ``folder`` is 1 if the folder itself cannot be listed.
+            ``damaged``. The value for ``folder`` is 1 if the folder itself cannot be listed.
     """
 
     files: int
@@ -180,7 +181,7 @@ class LeftSpools:
 
 
 class OpensJournals(Protocol):
-    """A store, or a session of a store."""
+    """A store or a store session."""
 
     def journal(self, bandit: str) -> Journal:
         """Open the journal of a bandit."""
@@ -188,7 +189,7 @@ class OpensJournals(Protocol):
 
 @dataclass(eq=False)
 class SpoolRecovery:
-    """Delivers the spool files that are not in use by any process.
+    """Delivers the events in spool files that no process uses.
 
     Args:
         folder: Folder with the spools.
@@ -201,7 +202,7 @@ class SpoolRecovery:
     bandits: Sequence[str]
 
     def __post_init__(self) -> None:
-        self._logged: dict[Path, str] = {}  # the last reason by file
+        self._logged: dict[Path, str] = {}  # last logged reason by file
         self._left: dict[str, dict[Path, int | Unreadable]] = {}
         self._folder_fails = False
         self._worker: Worker | None = None
@@ -216,11 +217,11 @@ class SpoolRecovery:
         return LeftSpools(len(files), events, unreadable)
 
     def start(self, runtime: Runtime) -> None:
-        """Search now and every `SWEEP` seconds."""
+        """Search for spools now, and every `SWEEP` seconds from now on."""
         self._worker = runtime.start_worker("belated spool recovery", self.step)
 
     def stop(self, seconds: float | None = None) -> None:
-        """Stop; wait at most so many seconds for a running delivery."""
+        """Stop searching, and wait up to ``seconds`` for a delivery in progress."""
         if self._worker is not None:
             self._worker.stop(seconds)
 
@@ -247,12 +248,12 @@ class SpoolRecovery:
 
     def _deliver(self, bandit: str, path: Path) -> None:
         journal = self.store.journal(bandit)
-        try:  # without a thread, since no caller waits
+        try:  # without a separate thread, because no caller is waiting
             spool = SpoolJournal(journal, path, limit=self.folder.limit, wait=None)
         except BaseException:
             journal.close()
             raise
-        with spool:  # opening it has delivered as many events as possible
+        with spool:  # opening the spool has delivered as many events as possible
             status = spool.status
         if status.queued:
             raise JournalUnavailable(f"{status.queued} events are not delivered: {status.error}")
@@ -260,7 +261,7 @@ class SpoolRecovery:
         log.info("delivered the events in the spool of a stopped process", extra=extra)
 
     def _log_failure(self, path: Path, why: str, bandit: str = "*") -> None:
-        """Log why a file cannot be delivered, once per reason."""
+        """Log why a file cannot be delivered, but each reason only once."""
         if self._logged.get(path) != why:
             self._logged[path] = why
             extra = {"bandit": bandit, "file": str(path), "why": why}
