@@ -1,4 +1,4 @@
-"""Time and threads of a process; the fault simulator has its own implementation."""
+"""Clocks and threads of a process. The fault simulator replaces them with its own."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from belated.fold.refit import give_way
 from belated.journals.steady_clock import system_clock
 
 T = TypeVar("T")
-#: Does a unit of work; returns the seconds until the next call, or None to wait for `wake`.
+#: Performs a unit of work, and returns the seconds until the next call, or None to wait for `wake`.
 Step = Callable[[], float | None]
 
-#: Seconds until a failed step is retried: at first, and at most after doubling.
+#: Seconds until a failed step is retried: initially, and the maximum after doubling.
 RETRY, MAX_RETRY = 0.1, 5.0
-#: Seconds for which a step may fail before its worker counts as dead.
+#: Seconds of continuous failure after which a worker counts as dead.
 DEAD = 60.0
 
 log = logging.getLogger("belated.service")
 
 
 class Worker(Protocol):
-    """Calls a step repeatedly, in the background."""
+    """Calls a step repeatedly in the background."""
 
     def wake(self) -> None:
-        """Call the step soon."""
+        """Call the step as soon as possible."""
 
     def stop(self, seconds: float | None = None) -> None:
-        """Stop calling the step; wait for a running call, for at most ``seconds``."""
+        """Stop calling the step, and wait up to ``seconds`` for a call in progress."""
 
 
 class Background(Protocol):
-    """Runs one computation at a time, in the background and with low priority."""
+    """Runs one computation at a time, in the background with low priority."""
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
         """Start a computation."""
@@ -54,17 +54,17 @@ class Runtime(Protocol):
         """Return the time in microseconds since 1970."""
 
     def monotonic(self) -> float:
-        """Return monotonic seconds."""
+        """Return the monotonic time in seconds."""
 
     def start_worker(self, name: str, step: Step) -> Worker:
-        """Call a step now and when it is due; if it raises, log the error and retry."""
+        """Call a step now and whenever it is due. If the step raises, log the error and retry."""
 
     def start_background(self, name: str) -> Background:
         """Start a thread for long computations."""
 
 
 class ThreadRuntime:
-    """The machine's clock, and a thread for each worker.
+    """Uses the machine's clock and a separate thread for each worker.
 
     Args:
         clock: Returns the time in microseconds since 1970.
@@ -75,19 +75,19 @@ class ThreadRuntime:
         self.monotonic = time.monotonic
 
     def start_worker(self, name: str, step: Step) -> Worker:
-        """Start a thread."""
+        """Start a thread that calls the step."""
         return _Crew(name).add(name, step, alone=True)
 
     def start_background(self, name: str) -> Background:
-        """Start a thread of low priority."""
+        """Start a thread with low priority."""
         return _Background(_pool(name), alone=True)
 
 
 class SharedThreads(ThreadRuntime):
-    """One thread for all workers, and one for all computations with the same name.
+    """Uses one thread for all workers, and one thread for all computations with the same name.
 
-    For many learners in one process, whose workers have little to do, and whose computations would
-    compete for processors.
+    This is intended for processes with many learners, where each worker has little to do and
+    concurrent computations would compete for processors.
 
     Args:
         clock: Returns the time in microseconds since 1970.
@@ -100,21 +100,21 @@ class SharedThreads(ThreadRuntime):
         self._pools: dict[str, ThreadPoolExecutor] = {}
 
     def start_worker(self, name: str, step: Step) -> Worker:
-        """Call a step in the thread of all workers."""
+        """Call a step in the thread that all workers share."""
         with self._lock:
             if self._crew is None:
                 self._crew = _Crew("belated workers")
         return self._crew.add(name, step)
 
     def start_background(self, name: str) -> Background:
-        """Run computations in the thread with this name."""
+        """Run computations in the thread that is shared under this name."""
         with self._lock:
             if name not in self._pools:
                 self._pools[name] = _pool(name)
         return _Background(self._pools[name])
 
     def stop(self) -> None:
-        """Stop the threads, after everything that uses them has stopped."""
+        """Stop the threads. Call this after everything that uses them has stopped."""
         for pool in self._pools.values():
             pool.shutdown()
         if self._crew is not None:
@@ -122,14 +122,14 @@ class SharedThreads(ThreadRuntime):
 
 
 class _Crew:
-    """Workers that share one thread, each called when it is due."""
+    """Workers that share one thread, in which each is called when due."""
 
     def __init__(self, name: str) -> None:
-        self.lock = threading.RLock()  # held by the running step
+        self.lock = threading.RLock()  # held while a step runs
         self.members: list[_Worker] = []
         self._woken = threading.Event()
         self._stopped = False
-        # A daemon, so that a hanging store does not keep the process alive.
+        # A daemon thread, so that an unresponsive store does not keep the process alive.
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.thread.start()
 
@@ -164,11 +164,11 @@ class _Crew:
 
 
 class _Worker:
-    """Calls a step when it is due; logs errors, and retries after a pause.
+    """Calls a step when it is due, logs errors, and retries after a pause.
 
     Attributes:
         name: Name of the worker.
-        due: When to call the step, by the monotonic clock.
+        due: When to call the step next, by the monotonic clock.
     """
 
     def __init__(self, crew: _Crew, name: str, step: Step, alone: bool) -> None:
@@ -220,7 +220,7 @@ class _Worker:
             self._crew.lock.release()
 
     def why_dead(self) -> str | None:
-        """Return why the worker is dead, or None if it is alive."""
+        """Return the reason why the worker is dead; None if it is alive."""
         if not self._crew.thread.is_alive():
             return "its thread has ended"
         since = self._failing_since
@@ -229,20 +229,20 @@ class _Worker:
         return None
 
 
-#: Running workers of this process.
+#: Workers running in this process.
 _workers: set[_Worker] = set()
 #: Number of failed steps in this process, by name of the worker.
 failures: Counter[str] = Counter()
 
 
 def dead_workers() -> dict[str, str]:
-    """Return the dead workers of this process, which need a restart: reasons by name."""
+    """Return the reasons why workers are dead, by name. If any is, restart the process."""
     reasons = [(worker.name, worker.why_dead()) for worker in _workers.copy()]
     return {name: reason for name, reason in sorted(reasons, key=str) if reason is not None}
 
 
 class _Background:
-    """Runs computations in a thread pool, which it shuts down only if it is not shared."""
+    """Runs computations in a thread pool. Shuts the pool down only if it is not shared."""
 
     def __init__(self, pool: ThreadPoolExecutor, *, alone: bool = False) -> None:
         self._pool = pool

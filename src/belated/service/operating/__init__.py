@@ -1,1 +1,1 @@
-"""For operators: configuration, logs, metrics, doctor."""
+"""Tools for operators: configuration, logging, metrics and ``belated doctor``."""

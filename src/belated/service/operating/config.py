@@ -1,4 +1,4 @@
-"""The configuration, read from TOML. All mistakes are reported, with their keys and lines."""
+"""Read the TOML configuration, reporting all errors with their keys and line numbers."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ D = TypeVar("D")
 _OFF: TokenMode = "off"
 _AUTO: Keep = "auto"
 _ONE: LearnerCount = "one"
-#: Valid names of bandits, which need no escaping in URLs.
+#: Valid names for bandits, which need no escaping in URLs.
 _NAME = re.compile(r"[A-Za-z0-9._~-]{1,128}")
-#: A host name in the ``Host`` header, without the port.
+#: A host name as in the ``Host`` header, without the port.
 _HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
-#: Maximum number of concurrent connections: in total, and from one address.
+#: Maximum number of concurrent connections, in total and from one address.
 MAX_CONNECTIONS, MAX_PER_ADDRESS = 4096, 1024
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of the connections.
+    """Connection limits and accepted host names.
 
     Attributes:
         connections: Maximum number of concurrent connections.
@@ -78,13 +78,15 @@ class Server:
         host: Address to listen on.
         port: Port to listen on; 0 for any free port.
         learn: Whether the process also runs a learner. If not, run ``belated learn``.
-        max_body_bytes: Maximum size of a request body.
+        max_body_bytes: Maximum size of a request body, in bytes.
         lease: Seconds after which a dead learner is replaced.
-        auth: Whether every request needs an API key; None if it is not set.
-        spool: Where events are stored while the store is unavailable; None to refuse them then.
-        drain: Seconds for which a stopped process continues to serve, although it is not ready.
+        auth: Whether requests require an API key; None if not set.
+        spool: Folder for spooling events while the store is unavailable; None to refuse events
+            during an outage.
+        drain: Seconds for which the process continues to serve after a signal to stop, while
+            reporting that it is not ready.
         cors: Origins whose pages may send requests from a browser.
-        limits: Limits of the connections, and accepted host names.
+        limits: Connection limits and accepted host names.
     """
 
     host: str = "127.0.0.1"
@@ -104,13 +106,13 @@ class Config:
     """The content of a configuration file.
 
     Attributes:
-        store: Store of the journals, not opened yet.
+        store: Store that contains the journals, not opened yet.
         server: Settings of the server.
         bandits: Definitions of the bandits.
-        token_keys_env: Environment variable with the secrets that sign tokens.
-        policies: Modules that are imported because they register policies
-            (:func:`belated.expressions.register`). Reading the file runs their code with all
-            permissions of the service, so list only modules that you trust.
+        token_keys_env: Environment variable that contains the secrets for signing tokens.
+        policies: Modules to import, because they register policies
+            (:func:`belated.expressions.register`). Reading the configuration runs their code with
+            all permissions of the service, so list only modules that you trust.
     """
 
     store: Store
@@ -120,7 +122,7 @@ class Config:
     policies: tuple[str, ...] = ()
 
     def token_keys(self, environment: Mapping[str, str] = os.environ) -> TokenSecrets | None:
-        """Return the secrets that sign tokens. Learners do not need them."""
+        """Return the secrets for signing tokens, which learners do not need."""
         if self.token_keys_env is None:
             return None
         text = environment.get(self.token_keys_env)
@@ -135,7 +137,7 @@ def read_config(path: str | Path) -> Config:
 
     Raises:
         FileNotFoundError: the file does not exist.
-        InvalidConfig: the file has mistakes.
+        InvalidConfig: the file contains errors.
     """
     try:
         data = Path(path).read_bytes()
@@ -156,12 +158,12 @@ def parse_config(
     """Parse a configuration.
 
     Args:
-        text: Text in TOML.
+        text: Configuration in TOML.
         file: Name of the file, for error messages.
         environment: Environment variables, for ``address_env``.
 
     Raises:
-        InvalidConfig: the text has mistakes.
+        InvalidConfig: the configuration contains errors.
 
     >>> config = parse_config('''
     ... [store]
@@ -180,7 +182,7 @@ def parse_config(
         raise InvalidConfig([f"{file}: invalid TOML: {error}"]) from None
     mistakes = ConfigErrors(file, text)
     top = TomlTable(mistakes, (), values)
-    policies = top.take("policies", _modules, ())  # before bandits, which may use these policies
+    policies = top.take("policies", _modules, ())  # first, because bandits may use these policies
     store = _store(top.table("store"), environment)
     server = _server(top.table("server"))
     tokens = top.table("tokens")
@@ -275,8 +277,8 @@ def _definition(name: str, table: TomlTable, has_secrets: bool, assigns: bool) -
     Args:
         name: Name of the bandit.
         table: Table of the bandit.
-        has_secrets: Whether there are secrets to sign tokens.
-        assigns: Whether the store assigns partitions to several learners.
+        has_secrets: Whether there are secrets for signing tokens.
+        assigns: Whether the store can assign partitions to several learners.
     """
     if not _NAME.fullmatch(name):
         message = f"{name!r} is not a valid name of a bandit: use only letters, digits and -._~"
@@ -352,7 +354,7 @@ def _expected(
     is_valid: Callable[[Any], bool],
     convert: Callable[[Any], T] = lambda value: value,
 ) -> Callable[[Any], T]:
-    """Return a function that converts a value, or raises InvalidInput if it is not valid."""
+    """Return a function that converts a value, or raises InvalidInput if the value is invalid."""
 
     def read(value: Any) -> T:
         if not is_valid(value):
@@ -382,7 +384,7 @@ def _whole(least: int, most: int) -> Callable[[Any], int]:
 
 
 def _one_of(kind: Any) -> Callable[[Any], Any]:
-    """Return a function that reads one of the words of a Literal."""
+    """Return a function that accepts only the values of a Literal type."""
     words = get_args(kind)
     *first, last = (f'"{word}"' for word in words)
     return _expected(f"{', '.join(first)} or {last}", lambda value: value in words)
@@ -436,11 +438,11 @@ _KEY = re.compile(r"""\s*(?:([A-Za-z0-9_-]+)|"([^"]*)"|'([^']*)')\s*=""")
 
 
 class ConfigErrors:
-    """The mistakes in a file, in the order in which they were found.
+    """Errors found in a configuration file, in order.
 
     Args:
         file: Name of the file.
-        text: Content of the file, to find the lines of keys.
+        text: Content of the file, used to look up the line number of each key.
     """
 
     def __init__(self, file: str, text: str) -> None:
@@ -449,24 +451,24 @@ class ConfigErrors:
         self.found: list[str] = []
 
     def add(self, path: tuple[str, ...], why: str) -> None:
-        """Add a mistake at a key, or at a table."""
+        """Add an error at a key or table."""
         line = self._lines.get(path) or self._lines.get(path[:-1])
         where = f"{self._file}, line {line}" if line else self._file
         self.found.append(": ".join([where, *filter(None, [".".join(path)]), why]))
 
     def check(self) -> None:
-        """Raise InvalidConfig if there are mistakes."""
+        """Raise InvalidConfig if there are any errors."""
         if self.found:
             raise InvalidConfig(self.found)
 
 
 class TomlTable:
-    r"""A TOML table, which reports mistakes and unknown keys.
+    r"""A TOML table that reports invalid values and unknown keys.
 
     Args:
-        mistakes: Collects the mistakes.
+        mistakes: Collects the errors.
         path: Path of the table.
-        values: Values of the table.
+        values: Values in the table.
 
     >>> mistakes = ConfigErrors("shop.toml", "[server]\nports = 80\n")
     >>> table = TomlTable(mistakes, ("server",), {"ports": 80})
@@ -488,7 +490,7 @@ class TomlTable:
 
     @property
     def names(self) -> list[str]:
-        """The keys of the table."""
+        """The keys in the table."""
         return list(self._values)
 
     @overload
@@ -498,14 +500,14 @@ class TomlTable:
     def take(
         self, key: str, read: Callable[[Any], Any], default: Any = _REQUIRED, *, example: str = ""
     ) -> Any:
-        """Read the value of a key, and report a mistake if it is missing or not valid.
+        """Read the value of a key. Report an error if it is invalid, or missing but required.
 
         Args:
             key: Name of the key.
             read: Converts the value, or raises InvalidInput.
-            default: Value if the key is missing or not valid. Without a default, the key is
-                required.
-            example: Example of a value, for a required key.
+            default: Value to return if the key is missing or invalid. Without a default, the key
+                is required.
+            example: Example value to show if a required key is missing.
         """
         self._known.append(key)
         if key in self._values:
@@ -522,7 +524,7 @@ class TomlTable:
         return TomlTable(self._mistakes, (*self._path, key), self._values.get(key, {}))
 
     def checked(self, key: str, work: Callable[[], T]) -> T | None:
-        """Return the result of `work`; if it raises InvalidInput, report it and return None."""
+        """Return the result of `work`. If it raises InvalidInput, report the error; return None."""
         try:
             return work()
         except InvalidInput as error:
@@ -530,11 +532,11 @@ class TomlTable:
             return None
 
     def refuse(self, key: str | None, why: str) -> None:
-        """Report a mistake at a key, or at the table itself."""
+        """Report an error at a key, or at the table itself."""
         self._mistakes.add(self._path if key is None else (*self._path, key), why)
 
     def finish(self) -> None:
-        """Report all keys that were not read as unknown."""
+        """Report each key that was not read as an unknown key."""
         for key in self._values:
             if key not in self._known:
                 close = difflib.get_close_matches(key, self._known, n=1)
@@ -543,7 +545,7 @@ class TomlTable:
 
 
 def _lines(text: str) -> dict[tuple[str, ...], int]:
-    """Return the line numbers of tables and keys in the most common notation only."""
+    """Return the line numbers of tables and keys. Only the most common notation is recognized."""
     table: tuple[str, ...] = ()
     lines: dict[tuple[str, ...], int] = {}
     for number, line in enumerate(text.splitlines(), start=1):

@@ -1,4 +1,4 @@
-"""``belated doctor``: checks everything that the guarantees of the service depend on."""
+"""``belated doctor``: check everything that the service's guarantees depend on."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ from belated.service.serving.definition import Definition
 from belated.service.serving.served_bandits import MAX_MODEL_AGE
 from belated.service.serving.spools import SpoolFolder, Unreadable
 
-if TYPE_CHECKING:  # it needs psycopg
+if TYPE_CHECKING:  # requires psycopg
     from belated.journals.postgres.session import PostgresInspection
 
-#: Minimum number of files that a process may open; each connection counts as one.
+#: Recommended minimum limit on open files per process. Each connection counts as one file.
 FILES = 4096
-#: Checks of the store that must succeed before its bandits can be checked.
+#: Store checks that must succeed before the bandits in the store can be checked.
 STORED = ("store", "rights", "tables", "integrity")
 
-#: Why the spool of a process that has ended cannot be delivered, and what to do about it.
+#: Descriptions and remedies for spools of stopped processes that cannot be delivered, by reason.
 UNREADABLE: dict[Unreadable, tuple[str, str]] = {
     "not_permitted": ("not readable for this user", "chown it to the user of the service"),
     "unreadable": ("cannot be read", "check that the disk is mounted and intact"),
     "damaged": ("damaged, or not a spool of this bandit", "see the log of a service for details"),
 }
-#: A sync that takes less time than this, in seconds, has probably not reached a disk.
+#: If a sync takes less time than this, in seconds, the data has probably not reached a disk.
 SYNC = 20e-6
 #: Maximum difference between clocks, in seconds.
 CLOCKS = 1.0
-#: Settings of the server, with the values for which acknowledged events can be lost.
+#: PostgreSQL settings, with the values that can cause the loss of acknowledged events.
 UNSAFE = (
     ("fsync", ("off",)),
     ("full_page_writes", ("off",)),
     ("synchronous_commit", ("off", "local")),
 )
-#: Values of ``synchronous_commit`` for which a commit is on the disk of a standby, too.
+#: Values of ``synchronous_commit`` that make commits wait for the disk of a standby.
 WAITING = ("on", "remote_apply")
 #: Minimum free disk space for a SQLite file, in bytes.
 FREE = 1 << 30
-#: File systems on which the locks or the log of SQLite are not reliable.
+#: File systems on which SQLite's locks or write-ahead log are unreliable.
 REMOTE = frozenset(
     ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "sshfs",
      "fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone", "virtiofs")
@@ -72,10 +72,10 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         check: Name of the check.
-        state: ``ok``; ``warning``: it works, but not as it should; ``wrong``: a guarantee does not
-            hold.
-        what: What was found.
-        mend: What to do if the state is not ``ok``.
+        state: ``ok``; ``warning`` if everything works but something should be improved; ``wrong``
+            if a guarantee does not hold.
+        what: Description of what was found.
+        mend: What to do about it if the state is not ``ok``.
     """
 
     check: str
@@ -85,17 +85,17 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def ok(check: str, what: str) -> Finding:
-    """Return the finding of a check that succeeded."""
+    """Return a finding for a check that succeeded."""
     return Finding(check, "ok", what)
 
 
 def wrong(check: str, what: str, mend: str) -> Finding:
-    """Return a finding: a guarantee does not hold."""
+    """Return a finding for a guarantee that does not hold."""
     return Finding(check, "wrong", what, mend)
 
 
 def warning(check: str, what: str, mend: str) -> Finding:
-    """Return a finding: something works, but not as it should."""
+    """Return a finding for something that works but should be improved."""
     return Finding(check, "warning", what, mend)
 
 
@@ -111,12 +111,12 @@ def lines(findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def examine(file: str | Path, role: Role | None = None) -> list[Finding]:
-    """Check a configuration, its store and this machine. The store is only read.
+    """Check a configuration, its store and this machine, without writing to the store.
 
     Args:
         file: Configuration file.
-        role: Kind of process whose permissions are checked. By default that of ``belated serve``,
-            which is also a learner if the configuration has ``learn = true``.
+        role: Role whose permissions are checked. By default, that of ``belated serve``, which is
+            also a learner if the configuration contains ``learn = true``.
     """
     try:
         config = read_config(file)
@@ -137,11 +137,11 @@ def examine(file: str | Path, role: Role | None = None) -> list[Finding]:
 
 
 def examine_address(address: str, role: Role | None = None) -> list[Finding]:
-    """Check the journals at an address. The store is only read.
+    """Check the journals at an address, without writing to the store.
 
     Args:
-        address: Address of a store, or of one of its bandits.
-        role: Kind of process whose permissions are checked; by default decider and learner.
+        address: Address of a store, or of a bandit in a store.
+        role: Role whose permissions are checked; by default, both decider and learner.
     """
     place, name = split_address(address)
     store = open_store(place)
@@ -178,7 +178,7 @@ def _store(store: Store, roles: Sequence[Role]) -> Iterator[Finding]:
 
 
 def _stops(findings: Sequence[Finding]) -> bool:
-    """Whether the store cannot be used, so that its bandits cannot be checked."""
+    """Return whether the store is unusable, so that its bandits cannot be checked."""
     return any(finding.check in STORED and finding.state != "ok" for finding in findings)
 
 
@@ -255,7 +255,7 @@ def _sync(check: str, folder: Path) -> Finding:
 
 
 def sync_time(folder: Path) -> float:
-    """Return the shortest duration of a few syncs in a folder, in seconds."""
+    """Time a few syncs in a folder and return the shortest duration, in seconds."""
     with tempfile.NamedTemporaryFile(dir=folder) as file:
         times = []
         for _ in range(5):
@@ -327,7 +327,7 @@ def _features(store: Store, definition: Definition, identity: Mapping[str, str])
 def _stamps(store: Store, name: str) -> Finding:
     """Check that no timestamp is in the future.
 
-    Timestamps never decrease, so the journal's time would stand still until then.
+    Timestamps never decrease, so journal time would not advance until then.
     """
     check = f"stamps of {name}"
     try:
@@ -384,7 +384,7 @@ def examine_postgres(store: PostgresStore, roles: Collection[Role]) -> Iterator[
 
     Args:
         store: Store in the database.
-        roles: Kinds of processes whose permissions are checked.
+        roles: Roles whose permissions are checked.
     """
     try:
         inspection = store.inspect()
@@ -427,7 +427,7 @@ def _settings(inspection: PostgresInspection) -> Iterator[Finding]:
 
 
 def _failover(inspection: PostgresInspection) -> Finding:
-    """Check that a standby has all acknowledged events if it takes over."""
+    """Check that a standby would have all acknowledged events after a failover."""
     ((standbys, names, commit),) = inspection.run_query("standbys")
     if not standbys:
         return ok("failover", "no standby is connected")
@@ -485,7 +485,7 @@ def _rights(inspection: PostgresInspection, roles: Collection[Role]) -> Finding:
 
 
 def examine_sqlite(path: Path) -> Iterator[Finding]:
-    """Check that a SQLite file and its disk are safe. The file is only read."""
+    """Check that a SQLite file and its disk are safe, without writing to the file."""
     folder = path.absolute().parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         what = f"the folder {folder} does not exist or is not writable"
@@ -537,7 +537,7 @@ def _sqlite_settings(path: Path) -> Iterator[Finding]:
         yield wrong("integrity", str(error), "restore a backup, or choose another file")
         return
     if log == "wal":
-        # Every connection of belated sets synchronous = FULL, and refuses a file without it.
+        # All connections of belated set synchronous = FULL, and refuse a file without it.
         yield ok("write-ahead log", "on, and every commit is synced (synchronous = FULL)")
     else:
         mend = "open the file once with belated, which enables it"
@@ -550,7 +550,7 @@ def _sqlite_settings(path: Path) -> Iterator[Finding]:
 
 
 def file_system(folder: Path) -> str | None:
-    """Return the type of the file system of a folder; None if it is unknown."""
+    """Return the type of file system that contains a folder; None if unknown."""
     if sys.platform != "linux":
         return None
     kind, longest = None, -1

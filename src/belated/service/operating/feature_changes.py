@@ -1,4 +1,4 @@
-"""Preview of a change of features: its effect on the decisions in a journal."""
+"""Preview how changed features affect the decisions in a journal."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from belated.fold.fold import Fold
 from belated.journals import Journal, SQLiteStore, Store
 from belated.service.serving.definition import Definition
 
-#: Number of records in a sample, and of samples per partition.
+#: Number of records per sample, and number of samples per partition.
 SAMPLE, PLACES = 2_000, 5
 
 
 class FeatureChange(msgspec.Struct, frozen=True):
-    """Difference between the features of a configuration and of a journal, and its effect.
+    """Differences between the features in a configuration and in a journal, and their effects.
 
     Attributes:
         bandit: Name of the bandit.
         changes: Descriptions of the changes; empty if the features match the journal.
-        refused: Why the journal cannot be opened with these features; empty if it can.
-        decisions: Estimated number of decisions that are encoded again.
-        without_row: Estimated number of decisions without a row, which are not learned from, by
-            reason.
-        missing: Share of the decisions that lack a field, by name of the field.
+        refused: Reason why the journal cannot be opened with these features; empty if it can.
+        decisions: Estimated number of decisions to encode again.
+        without_row: Estimated number of decisions that will have no row, so that the model does not
+            learn from them, by reason.
+        missing: Share of the decisions that lack a field, by field name.
         seconds: Estimated time to fold the journal again, in seconds.
         sampled: Number of sampled records on which the estimates are based.
     """
@@ -46,7 +46,7 @@ class FeatureChange(msgspec.Struct, frozen=True):
     sampled: int = 0
 
     def lines(self) -> Iterator[str]:
-        """Yield the change as lines of text."""
+        """Yield a description of the change, line by line."""
         if not self.changes:
             yield f"{self.bandit}: features match the journal"
             return
@@ -66,7 +66,7 @@ class FeatureChange(msgspec.Struct, frozen=True):
 
 
 def feature_changes(store: Store, bandits: tuple[Definition, ...]) -> list[FeatureChange]:
-    """Return how the features of bandits differ from those of their existing journals."""
+    """Compare the features of bandits with those in their existing journals."""
     if isinstance(store, SQLiteStore) and not store.path.exists():
         return []
     identities = {stored.name: stored.identity for stored in store.describe()}
@@ -82,10 +82,10 @@ def feature_changes(store: Store, bandits: tuple[Definition, ...]) -> list[Featu
 def feature_change(
     journal: Journal, identity: Mapping[str, str], definition: Definition
 ) -> FeatureChange:
-    """Return how the features of a bandit differ from those of its journal.
+    """Compare the features of a bandit with those in its journal.
 
     Args:
-        journal: Journal of the bandit, which is only read.
+        journal: Journal of the bandit, which is not modified.
         identity: Identity stored in the journal.
         definition: Definition of the bandit.
     """
@@ -117,7 +117,7 @@ def feature_change(
 
 
 def _measured(plan: FeatureChange, journal: Journal, fold: Fold) -> FeatureChange:
-    """Fold a sample of records, and return the change with estimates for the whole journal."""
+    """Fold a sample of records, and add estimates for the whole journal to the change."""
     sampled = total = 0
     start = time.perf_counter()
     with fold.learner.bulk():
@@ -131,7 +131,7 @@ def _measured(plan: FeatureChange, journal: Journal, fold: Fold) -> FeatureChang
                     fold.take(record)
                     sampled += 1
                     position = record.position
-        seconds = time.perf_counter() - start  # without the fit at the end
+        seconds = time.perf_counter() - start  # excluding the final fit
     scale = total / sampled if sampled else 0.0
     counts = dict(fold.encoder.counts)
     fields: Mapping[str, Any] = getattr(fold.encoder.features, "field_counts", {})

@@ -1,4 +1,4 @@
-"""Logs as JSON lines: one object per message, on stderr."""
+"""Logging to stderr as JSON lines, with one object per message."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-#: Attributes of every record of :mod:`logging`. All others were passed as ``extra``.
+#: Standard attributes of log records in :mod:`logging`. All others were passed as ``extra``.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
 class JsonLines(logging.Formatter):
-    """Formats time, level, message, and the fields that were passed as ``extra``.
+    """Formats the time, level and message of a log record, and the fields passed as ``extra``.
 
     >>> record = logging.makeLogRecord(
     ...     {"created": 1.7e9, "levelname": "INFO", "msg": "serving", "port": 8080}
@@ -26,7 +26,7 @@ class JsonLines(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a record as one line of JSON."""
+        """Format a log record as one line of JSON."""
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, Any] = {
             "time": when.replace("+00:00", "Z"),
@@ -42,7 +42,7 @@ class JsonLines(logging.Formatter):
 
 
 def start_logging(level: str = "info") -> None:
-    """Log messages, warnings and uncaught exceptions of threads to stderr."""
+    """Log messages, warnings and uncaught exceptions in threads to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)

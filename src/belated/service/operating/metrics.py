@@ -1,7 +1,7 @@
-"""Metrics for Prometheus, which are rendered when they are scraped.
+"""Prometheus metrics, rendered on each scrape.
 
-The how-to on metrics explains each metric and what to do about it. Labels are names of bandits and
-of their fields, paths of routes, and words from short lists, but never ids.
+The how-to guide on metrics explains each metric and how to act on it. Label values are bandit
+names, field names, route paths and values from small fixed sets, never ids.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ try:
 except ModuleNotFoundError:
     raise MissingExtra("the service", "service") from None
 
-#: Label of all actions that the configuration does not declare.
+#: Label value for all actions that the configuration does not declare.
 OTHERS = "others"
-#: Why a spool cannot be read; ``folder``: the folder of the spools cannot be listed.
+#: Reasons why a spool cannot be read. ``folder`` means that the spool folder cannot be listed.
 UNREADABLE = (*get_args(Unreadable), "folder")
 
-#: A value; values by label, possibly nested; or None if there is no value at the moment.
+#: A value, a (possibly nested) mapping from labels to values, or None if there is no current value.
 Value = float | Histogram | Mapping[Any, Any] | None
 
 
 class Family(NamedTuple):
-    """The type, help and labels of a metric.
+    """Type, help text and labels of a metric.
 
     Attributes:
-        kind: Class of the metric.
+        kind: Prometheus class of the metric.
         help: Help text.
-        labels: Names of the labels.
+        labels: Label names.
     """
 
     kind: Callable[..., Any]
@@ -69,7 +69,7 @@ class Family(NamedTuple):
 
 
 def _family(kind: Callable[..., Any], help: str, *labels: str, of_bandit: bool = True) -> Family:
-    """Return a metric with a label for the bandit, unless it is about the whole process."""
+    """Return a metric with a label for the bandit, unless it describes the whole process."""
     return Family(kind, help, ("bandit", *labels) if of_bandit else labels)
 
 
@@ -77,9 +77,9 @@ _counter = partial(_family, CounterMetricFamily)
 _gauge = partial(_family, GaugeMetricFamily)
 _histogram = partial(_family, HistogramMetricFamily)
 
-#: Metrics by name, without ``_total``.
+#: Metrics by name, without the suffix ``_total``.
 FAMILIES: dict[str, Family] = {
-    # Processes that decide.
+    # Deciders.
     "belated_decisions": _counter("Decisions made by this process."),
     "belated_rewards": _counter("Rewards accepted by this process."),
     "belated_activations_voids": _counter("Activations and voids accepted by this process."),
@@ -145,7 +145,7 @@ FAMILIES: dict[str, Family] = {
         "model (model).",
         "kind",
     ),
-    # Processes that learn.
+    # Learners.
     "belated_reencoded_decisions": _counter(
         "Decisions made with other features, by result: encoded again, or without a row.",
         "status",
@@ -198,7 +198,7 @@ FAMILIES: dict[str, Family] = {
         "1, rewards depend on the delay."
     ),
     "belated_learner_restarts": _counter("Learners that failed and were restarted."),
-    # The process that leads a bandit; most of these come from its report.
+    # The process that leads a bandit. Most of these values come from the bandit's report.
     "belated_advice": _gauge("1 while a check warns of what may hurt users, else 0.", "warning"),
     "belated_report_age_seconds": _gauge("Age of the last report."),
     "belated_reward_per_decision": _gauge("Average reward per decision.", "group"),
@@ -230,7 +230,7 @@ FAMILIES: dict[str, Family] = {
 
 
 def of_bandit(bandit: ServedBandit) -> dict[str, Value]:
-    """Return the metrics of a bandit at a decider."""
+    """Return a decider's metrics for a bandit."""
     stats, spool, left = bandit.stats, bandit.spool, bandit.left_spools
     paused = dict.fromkeys([*bandit.definition.actions, OTHERS], 0)
     for state in bandit.actions:
@@ -274,7 +274,7 @@ def of_bandit(bandit: ServedBandit) -> dict[str, Value]:
 
 
 def _by_kind(noticed: Mapping[str, Noticed]) -> dict[str, int]:
-    """Return the number of issues of each kind, over all fields."""
+    """Return the number of issues by kind, summed over all fields."""
     counts = dict.fromkeys(KINDS, 0)
     for name, issue in noticed.items():
         counts[name.partition(" ")[0]] += issue.count
@@ -286,7 +286,7 @@ def _age(now: int, since: int | None) -> float:
 
 
 def of_learner(learner: Learning) -> dict[str, Value]:
-    """Return the metrics of a learner. Only the leader has counts of the whole journal."""
+    """Return the metrics of a learner. Only the leader has counts for the whole journal."""
     leads = learner.leads()
     values: dict[str, Value] = {"belated_learner_is_leader": leads}
     folding: LearningService | PartitionWorker
@@ -337,19 +337,19 @@ def of_learner(learner: Learning) -> dict[str, Value]:
 
 
 def half_life_of(fold: Fold) -> dict[str, Value]:
-    """Return the current half-life and when it was selected; empty if the policy has none."""
+    """Return the current half-life and the time of its selection; empty if nothing is forgotten."""
     if fold.policy.half_life is None:
         return {}
     weighting = fold.learner.weighting
     half_life, since = (fold.policy.half_life_us or 0) / 1e6, 0.0
-    if isinstance(weighting, HalfLife):  # several half-lives are compared
+    if isinstance(weighting, HalfLife):  # selected from several half-lives
         half_life = math.inf if weighting.half_life is None else weighting.half_life / 1e6
         since = weighting.since / 1e6
     return {"belated_half_life_seconds": half_life, "belated_half_life_since_seconds": since}
 
 
 def of_leader(learner: Learning, report: BanditReport | None) -> dict[str, Value]:
-    """Return the metrics of a bandit that this process leads: its last report, and warnings."""
+    """Return metrics for a bandit that this process leads, from its last report and warnings."""
     gauges = None if report is None else report.gauges
     warnings = learner.adviser.current if isinstance(learner, LearningService) else frozenset()
     values: dict[str, Value] = {}
@@ -370,17 +370,17 @@ def of_leader(learner: Learning, report: BanditReport | None) -> dict[str, Value
 
 @dataclass(eq=False)
 class Metrics:
-    """All metrics of a process, which are collected when they are scraped.
+    """All metrics of a process, collected on each scrape.
 
     Attributes:
         bandits: Served bandits by name.
         learners: Learners of this process.
-        requests: Number of requests, by method, path of the route, and status.
+        requests: Number of requests by method, route path and status.
         tokens: Reward tokens by bandit.
-        reports: Reports of all bandits. While metrics are scraped, the reports of the bandits that
-            this process leads are updated.
-        authorizer: Checks API keys; None if none are required.
-        commits: Commits for all bandits; None in a process that only learns.
+        reports: Reports on all bandits. Each scrape may refresh the report on a bandit that this
+            process leads.
+        authorizer: Checks API keys; None if keys are not required.
+        commits: Commits events for all bandits; None in a process that only learns.
     """
 
     bandits: Mapping[str, ServedBandit]
@@ -397,11 +397,11 @@ class Metrics:
         self.registry.register(self)
 
     def text(self) -> bytes:
-        """Return all metrics in the text format of Prometheus."""
+        """Return all metrics in the Prometheus text format."""
         return generate_latest(self.registry)
 
     def listen(self, port: int, host: str = "127.0.0.1") -> Callable[[], None]:
-        """Serve the metrics on a separate port, for a process that serves nothing else.
+        """Serve the metrics on a port, for a process that has no other HTTP server.
 
         Returns:
             A function that stops the server.
@@ -416,7 +416,7 @@ class Metrics:
         return stop
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics; called by the registry."""
+        """Yield all metrics. Called by the registry."""
         values: dict[str, dict[Any, Value]] = defaultdict(dict)
 
         def add(bandit: str, metrics: dict[str, Value]) -> None:
@@ -459,7 +459,7 @@ class Metrics:
 
 
 def _metric(name: str, family: Family, values: Value) -> Metric:
-    """Return a metric with all its values."""
+    """Build a metric with all of its values."""
     metric = family.kind(name, family.help, labels=family.labels)
 
     def add(labels: tuple[str, ...], value: Value) -> None:
