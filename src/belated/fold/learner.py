@@ -1,11 +1,12 @@
 """The learner: maintains the model of a policy as decisions are made and rewards arrive.
 
-The learner receives each decision when it is made and each reward when it arrives. Its weighting
-(:mod:`~belated.fold.weighting`) defines how much they count depending on their age, and updates the
-model: at once by a single step, or, under ``ConversionsOnly``, when the record is complete. The
-underlying sums are updated in batches, with one BLAS call for all rows of a batch, and the roots
-are recomputed from them. When the estimator requires it, a fit of all observations, or of those of
-one block of coefficients, replaces θ̂ and the weights. Long fits run in a thread.
+The learner receives each decision when it is made and each reward when it arrives. A weighting
+(:mod:`~belated.fold.weighting`) defines how much decisions and rewards count depending on their
+age. It also updates the model, either immediately with a single step or, under ``ConversionsOnly``,
+at the end of the record. The underlying sums are updated in batches, with one BLAS call for all
+rows of a batch, and the roots are recomputed from the sums. When the estimator requires it, a fit
+of all observations, or of those in one block of coefficients, replaces θ̂ and the weights. Long fits
+run in a thread.
 """
 
 from __future__ import annotations
@@ -36,19 +37,19 @@ from belated.model.model import Model
 from belated.model.statistics import Information, Joined, Observations, Seen
 from belated.policies.policy import Policy
 
-#: Number of steps that are replayed on the result of a fit per record: more than a record causes.
+#: Number of steps replayed on the result of a fit per record, which is more than a record causes.
 REPEATED = 4
-#: Maximum amount of numbers in rows that have not been added to the sums.
+#: Maximum total length of rows that have not been added to the sums.
 WAITING = 1 << 18
 
 
 class Learner:
     """Maintains the model of a policy.
 
-    The learner keeps references to the rows it receives, so they must not be modified afterwards.
-    Rewards are stored by partition, and identified by the handle that :meth:`learn` returns. Times
-    are in microseconds since 1970: ``began`` is when a decision took effect, ``recorded`` the
-    timestamp of the record that is being folded.
+    The learner keeps references to the rows it receives, so callers must not modify rows
+    afterwards. Rewards are stored by partition and identified by the handle that :meth:`learn`
+    returns. Times are in microseconds since 1970: ``began`` is when a decision took effect, and
+    ``recorded`` is the timestamp of the record being folded.
 
     Args:
         policy: the policy whose model is learned.
@@ -56,15 +57,15 @@ class Learner:
         partitions: number of partitions of the journal.
         kernels: kernels to use instead of the best available.
         tuning: internal sizes.
-        background: whether long fits run in their own thread.
+        background: whether long fits run in a separate thread.
 
     Attributes:
         now: the timestamp of the latest record.
-        defers: True in the service: the caller runs fits that are due, with :meth:`begin_fit`.
-            Under ``ConversionsOnly``, updates are also deferred until the model is exported.
-        is_bulk: whether the model is not updated, see :meth:`bulk`.
+        defers: whether the caller runs due fits with :meth:`begin_fit`, as the service does. Under
+            ``ConversionsOnly``, updates are then also deferred until the model is exported.
+        is_bulk: whether updates of the model are suspended; see :meth:`bulk`.
         outstanding: returns all pending decisions, by partition.
-        summing: held while sums are changed, also by a background fit.
+        summing: lock held while sums are changed, including by a background fit.
 
     >>> from belated import Bernoulli
     >>> from belated.policies import DelayedUCB
@@ -114,7 +115,7 @@ class Learner:
     # --- decisions -------------------------------------------------------------------------------
 
     def add_pending(self, x: Vector, weight: float, began: int = 0) -> None:
-        """Add a new decision, whose reward is pending."""
+        """Add a new decision with a pending reward."""
         weighting = self.weighting
         self.now = max(self.now, began)
         if weighting.gram:
@@ -142,12 +143,12 @@ class Learner:
             self._keep_up(len(removed.rows))
 
     def hold(self, x: Vector, weight: float) -> None:
-        """Count a decision as pending that has not been folded yet."""
+        """Count a decision that has not been folded yet as pending."""
         self._hold(x, weight, 1)
         self._count_pending(x, 1.0 if self.weighting.gram else weight)
 
     def release(self, x: Vector, weight: float) -> None:
-        """Stop counting a decision from :meth:`hold`: it has been folded, or was not recorded."""
+        """Stop counting a decision from :meth:`hold` that was folded or not recorded."""
         self._hold(x, weight, -1)
         self.model.decisions -= 1
         if not self._discount_pending(x, 1.0 if self.weighting.gram else weight):
@@ -184,13 +185,13 @@ class Learner:
     def step(
         self, name: str, x: Vector | Row, *arguments: float, again: tuple[float, ...] = ()
     ) -> Any:
-        """Update the model by one step, which a fit in progress will replay.
+        """Update the model by one step, and record the step for replay if a fit is in progress.
 
         Args:
-            name: the name of the model's method.
+            name: name of the model's method.
             x: the row.
             arguments: further arguments of the method.
-            again: further arguments for the replay, if they differ.
+            again: further arguments for the replay, if they are different.
         """
         result = getattr(self.model, name)(x, *arguments)
         if self._refit is not None:
@@ -198,7 +199,7 @@ class Learner:
         return result
 
     def note(self, change: Callable[[], None]) -> None:
-        """Apply a change of the sums to a fit in progress, too."""
+        """Record a change of the sums, to apply it to the result of a fit in progress."""
         if self._refit is not None:
             self._refit.changes.append(change)
 
@@ -208,7 +209,7 @@ class Learner:
         return None if self._refit is None else self._refit.data
 
     def add_all_pending(self, rows: Matrix, weights: Vector) -> None:
-        """Add many decisions whose rewards are pending; within :meth:`bulk`."""
+        """Add many decisions with pending rewards, within :meth:`bulk`."""
         self.model.pending += len(rows)
         self.model.decisions += len(rows)
         self.weighting.add_all_pending(rows, weights)
@@ -229,12 +230,12 @@ class Learner:
 
         Args:
             x: the row of the decision.
-            y: its reward.
-            weight: the weight with which the decision was pending.
+            y: the reward.
+            weight: the weight of the decision while it was pending.
             began: when the decision took effect.
             recorded: when the reward was recorded.
             partition: the partition of the decision.
-            predicted: the means that models with several half-lives predicted for the decision.
+            predicted: the means predicted for the decision by models with several half-lives.
 
         Returns:
             A handle for revising or retracting the reward.
@@ -272,14 +273,14 @@ class Learner:
         old: NDArray[np.bool_],
         partition: int,
     ) -> None:
-        """Add many decisions, and learn many rewards; within :meth:`bulk`.
+        """Add many decisions and learn many rewards, within :meth:`bulk`.
 
         Args:
             decisions: number of new decisions.
-            added: rows, weights and times of the new decisions whose rewards are pending.
+            added: rows, weights and times of the new decisions with pending rewards.
             arrived: rows, weights and times of the decisions whose rewards have arrived.
-            rewards: these rewards, and when they were recorded.
-            old: which of the decisions whose rewards have arrived were pending before.
+            rewards: the rewards that have arrived, and when they were recorded.
+            old: whether each decision with an arrived reward was already pending.
             partition: the partition of the decisions.
         """
         assert self.is_bulk
@@ -293,7 +294,7 @@ class Learner:
         self.model.pending += decisions - len(y)
         self.model.n += len(y)
         if len(pages) >= self._limit or self._waiting.arrived[partition].rows:
-            self.fold_in()  # earlier rewards must be stored first, in the order of their handles
+            self.fold_in()  # earlier rewards must be stored first, in order of their handles
         if len(y):
             self.now = max(self.now, int(recorded[-1]))
             self.weighting.learned_page(rows, y, recorded)
@@ -328,17 +329,17 @@ class Learner:
         return x
 
     def restart(self, handle: int, began: int, partition: int = 0) -> None:
-        """Change the time at which the decision of a reward took effect."""
+        """Change the time at which a rewarded decision took effect."""
         self.fold_in()
         self.weighting.restart(handle, began, partition)
 
     def forget(self, handle: int, partition: int = 0) -> None:
-        """Mark a reward as final: it will be neither revised nor retracted."""
+        """Mark a reward as final: it will never be revised or retracted."""
         if self.weighting.adds:
             self._freezer.forget(handle, partition)
 
     def finish(self, recorded: int) -> None:
-        """End a record: all of its changes have been passed on."""
+        """Finish a record, after all of its changes have been passed on."""
         self.now = max(self.now, recorded)
         self.weighting.finish(recorded)
         if self._task is not None:
@@ -355,7 +356,7 @@ class Learner:
         return self.observations[0] if len(self.observations) == 1 else Joined(self.observations)
 
     def next_handle(self, partition: int) -> int:
-        """Return the handle of a partition's next reward."""
+        """Return the handle that a partition's next reward will have."""
         return self._next_handle[partition]
 
     def rows(self, partition: int, handles: NDArray[np.int64]) -> Row:
@@ -370,7 +371,7 @@ class Learner:
         return rows
 
     def pack(self, partition: int) -> dict[str, bytes]:
-        """Return the observations of a partition, and the starting point of the next fit."""
+        """Serialize the observations of a partition and the starting point of the next fit."""
         self._store_waiting()
         pieces = self.observations[partition].pack() | {"theta": self.model.theta.tobytes()}
         if self.weighting.keeps_times:
@@ -380,7 +381,7 @@ class Learner:
     def unpack(
         self, partition: int, pieces: dict[str, bytes], remembered: NDArray[np.int64]
     ) -> None:
-        """Restore what :meth:`pack` returned; within :meth:`bulk`.
+        """Restore the result of :meth:`pack`, within :meth:`bulk`.
 
         Args:
             partition: the partition.
@@ -404,11 +405,11 @@ class Learner:
 
     @contextmanager
     def bulk(self) -> Iterator[None]:
-        """Make many changes without updating the model, and fit it at the end."""
+        """Make many changes without updating the model, then fit the model at the end."""
         self.is_bulk = True
         try:
             yield
-        except BelatedError:  # earlier changes are complete, unlike after any other exception
+        except BelatedError:  # unlike after other exceptions, earlier changes are complete
             self._end_bulk()
             raise
         self._end_bulk()
@@ -418,7 +419,7 @@ class Learner:
         self.weighting.catch_up()
 
     def refresh(self) -> None:
-        """Bring the model up to date, also within :meth:`bulk`."""
+        """Bring the model up to date, even within :meth:`bulk`."""
         if self.is_bulk:
             self._end_bulk()
             self.is_bulk = True
@@ -427,8 +428,8 @@ class Learner:
     def estimate(self) -> Estimate:
         """A converged fit of all observations.
 
-        It depends only on the set of rewards while all rows are stored exactly. Frozen rows also
-        depend on the estimate at which they were frozen.
+        The fit depends only on the set of rewards while all rows are stored exactly. The
+        contribution of frozen rows also depends on the estimate at which they were frozen.
         """
         self._store_waiting()
         data, start = self.weighting.data(), self.model.theta
@@ -457,7 +458,7 @@ class Learner:
         return self._task is not None
 
     def refit(self) -> None:
-        """Run the fit that is due: in a thread, if that is allowed and the fit takes long."""
+        """Run the fit that is due, in a thread if this is allowed and the fit is expensive."""
         if self._background and self.weighting.fit_cost > CHEAP:
             if self._task is None and self._refit is None:
                 self._task = BackgroundTask(self.begin_fit())
@@ -471,8 +472,8 @@ class Learner:
         """Begin a fit of the observations that have arrived so far.
 
         Returns:
-            A function that runs the fit. It may be called in another thread, while further rewards
-            are learned here. Pass its result to :meth:`finish_fit`.
+            A function that runs the fit. It may be called in another thread while the learner
+            receives further rewards. Pass its result to :meth:`finish_fit`.
         """
         self._store_waiting()
         self._refit = Refit(self.weighting.next_block(), len(self._unsummed))
@@ -486,10 +487,10 @@ class Learner:
         return self._go_on_from_fit(None)
 
     def _go_on_from_fit(self, limit: int | None) -> bool:
-        """Replay steps on the result of a fit, and continue from it once all are replayed.
+        """Replay steps on the result of a fit, and continue from it once all steps are replayed.
 
         Args:
-            limit: maximum number of steps; None: all.
+            limit: maximum number of steps to replay; None for all.
         """
         refit = self._refit
         assert refit is not None
@@ -498,7 +499,7 @@ class Learner:
             self._refit = None
             return False
         if not refit.steps or refit.fitted.model is None:
-            self._store_waiting()  # the sums of the fit need the latest rows, too
+            self._store_waiting()  # the sums of the fit also need the latest rows
             self._refit = None
             # Break the reference cycle, so that both are freed before the next garbage collection.
             fitted, refit.fitted = refit.fitted, None
@@ -507,7 +508,7 @@ class Learner:
         return True
 
     def _collect(self, task: BackgroundTask) -> None:
-        """Take over the result of a background task, if it has finished."""
+        """Use the result of a background task if the task has finished."""
         if self.is_bulk or not task.is_done:
             return
         self._task = None
@@ -532,12 +533,12 @@ class Learner:
             self.weighting.renew()
 
     def fold_in(self) -> None:
-        """Add all waiting changes to the stored rows and the sums."""
+        """Add all pending changes to the stored rows and the sums."""
         self._store_waiting()
         self.sum_up(len(self._unsummed))
 
     def _keep_up(self, waiting: int) -> None:
-        """After many changes, recompute the roots; if fits do that, only update the sums."""
+        """After many changes, recompute the roots, or only update the sums if fits do this."""
         if not self.weighting.sums_late:
             if waiting >= self._limit:
                 self.renew()
@@ -550,7 +551,7 @@ class Learner:
                 self._task = BackgroundTask(partial(self.sum_up, len(self._unsummed)))
 
     def _store_waiting(self) -> None:
-        """Add all waiting changes to the stored rows; the sums may be updated later."""
+        """Add all pending changes to the stored rows; the sums may be updated later."""
         waiting = self._waiting
         if not waiting.is_empty:
             waiting.pending = self.model.pending - self.weighting.held.count
@@ -563,10 +564,10 @@ class Learner:
                 self.sum_up(len(self._unsummed))
 
     def sum_up(self, count: int) -> None:
-        """Add stored batches of changes to the sums; can be called in any thread.
+        """Add stored batches of changes to the sums; can be called from any thread.
 
         Args:
-            count: maximum number of batches.
+            count: maximum number of batches to add.
         """
         with self.summing:
             for _ in range(min(count, len(self._unsummed))):
@@ -590,7 +591,7 @@ class Learner:
         freezer.drop()
 
     def _look_for_estimate(self) -> None:
-        """Update θ̂ in the model, at which rows are frozen."""
+        """Update the model's θ̂, which is the point at which rows are frozen."""
         estimate = self._fitted_once()
         self.weighting.prior, self.model.theta = estimate.prior, estimate.mean
 

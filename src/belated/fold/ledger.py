@@ -1,8 +1,8 @@
 """The ledger: folds the records of one partition into the state of each decision.
 
-The rules are in :mod:`belated.fold.rules`. The ledger stores what they need: a line of a table for
-each decision, and separate facts if a line cannot hold them. It is independent of the model, and
-reports changes to a :class:`LedgerListener`.
+The rules are in :mod:`belated.fold.rules`. For each decision, the ledger stores a line of a table,
+and separate facts if they do not fit into the line. It is independent of the model, and reports
+changes to a :class:`LedgerListener`.
 """
 
 from __future__ import annotations
@@ -79,23 +79,23 @@ from belated.model.kernels.pages import (
 class LedgerListener(Protocol):
     """Receives the changes of a ledger. Decisions are identified by their number in the partition.
 
-    ``began`` is when a decision took effect: when it was recorded, or activated later. ``recorded``
-    is the timestamp of the record that is being folded. Both are in microseconds since 1970.
+    ``began`` is when a decision took effect: when it was recorded or, if later, activated.
+    ``recorded`` is the timestamp of the record being folded. Both are in microseconds since 1970.
 
     Attributes:
-        table: the ledger's table, in which the listener also stores its data of each decision.
+        table: the ledger's table, where the listener also stores data for each decision.
     """
 
     table: EntryTable
 
     def enter(self, number: int, decision: Decision, expected: bool) -> None:
-        """Add a decision; numbers are in order.
+        """Add a decision; decisions are added in order of their numbers.
 
         If ``expected``, the decision is pending from the start: pending + 1.
         """
 
     def add_pending(self, number: int, began: int, again: bool) -> None:
-        """Make a decision pending: pending + 1. ``again``: it was pending before."""
+        """Make a decision pending: pending + 1. ``again`` is True if it was pending before."""
 
     def remove_pending(self, number: int, began: int) -> None:
         """End the pending state of a decision without a reward: pending - 1."""
@@ -113,10 +113,10 @@ class LedgerListener(Protocol):
         """Remove the value of an observed decision: observed - 1."""
 
     def forget(self, number: int) -> None:
-        """Release a decision that will not change any more."""
+        """Release a decision that can no longer change."""
 
     def finish(self, recorded: int) -> None:
-        """End a record: all of its changes have been reported."""
+        """Finish a record, after all of its changes have been reported."""
 
 
 class NullListener:
@@ -136,7 +136,7 @@ DORMANT, PENDING = State.DORMANT, State.PENDING
 #: The roles that a decision can have for the learner, and the role of each state.
 NOTHING, AWAITED, OBSERVED = 0, 1, 2
 ROLE = (NOTHING, AWAITED, OBSERVED, OBSERVED, NOTHING, NOTHING)
-#: The status of events that do not concern a decision.
+#: The status of each event type that does not concern a decision.
 _OTHERS = {
     ModeChanged: "switched",
     ActionChanged: "switched",
@@ -150,8 +150,8 @@ _OTHERS = {
 class Ledger:
     """The decisions of one partition and their states.
 
-    A value may be *withheld* from the learner: its decision is then rewarded, but still pending for
-    the learner. The value is reported when the window of the decision ends
+    A value may be *withheld* from the learner: the decision is then rewarded, but the learner still
+    treats it as pending. The value is reported when the window of the decision ends
     (``learn="together"``), or after a number of further decisions (``learn_after``).
 
     Args:
@@ -159,18 +159,19 @@ class Ledger:
         changes: the listener that receives the changes.
         min_reward: the smallest reward that is accepted.
         max_reward: the largest reward that is accepted.
-        retention: how long after its record a decision accepts rewards, in microseconds.
-        learn_after: number of further decisions after which a value is reported; 0: at once.
+        retention: how long after it is recorded a decision accepts rewards, in microseconds.
+        learn_after: number of further decisions after which a value is reported; 0 means
+            immediately.
         tuning: internal sizes.
 
     Attributes:
-        watermark: the time to which the partition is settled, in microseconds since 1970.
-        counts: number of decisions by state, including forgotten ones.
+        watermark: the time up to which the partition is settled, in microseconds since 1970.
+        counts: number of decisions by state, including forgotten decisions.
         counters: number of events by status.
-        latest: the time and the id of the last event of each status that is an issue, since the
-            ledger was loaded.
+        latest: the time and id of the last event for each status that is an issue, since the ledger
+            was loaded.
         undone: erasures and retractions; must be set before anything is folded.
-        soonest: a lower bound of the time when something is due, in microseconds since 1970.
+        soonest: a lower bound for the time of the next settlement, in microseconds since 1970.
     """
 
     def __init__(
@@ -201,34 +202,34 @@ class Ledger:
         self._least, self._most = min_reward, max_reward
         self._table = changes.table
         self._index = Index(self._table)
-        # The last id that was looked up, and its number.
+        # The last id that was looked up, and the number of its decision.
         self._last_lookup: tuple[str | None, int] = None, -1
-        self._facts: dict[int, Facts] = {}  # of decisions whose facts do not fit into their line
+        self._facts: dict[int, Facts] = {}  # for decisions whose facts do not fit into a line
         self._unmatched = UnmatchedEvents()
         self._subjects = SubjectIndex()
-        self._recorded = 0  # the timestamp of the record that is being folded
-        # Windows end in the order of decision numbers, except for those in the heap.
+        self._recorded = 0  # the timestamp of the record being folded
+        # Windows end in order of decision numbers, except for the windows in this heap.
         self._first_open = 0
         self._moved_windows: list[tuple[int, int]] = []
-        # Time after its record before which a decision needs no settling or forgetting.
+        # Time after a decision is recorded during which it need not be settled or forgotten.
         spans = [span for span in (self._window, retention) if span is not None]
         self._patience: float = min(spans, default=math.inf)
-        self._forgotten = 0  # decisions with smaller numbers were forgotten, or are stragglers
+        self._forgotten = 0  # decisions with smaller numbers are forgotten or stragglers
         self._stragglers: set[int] = set()
         self._forgotten_digest = 0
 
     @property
     def withholds(self) -> bool:
-        """Whether values are reported to the listener later than they arrive."""
+        """Whether some values are reported to the listener later than they arrive."""
         return self._together or self._after > 0
 
     def fold(self, record: Record) -> str:
         """Fold a record; return and count its status.
 
         Raises:
-            UnknownEvent: a newer release wrote the record; nothing was changed.
+            UnknownEvent: a newer release wrote the record; the ledger is unchanged.
             HistoryUndone: the record is an erasure or a retraction that was not known when the fold
-                began; nothing was changed.
+                began; the ledger is unchanged.
         """
         event, self._recorded = record.event, record.recorded
         undone = None if self.undone is None else self.undone.status_of(record)
@@ -257,7 +258,7 @@ class Ledger:
                 if self.undone is None or not self.undone.knows(event):
                     raise HistoryUndone(record.partition, record.position)
                 return "undoing"
-            case Overwritten():  # the erasure was not known before, or there is none
+            case Overwritten():  # the erasure was not known before, or does not exist
                 raise HistoryUndone(record.partition, record.position)
             case Opaque():
                 raise unknown_event(record)
@@ -282,7 +283,7 @@ class Ledger:
             flags=ACTIVATED | EXPECTED if live else 0,
             crc=crc,
         )
-        self._last_lookup = decision.id, number  # a record of its subject may follow
+        self._last_lookup = decision.id, number  # the decision's subject record may follow
         self.counts[PENDING if live else DORMANT] += 1
         self.changes.enter(number, decision, live)
         self.expect(recorded)
@@ -298,11 +299,11 @@ class Ledger:
         return "decided"
 
     def expect(self, recorded: int) -> None:
-        """Update ``soonest`` for a decision recorded at this time."""
+        """Update ``soonest`` for a decision that was recorded at this time."""
         self.soonest = min(self.soonest, recorded + self._patience)
 
     def _match(self, number: int, facts: Facts) -> None:
-        """Count the events that arrived before their decision."""
+        """Apply the events that arrived before their decision."""
         self._keep(number, facts)
         if facts.activation is not None:
             self._began_later(number, facts.recorded, facts.activation)
@@ -318,7 +319,7 @@ class Ledger:
             self.counters["revised"] += len(facts.parts) - 1
 
     def _decided_again(self, number: int, decision: Decision, crc: int) -> str:
-        """Handle a second decision under an id: a duplicate or a conflict, as the first counts."""
+        """Handle a second decision with the same id, which is a duplicate or a conflict."""
         table, i = self._table, number - self._table.base
         if (clamped_time(decision.at_us), crc) == (table.at[i], table.crc[i]):
             return "duplicate"
@@ -379,7 +380,7 @@ class Ledger:
     # --- subjects ------------------------------------------------------------------------------
 
     def _decided_for(self, event: SubjectDecision) -> str:
-        """Assign a decision to its subject, unless the decision was erased."""
+        """Assign a decision to its subject, if the decision is known."""
         number = self.find(event.decision)
         return "orphaned" if number < 0 else self.assign(number, key_of(event.id))
 
@@ -414,7 +415,7 @@ class Ledger:
         if status != "unmatched":
             return status
         number = self._decision_for(history, clamped_time(event.at_us), self._recorded)
-        # Get the facts before the reward is added: the line may hold another reward.
+        # Get the facts before adding the reward, because the line may hold another reward.
         changed = {number: self._facts_of(number)} if number >= 0 else {}
         index.add_reward(history, event, self._recorded, number)
         if not changed:
@@ -424,11 +425,11 @@ class Ledger:
         return "credited"
 
     def credit_plainly(self, event: SubjectReward, history: SubjectHistory | None) -> int:
-        """Credit a reward of a subject to a pending decision without other facts.
+        """Credit a subject reward to a pending decision that has no other facts.
 
         Returns:
-            The number of the decision, so that the caller can report its reward to the learner. If
-            the event must be folded by the rules, -1; nothing was changed then.
+            The number of the decision, so that the caller can report the reward to the learner; -1
+            if nothing was changed because the rules must fold the event.
         """
         index, table, recorded = self._subjects, self._table, self._recorded
         if (
@@ -456,14 +457,14 @@ class Ledger:
         return number
 
     def rewarded_since(self, history: SubjectHistory, number: int) -> list[Credit]:
-        """Return the rewards of a subject that happened after one of its decisions was made."""
+        """Return the subject's rewards that happened when a decision was made or later."""
         if not history.rewards:
             return []
         since = self._made(number)
         return [credit for credit in history.rewards.values() if credit.reward.at_us >= since]
 
     def _credit(self, history: SubjectHistory, credits: Iterable[Credit]) -> None:
-        """Credit rewards of a subject again, and re-evaluate the decisions that are affected."""
+        """Credit a subject's rewards again, and re-evaluate the affected decisions."""
         changed: dict[int, Facts] = {}
         for credit in credits:
             reward, before = credit.reward, credit.number
@@ -493,11 +494,11 @@ class Ledger:
             self._review(number, facts)
 
     def _made(self, number: int) -> int:
-        """Return when a decision was made, by the clock of the decider."""
+        """Return when a decision was made, by the decider's clock."""
         return self._table.at[number - self._table.base]
 
     def _order(self, number: int) -> tuple[int, int, int]:
-        """Return the sort key of a decision among those of its subject."""
+        """Return the key by which a subject's decisions are sorted."""
         table, i = self._table, number - self._table.base
         return table.at[i], table.high[i], table.low[i]
 
@@ -508,7 +509,7 @@ class Ledger:
         return bool(flags & ACTIVATED)
 
     def _decision_for(self, history: SubjectHistory, at: int, recorded: int) -> int:
-        """Return the decision that a reward is credited to, unless its retention has ended."""
+        """Return the decision to which a reward is credited, or ``UNCREDITED``."""
         decisions = history.decisions
         number = credited(decisions, at, self._attribution, self._made, self._is_live)
         if number < 0 or self._retention is None:
@@ -519,14 +520,14 @@ class Ledger:
     # --- facts and verdicts ----------------------------------------------------------------------
 
     def began(self, number: int) -> int:
-        """Return when a decision took effect: when it was recorded, or activated later."""
+        """Return when a decision took effect: when it was recorded or, if later, activated."""
         facts = self._facts.get(number)
         if facts is None or facts.activation is None:
             return self._table.recorded[number - self._table.base]
         return facts.activation
 
     def _facts_of(self, number: int) -> Facts:
-        """Return the facts of a decision; after changing them, call :meth:`_keep`."""
+        """Return the facts of a decision; to store changes to the facts, call :meth:`_keep`."""
         facts = self._facts.get(number)
         if facts is None:
             table, i = self._table, number - self._table.base
@@ -539,7 +540,7 @@ class Ledger:
         return facts
 
     def _keep(self, number: int, facts: Facts) -> None:
-        """Store changed facts, in the line of their decision if they fit."""
+        """Store changed facts, in the decision's line if they fit."""
         table, i = self._table, number - self._table.base
         table.touch(i)
         if not facts.plain:
@@ -553,18 +554,18 @@ class Ledger:
             table.reward_recorded[i], table.reward_at[i] = reward.recorded_us, reward.at_us
 
     def _role(self, i: int) -> int:
-        """Return the role of a decision for the learner."""
+        """Return the role that a decision has for the learner."""
         return AWAITED if self._table.flags[i] & WITHHELD else ROLE[self._table.state[i]]
 
     def _withholds(self, number: int, facts: Facts) -> bool:
-        """Return whether the value of a decision must be withheld from the learner for now."""
+        """Return whether a decision's value must be withheld from the learner for now."""
         if self._together:
             due = due_of(facts, self.rewards)
             return due is not None and self.watermark < due
         return self._table.next - 1 - number < self._after
 
     def _review(self, number: int, facts: Facts | None = None) -> None:
-        """Re-evaluate a decision, and report what has changed."""
+        """Re-evaluate a decision and report the changes."""
         facts = facts or self._facts_of(number)
         verdict = judge(facts, self.watermark, self.rewards)
         table, i, changes = self._table, number - self._table.base, self.changes
@@ -583,7 +584,7 @@ class Ledger:
         if role != NOTHING:
             flags |= EXPECTED
         table.flags[i] = flags
-        # Its reward may have been credited to another decision, so that it is pending again.
+        # The decision may be pending again because its reward was credited to another decision.
         if number < self._first_open and self._is_open(i):
             self._first_open = number
             self.expect(table.recorded[i])
@@ -613,7 +614,7 @@ class Ledger:
         return "settled"
 
     def _is_open(self, i: int) -> bool:
-        """Return whether a decision is dormant, pending or withheld from the learner."""
+        """Return whether a decision is dormant or pending, or its value is withheld."""
         return self._table.state[i] <= PENDING or bool(self._table.flags[i] & WITHHELD)
 
     def _settle(self, window: int) -> None:
@@ -670,18 +671,18 @@ class Ledger:
 
     @property
     def due(self) -> int | None:
-        """The earliest time at which a window ends; None if none will."""
+        """The earliest time at which a window ends; None if no window is open."""
         due = self._next_window_end()
         return None if due == math.inf else int(due)
 
     def is_due(self, now: int) -> bool:
-        """Return whether windows or enough retentions have ended to append a ``Settled`` event."""
+        """Return whether a ``Settled`` event is due, because a window or a retention has ended."""
         if now < self.soonest:
             return False
         return self._next_window_end() <= now or self._next_retention_end() <= now
 
     def next_settlement(self) -> float:
-        """Return when :meth:`is_due` will be true, in microseconds since 1970."""
+        """Return when :meth:`is_due` will become true, in microseconds since 1970."""
         return min(self._next_window_end(), self._next_retention_end())
 
     def _next_window_end(self) -> float:
@@ -699,7 +700,11 @@ class Ledger:
         return end
 
     def _next_retention_end(self) -> float:
-        """Return when to forget decisions: a sixteenth of the retention late, to batch them."""
+        """Return when to forget decisions.
+
+        This is a sixteenth of the retention after the oldest retention ends, so that decisions are
+        forgotten in batches.
+        """
         if self._retention is None:
             return math.inf
         table, number = self._table, max(self._forgotten, self._table.base)
@@ -711,8 +716,8 @@ class Ledger:
     # --- queries ---------------------------------------------------------------------------------
 
     def find(self, id: str) -> int:
-        """Return the number of a remembered decision; -1 if there is none."""
-        last, number = self._last_lookup  # callers look an id up right before its event is folded
+        """Return the number of a remembered decision; -1 if the id is unknown."""
+        last, number = self._last_lookup  # callers often look up an id before its event is folded
         if id != last:
             number = self._index.find(key_of(id))
             if number >= 0:
@@ -720,7 +725,7 @@ class Ledger:
         return number
 
     def entry(self, id: str) -> DecisionStatus | None:
-        """Return the status of a remembered decision; None if there is none."""
+        """Return the status of a remembered decision; None if the id is unknown."""
         number = self.find(id)
         if number < 0:
             return None
@@ -744,7 +749,7 @@ class Ledger:
         return None if number < 0 else self._table.at[number - self._table.base]
 
     def early(self) -> Noticed:
-        """Return the rewards of remembered decisions that are dated before their decision."""
+        """Summarize the rewards of remembered decisions that are dated before the decision."""
         table = self._table
         reported, at = table.column("reward_recorded"), table.column("reward_at")
         early = np.flatnonzero((reported != NONE) & (at < table.column("at") - CLOCK_SKEW))
@@ -754,11 +759,11 @@ class Ledger:
         return Noticed(len(early), int(reported[i]), key_from(table.high[i], table.low[i]).hex())
 
     def credits_of(self, id: str) -> set[str]:
-        """Return the event ids of the outcomes that are credited to a remembered decision."""
+        """Return the event ids of the outcomes credited to a remembered decision."""
         return set(self._facts_of(self.find(id)).credits)
 
     def current(self, subject: str) -> tuple[int, int] | None:
-        """Return time and position of a subject's latest decision that was not voided, if any."""
+        """Return the time and position of a subject's latest decision that was not voided."""
         history = self._subjects.histories.get(key_of(subject_id(subject)))
         table = self._table
         for number in reversed(history.decisions if history else ()):
@@ -768,15 +773,15 @@ class Ledger:
         return None
 
     def meaning(self, reward: Reward) -> str:
-        """Return the status that a reward would have, except for statuses that depend on time."""
+        """Return the status that a reward would have, ignoring rules that depend on time."""
         number = self.find(reward.id)
         return "unmatched" if number < 0 else meaning_of(self._facts_of(number), reward)
 
     @property
     def unmatched(self) -> dict[str, int]:
-        """Number of ids whose decision is unknown, by the reporter of their first event.
+        """Number of ids with an unknown decision, by the reporter of the first event.
 
-        Each uncredited reward of a subject is counted, too.
+        Each uncredited subject reward is also counted.
         """
         counts = self._unmatched.reporters + self._subjects.reporters
         return {name: count for name, count in counts.items() if count}
@@ -793,7 +798,7 @@ class Ledger:
         return table.base + np.flatnonzero(pending | (table.column("flags") & WITHHELD > 0))
 
     def began_all(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return when decisions took effect, given their sorted numbers."""
+        """Return when each decision took effect; ``numbers`` must be sorted."""
         began = self._table.column("recorded")[numbers - self._table.base]
         for number, facts in self._facts.items():
             if facts.activation is not None:
@@ -803,13 +808,13 @@ class Ledger:
         return began
 
     def numbers(self, state: State) -> NDArray[np.int64]:
-        """Return the numbers of all remembered decisions in a state."""
+        """Return the numbers of all remembered decisions in the given state."""
         table = self._table
         remembered = table.column("flags") & FORGOTTEN == 0
         return table.base + np.flatnonzero(remembered & (table.column("state") == state))
 
     def pending(self) -> Iterator[tuple[bytes, int]]:
-        """Yield key and record time of every pending decision, the oldest first."""
+        """Yield the key and the record time of each pending decision, oldest first."""
         table = self._table
         for i in (self.numbers(PENDING) - table.base).tolist():
             yield key_from(table.high[i], table.low[i]), table.recorded[i]
@@ -824,8 +829,8 @@ class Ledger:
     def digest(self) -> int:
         """A digest of the state of all decisions, including forgotten ones.
 
-        It is a sum over decisions modulo 2^128, so the sum over several partitions does not depend
-        on how decisions are partitioned.
+        The digest is a sum over decisions modulo 2^128, so the total over all partitions does not
+        depend on how decisions are partitioned.
         """
         table, total = self._table, self._forgotten_digest
         for i in range(len(table)):

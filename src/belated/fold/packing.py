@@ -1,4 +1,4 @@
-"""Serialization of ledgers for snapshots, without pickle."""
+"""Serialize ledgers for snapshots, without pickle."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _read_subjects = msgspec.msgpack.Decoder(list[SubjectHistory]).decode
 
 
 def pack(ledger: Ledger) -> dict[str, bytes]:
-    """Return the whole state of a ledger as named pieces."""
+    """Serialize the complete state of a ledger as named pieces."""
     return pack_head(ledger) | pack_lines(ledger._table)
 
 
 def pack_head(ledger: Ledger) -> dict[str, bytes]:
-    """Return the state of a ledger except for the lines of its table."""
+    """Serialize the state of a ledger, excluding the lines of its table."""
     head = _Head(
         VERSION,
         ledger._table.base,
@@ -67,13 +67,13 @@ def pack_head(ledger: Ledger) -> dict[str, bytes]:
 
 
 def pack_lines(table: EntryTable) -> dict[str, bytes]:
-    """Return the lines of a table, by blocks."""
+    """Serialize the lines of a table, one piece per block."""
     blocks = table.blocks().items()
     return {f"lines {block}": packed(table.cells[lines]) for block, lines in blocks}
 
 
 def numbered(pieces: Mapping[str, bytes], name: str) -> list[bytes]:
-    """Return the pieces called ``name`` and a number, ordered by number."""
+    """Return the pieces named ``name`` followed by a number, ordered by number."""
     words = (key.partition(" ")[::2] for key in pieces)
     numbers = sorted(int(number) for first, number in words if first == name)
     return [pieces[f"{name} {number}"] for number in numbers]

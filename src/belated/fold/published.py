@@ -1,7 +1,7 @@
 """The format in which a learner publishes its model for deciders.
 
-A published model is one byte for the format version, a checksum, and MessagePack. It carries the
-fingerprint of its policy, and is rejected by processes with another policy.
+A published model consists of one byte for the format version, a checksum, and MessagePack data. The
+data includes the fingerprint of the policy; processes with a different policy reject the model.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ from belated.model.kernels import Kernels
 from belated.model.model import Model
 from belated.policies import Policy
 
-#: The first byte; it changes with the layout.
+#: The first byte, which changes with the layout.
 VERSION = 1
 _CHECKSUM = 16
 
 
 class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
-    """What a decider needs of a model, with the journal positions that it includes.
+    """The parts of a model that deciders need, and the journal positions up to which it learned.
 
     Attributes:
-        fingerprint: the fingerprint of its policy.
-        positions: for each partition, the position of the last record it has learned from.
-        version: number of records folded so far, over all partitions.
-        at: when it was created, in microseconds since 1970.
+        fingerprint: the fingerprint of the policy.
+        positions: for each partition, the position of the last record included in the model.
+        version: number of records folded so far in all partitions.
+        at: when the model was published, in microseconds since 1970.
         n: number of rewards.
-        pending: number of decisions whose reward is pending.
+        pending: number of decisions with a pending reward.
         decisions: number of decisions made so far.
         dispersion: φ.
         theta: θ̂, as bytes of float64, like the roots.
-        observed: the root of the precision of rewards that have arrived.
-        decided: the root of the precision that also counts pending decisions.
-        head: identifies all records it has learned from; empty if the journal stores no digests.
-        effective_n: effective number of rewards; None if all have full weight.
-        rivals: θ̂ for each half-life that is compared; empty if none are.
-        picked: index of the half-life that is in use.
-        center: if several learners share the bandit, the θ at which each expands the log-likelihood
-            of its partitions; empty for a single learner.
-        center_number: the number of that θ, which increases with each change.
-        center_n: number of rewards that θ was estimated from.
+        observed: the root of the covariance given the arrived rewards.
+        decided: the root of the covariance that also includes pending decisions.
+        head: identifies all records included in the model; empty if the journal stores no digests.
+        effective_n: effective number of rewards; None if all rewards have full weight.
+        rivals: θ̂ for each half-life being compared; empty if none are compared.
+        picked: index of the half-life in use.
+        center: if several learners share the bandit, the θ at which they expand the log-likelihood
+            of their partitions; empty for a single learner.
+        center_number: the number of the center, which increases with each change.
+        center_n: number of rewards in the estimate of the center.
         unmatched: number of ids with events but without a decision, by the reporter of the first
             event.
-        features: fingerprint of the features it was learned with; empty if callers pass rows.
-        issues: issues among the events of the journal.
+        features: fingerprint of the features used for learning; empty if callers pass rows.
+        issues: issues with the events in the journal.
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> policy = DelayedUCB(2, Bernoulli())
@@ -98,7 +98,7 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
         unmatched: dict[str, int] | None = None,
         issues: dict[str, Noticed] | None = None,
     ) -> Self:
-        """Create from the current state of a model."""
+        """Create a published model from the current state of a model."""
         return cls(
             fingerprint=policy.fingerprint,
             positions=list(positions),
@@ -121,10 +121,10 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
         )
 
     def model(self, policy: Policy, *, kernels: Kernels | None = None) -> Model:
-        """Return a model for making decisions, which can be modified independently.
+        """Return an independent model for making decisions.
 
         Raises:
-            JournalMismatch: the model belongs to another policy or to other features.
+            JournalMismatch: the model belongs to a different policy or to different features.
             CorruptJournal: the model contains numbers that are not finite.
         """
         if self.features != policy.features:
@@ -166,14 +166,14 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
         """Decode a model that :meth:`write` encoded.
 
         Raises:
-            UnsupportedFormat: a newer release wrote it.
-            CorruptJournal: its checksum does not match.
+            UnsupportedFormat: a newer release wrote the model.
+            CorruptJournal: the checksum does not match.
         """
         return _read(unseal(VERSION, data, "a published model"))
 
 
 def readable_model(data: bytes) -> PublishedModel | None:
-    """Decode a published model; return None if there is none, or this release cannot read it."""
+    """Decode a published model; return None if it is empty or this release cannot read it."""
     with suppress(CorruptJournal, UnsupportedFormat, msgspec.DecodeError):
         return PublishedModel.read(data) if data else None
     return None
@@ -190,10 +190,10 @@ def unseal(version: int, data: bytes, what: str) -> bytes:
     Args:
         version: the format version that this release reads.
         data: the bytes that :func:`seal` returned.
-        what: what the data is, for error messages.
+        what: description of the data, for error messages.
 
     Raises:
-        UnsupportedFormat: a newer release wrote it.
+        UnsupportedFormat: a newer release wrote the data.
         CorruptJournal: the checksum does not match.
 
     >>> unseal(1, seal(1, b"x"), "a published model")

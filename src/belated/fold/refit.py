@@ -1,4 +1,4 @@
-"""Background fits: while a fit runs, updates continue, and are then replayed on its result."""
+"""Background fits. Updates continue while a fit runs, and are then replayed on its result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from belated.model.blocks import add_gram
 from belated.model.estimators import Estimate
 from belated.model.model import Model
 
-#: Fits with fewer floating-point operations run at once: handing them to a thread costs as much.
+#: Fits with fewer floating-point operations run immediately, because starting a thread would cost
+#: as much.
 CHEAP = 2e6
 
 
@@ -29,11 +30,11 @@ class Fitted:
     Attributes:
         refit: the fit.
         estimate: the estimate of the fitted coefficients.
-        model: a model of these coefficients, whose roots count decisions that were pending when the
-            fit began; None if the weighting computes its own roots.
+        model: a model of these coefficients, with roots that include the decisions that were
+            pending when the fit began; None if the weighting computes the roots.
         observed: the precision of the rewards that had arrived when the fit began.
         sums: the weighting's sums at this estimate.
-        faded: effective numbers of decisions and conversions, if they are weighted by age.
+        faded: the effective number of decisions and conversions, if they decay with age.
     """
 
     refit: Refit
@@ -49,14 +50,15 @@ class Refit:
     """A fit in progress.
 
     Attributes:
-        block: the block of coefficients that is fitted; None: all of them.
-        before: number of batches of rows that were stored before the fit began and have not been
+        block: the block of coefficients to fit; None for all coefficients.
+        before: number of batches of rows that were stored before the fit began but have not been
             added to the sums yet.
-        data: the data that is fitted.
+        data: the data to fit.
         since: rows that were stored after the fit began and have been added to the sums.
-        changes: other changes of the sums after the fit began.
-        steps: updates of the live model after the fit began: method, row and further arguments.
-        fitted: the result, while steps are replayed on it.
+        changes: other changes to the sums after the fit began.
+        steps: updates of the live model after the fit began, each with the method, the row and
+            further arguments.
+        fitted: the result, while steps are being replayed on it.
     """
 
     block: int | None = None
@@ -68,7 +70,7 @@ class Refit:
     fitted: Fitted | None = None
 
     def note(self, name: str, x: Vector | Row, arguments: tuple[float, ...]) -> None:
-        """Record an update of the live model if it concerns the coefficients that are fitted."""
+        """Record an update of the live model if it affects the coefficients being fitted."""
         if self.block is None:
             self.steps.append((name, x, arguments))
         elif x[0] == self.block:
@@ -78,7 +80,7 @@ class Refit:
         """Replay steps on the result; return False if one of them fails.
 
         Args:
-            limit: maximum number of steps; None: all.
+            limit: maximum number of steps to replay; None for all.
         """
         assert self.fitted is not None
         model, observed = self.fitted.model, self.fitted.observed
@@ -95,7 +97,7 @@ class Refit:
 
 
 class BackgroundTask:
-    """Runs a function in its own thread, at low priority.
+    """Runs a function in a separate thread, at low priority.
 
     Args:
         work: the function.
@@ -130,14 +132,14 @@ class BackgroundTask:
         give_way()
         try:
             self.result = self._work()
-        except BaseException as error:  # raised again where the result is used
+        except BaseException as error:  # handled where the result is used
             self.error = error
 
 
 def give_way() -> None:
-    """Lower the priority of this thread, so that requests go first; effective on Linux only."""
+    """Lower this thread's priority so that requests are handled first; only works on Linux."""
     if sys.platform == "linux":
         thread = threading.get_native_id()
         nice = os.getpriority(os.PRIO_PROCESS, thread)
-        # Only root may lower the niceness below that of the process.
+        # Only root may set a lower niceness than that of the process.
         os.setpriority(os.PRIO_PROCESS, thread, max(nice, 10))

@@ -1,8 +1,8 @@
-"""Requests of decisions, stored alongside their records.
+"""Decision requests, stored alongside the decisions.
 
-Off-policy evaluation needs more than the chosen row: the other rows, and the probability of each.
-The context and the record of the chosen action are stored with the decision itself. An encoded
-request is one byte for the version, 8 bytes for the share of requests that are stored, and a
+Off-policy evaluation needs the rows that were not chosen and the probability of each row. The
+context and the record of the chosen action are stored with the decision itself. An encoded request
+consists of one byte for the version, 8 bytes for the share of requests that are stored, and a
 MessagePack array. The fold does not read requests.
 """
 
@@ -24,30 +24,32 @@ from belated.fold.contexts import PackedContext, float_list, read_context
 
 #: The first byte of every request.
 VERSION = 1
-#: Requests of up to this many bytes are all stored; of larger ones, a share that takes as many
-#: bytes per decision on average.
+#: Requests of up to this many bytes are all stored. Larger requests are sampled, so that they take
+#: this many bytes per decision on average.
 WHOLE = 4096
 
-#: The share of requests to store; "auto": all, except that of requests larger than
-#: :data:`WHOLE` bytes only a share is stored.
+#: The share of requests to store; "auto" stores every request of up to :data:`WHOLE` bytes and a
+#: sample of the larger ones.
 Keep = float | Literal["auto"]
 
 _HEAD = struct.Struct("<Bd")
 
 
 class KeptRequest(Shortened, msgspec.Struct, frozen=True, eq=False):
-    """The request of a decision: what it was chosen from.
+    """The stored request of a decision, with the actions that were available.
 
     Attributes:
-        share: the probability with which the request was stored: weight it by the inverse.
-        actions: the names of the available actions; None: the indices of all.
-        rows: the row of each action, float32; None if features computed the rows from ``context``
-            and ``records``.
-        context: the context, if features computed the rows; it is read from the decision.
-        records: a record for each action, if there were any.
-        digests: digests of the actions' records in a catalogue, four bytes each, if there was one.
-        propensities: the probability of each action; None if the policy does not return all of
-            them. If the chosen action has probability 1, the others have 0.
+        share: the probability of storing the request; weight the request by the inverse.
+        actions: the names of the available actions; None if all actions are available and are
+            identified by index.
+        rows: the row of each action, as float32; None if features computed the rows from
+            ``context`` and ``records``.
+        context: the context, if features computed the rows; it is stored with the decision.
+        records: the record of each action, if there were records.
+        digests: digests of the actions' catalogue records, four bytes each, if there was a
+            catalogue.
+        propensities: the probability of each action; None if the policy does not return all
+            probabilities. If the chosen action has probability 1, all other actions have 0.
 
     >>> rows = np.eye(2, dtype=np.float32)
     >>> data = keep_request("a1", "auto", 2, ["red", "blue"], rows, propensities=[0.25, 0.75])
@@ -70,7 +72,7 @@ class KeptRequest(Shortened, msgspec.Struct, frozen=True, eq=False):
 
         Args:
             data: the bytes that :func:`keep_request` returned.
-            decision: the decision, which holds the context; None if it was trimmed.
+            decision: the decision, which contains the context; None if it was trimmed.
 
         Raises:
             UnknownEvent: a newer release wrote the request.
@@ -101,13 +103,13 @@ class KeptRequest(Shortened, msgspec.Struct, frozen=True, eq=False):
         """Return the index of the chosen action in this request, which omits paused actions.
 
         Args:
-            index: its index among all actions.
-            action: its name.
+            index: the index of the action among all actions.
+            action: the name of the action.
         """
         return index if self.actions is None else self.actions.index(action)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the request as plain data, without digests."""
+        """Return the request as plain data, excluding digests."""
         rows = None if self.rows is None else self.rows.tolist()
         fields = msgspec.structs.asdict(self) | {"rows": rows}
         del fields["digests"]  # useful only together with the catalogue
@@ -120,7 +122,7 @@ class KeptRequest(Shortened, msgspec.Struct, frozen=True, eq=False):
 
 
 class _Body(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The part of an encoded request after version and share."""
+    """The part of an encoded request that follows the version and the share."""
 
     count: int
     actions: list[int | str] | None
@@ -142,16 +144,17 @@ def keep_request(
 ) -> bytes | None:
     """Encode a request; return None if it is not in the share of requests to store.
 
-    Whether it is depends on a hash of the id, so every process makes the same choice.
+    The choice depends on a hash of the id, so every process makes the same choice.
 
     Args:
         id: decision id.
         keep: the share of requests to store.
         count: number of actions.
-        actions: their names; None: their indices.
+        actions: the names of the actions; None if they are identified by index.
         rows: the row of each action.
-        context: from :func:`~belated.fold.contexts.pack_context`, instead of the rows.
-        propensities: the probability of each action, if they are known.
+        context: the result of :func:`~belated.fold.contexts.pack_context`, stored instead of the
+            rows.
+        propensities: the probability of each action, if known.
         index: index of the chosen action, whose record is stored with the decision.
     """
     if keep != "auto" and not is_drawn(id, keep):
@@ -167,7 +170,7 @@ def keep_request(
 
 
 def is_drawn(id: str, share: float) -> bool:
-    """Return whether an id belongs to a pseudo-random share of ids, the same in every process.
+    """Return whether an id belongs to a pseudo-random share of ids, which all processes agree on.
 
     >>> sum(is_drawn(f"order {n}", 0.1) for n in range(10_000))
     975

@@ -1,9 +1,9 @@
 """The rules that determine the state of a decision from its records and the watermark.
 
 If two decisions have the same id, or a part and revision has two values, the one committed first
-counts. Without such contradictions, the order of records does not matter. The ledger applies these
-rules to one record at a time and stores only what they need, so the cost of a record does not
-depend on earlier ones.
+counts. Without such conflicts, the order of records does not matter. The ledger applies these rules
+to one record at a time and stores only the data that the rules need, so the cost per record does
+not depend on the number of earlier records.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from belated.core.times import as_datetime
 from belated.exceptions import UnknownEvent
 from belated.fold.requests import KeptRequest
 
-#: Larger than any time that fits into a column.
+#: Exclusive upper bound of the times that fit into a column.
 LONG = 1 << 63
 #: Maximum number of parts of a reward; further parts are rejected.
 MAX_PARTS = 64
 
 
-# CRC of the version byte, which precedes all events of this version.
+# CRC of the version byte, which precedes every event of this version.
 _VERSION_CRC = crc32(bytes([VERSION]))
 
 
@@ -54,15 +54,15 @@ class State(IntEnum):
 
 
 class ReportedReward(msgspec.Struct, gc=False, array_like=True):
-    """The reward that counts for one part, as it was reported.
+    """The reward that counts for one part, as reported.
 
     Attributes:
-        recorded_us: when the journal recorded it, in microseconds since 1970.
-        at_us: when it happened, in microseconds since 1970.
+        recorded_us: when the journal recorded the reward, in microseconds since 1970.
+        at_us: when the reward happened, in microseconds since 1970.
         value: the reward.
         part: the name of the part.
         revision: the highest revision reported for this part.
-        conflict: whether another value was reported for this part and revision.
+        conflict: whether a different value was reported for this part and revision.
     """
 
     recorded_us: int
@@ -84,7 +84,7 @@ class ReportedReward(msgspec.Struct, gc=False, array_like=True):
 
 
 class Facts(msgspec.Struct, gc=False, array_like=True):
-    """Everything known about a decision, or about an id whose decision is not known yet.
+    """Everything known about a decision, or about an id whose decision has not arrived yet.
 
     Times are in microseconds since 1970.
 
@@ -93,10 +93,10 @@ class Facts(msgspec.Struct, gc=False, array_like=True):
         activated: whether the decision was active from the start.
         activation: when the journal recorded the first activation.
         void: whether the decision was voided.
-        rival: whether another decision was made under its id.
-        reported: when the journal recorded the first reward reported under its id.
+        rival: whether another decision was made with the same id.
+        reported: when the journal recorded the first reward reported with the decision's id.
         parts: the reward that counts for each part.
-        credits: the rewards of its subject that are credited to it, by event id.
+        credits: the subject's rewards that are credited to the decision, by event id.
     """
 
     recorded: int = 0
@@ -123,9 +123,9 @@ class Facts(msgspec.Struct, gc=False, array_like=True):
 
     @property
     def plain(self) -> bool:
-        """Whether the facts fit into a line of the table: at most one reward, in a single part.
+        """Whether the facts fit into a line of the table, with at most one reward in one part.
 
-        Rewards credited from a subject are stored in the subject's history.
+        Credited subject rewards are stored in the subject's history.
         """
         if self.activation is not None or self.void or self.rival or len(self.parts) > 1:
             return False
@@ -137,7 +137,7 @@ class Facts(msgspec.Struct, gc=False, array_like=True):
 
     @property
     def events(self) -> int:
-        """Number of events that count, without the decision."""
+        """Number of events that count, excluding the decision."""
         return len(self.parts) + (self.activation is not None) + self.void
 
 
@@ -154,16 +154,16 @@ class DecisionStatus(Shortened, msgspec.Struct, frozen=True):
     """Everything known about a decision.
 
     Attributes:
-        id: its id.
-        state: dormant, pending, rewarded, defaulted, censored or voided; or unknown.
+        id: the decision id.
+        state: dormant, pending, rewarded, defaulted, censored, voided or unknown.
         decision: the decision itself; None if only the ledger was consulted.
-        request: its request, if that was stored.
-        value: the value it is learned with; None if it is not learned.
-        late: whether its reward arrived after the window.
+        request: the request, if it was stored.
+        value: the value that is learned; None if the decision is not learned.
+        late: whether the reward arrived after the window.
         conflict: whether two rewards or two decisions contradict each other.
-        recorded_us: when the journal recorded it, in microseconds since 1970.
-        position: its position in its partition of the journal, starting at 1; 0 if unknown.
-        due_us: when its window ends, in microseconds since 1970; None if it has none.
+        recorded_us: when the journal recorded the decision, in microseconds since 1970.
+        position: the position in the journal partition, starting at 1; 0 if unknown.
+        due_us: when the window ends, in microseconds since 1970; None if there is no window.
         reported: the reward that counts for each part.
     """
 
@@ -186,12 +186,12 @@ class DecisionStatus(Shortened, msgspec.Struct, frozen=True):
 
     @property
     def due(self) -> datetime | None:
-        """When the window of the decision ends; None if it has none."""
+        """When the window of the decision ends; None if there is no window."""
         return None if self.due_us is None else as_datetime(self.due_us)
 
 
 def judge(facts: Facts, watermark: int, rewards: Rewards) -> Verdict:
-    """Apply the rules: return the state and value of a decision.
+    """Apply the rules; return the state and the value of a decision.
 
     >>> from datetime import timedelta
     >>> from belated.core.rewards import Explicit
@@ -228,14 +228,14 @@ def judge(facts: Facts, watermark: int, rewards: Rewards) -> Verdict:
 
 
 def due_of(facts: Facts, rewards: Rewards) -> int | None:
-    """Return when the window of a decision ends; None if it has none."""
+    """Return when the window of a decision ends; None if there is no window."""
     window = rewards.window_us
     start = facts.recorded if facts.activation is None else facts.activation
     return None if window is None else start + window
 
 
 def same_value(one: float, other: float) -> bool:
-    """Return whether a retry has the same value: -0.0 equals 0.0."""
+    """Return whether a retry has the same value; -0.0 equals 0.0."""
     return one == other
 
 
@@ -279,17 +279,17 @@ def take_mark(facts: Facts, event: Mark, recorded: int) -> str:
 
 
 def crc_of(decision: Decision) -> int:
-    """Return a checksum that distinguishes decisions with the same id, without a digest."""
+    """Return a checksum that distinguishes decisions with the same id if there is no digest."""
     return crc32(encoder.encode(decision), _VERSION_CRC)
 
 
 def clamped_time(at: int) -> int:
-    """Return the nearest time that fits into a column, so that no client's clock stops the fold."""
+    """Return the nearest time that fits into a column; clients' clocks may be arbitrarily wrong."""
     return max(0, min(at, LONG - 1))
 
 
 def unknown_event(record: Record) -> UnknownEvent:
-    """Return the error for an event that only a newer release can read, with its position."""
+    """Return the error for an event that only a newer release can read; it names the position."""
     try:
         decode(encode(record.event))
     except UnknownEvent as error:

@@ -1,8 +1,8 @@
-"""Several learners that share a bandit: each folds some partitions, and one merges their sums.
+"""Let several learners share a bandit: each folds some partitions, and one merges their sums.
 
-* :class:`PartitionFold`: folds one partition into a ledger and additive sums, without a model.
-* :class:`PartitionSums`: the format in which these sums are sent, with their position.
-* :class:`Merging`: merges the sums of all partitions into one model.
+* :class:`PartitionFold` folds one partition into a ledger and additive sums, without a model.
+* :class:`PartitionSums` is the format in which the sums and their position are sent.
+* :class:`Merging` merges the sums of all partitions into one model.
 """
 
 from belated.fold.partitioned.fold import PartitionFold as PartitionFold

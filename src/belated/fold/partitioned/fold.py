@@ -19,13 +19,13 @@ from belated.policies import Policy
 
 
 class PartitionFold(Fold):
-    """Folds one partition; its snapshots have the same format as those of any other fold.
+    """Folds one partition; snapshots have the same format as those of other folds.
 
     Args:
         policy: the policy whose model is learned.
         rewards: what a missing reward means.
-        features: encode rows again that were computed with other features; None if callers pass
-            rows.
+        features: features for recomputing rows that were computed with other features; None if
+            callers pass rows.
         partitions: number of partitions of the journal.
         partition: the partition to fold.
         retention: how long a decision accepts rewards, in microseconds.
@@ -66,12 +66,12 @@ class PartitionFold(Fold):
 
     @property
     def folded(self) -> Sequence[int]:
-        """The partitions that are folded: this one."""
+        """The partitions that are folded, which is only this one."""
         return (self.partition,)
 
     @property
     def position(self) -> int:
-        """The position of the last record that was folded."""
+        """The position of the last folded record."""
         return self.positions[self.partition]
 
     def _new_learner(self) -> PartitionLearner:
@@ -83,7 +83,7 @@ class PartitionFold(Fold):
         )
 
     def load_model(self, model: PublishedModel) -> None:
-        """Expand at the center of a published model; a change to ``freeze`` uses that model."""
+        """Expand at the center of a published model, and use it if the mode becomes ``freeze``."""
         self._model = model
         if model.center:
             center = np.frombuffer(model.center, dtype="<f8").reshape(self.policy.shape).copy()
@@ -120,5 +120,5 @@ class PartitionFold(Fold):
         )
 
     def _freeze(self, at: int) -> PublishedModel | None:
-        """Return the last published model, which deciders used when the mode became ``freeze``."""
+        """Return the last published model, which deciders use when the mode becomes ``freeze``."""
         return None if self._model is None else msgspec.structs.replace(self._model, at=at)

@@ -1,4 +1,4 @@
-"""The learner of one partition, which maintains sums; the leader computes the model."""
+"""The learner of one partition, which only maintains sums; the leader computes the model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from belated.policies.policy import Policy
 
 
 def check_mergeable(policy: Policy, rewards: Rewards | None = None) -> None:
-    """Reject policies and rewards whose model cannot be computed from sums of partitions.
+    """Reject policies and rewards whose model cannot be computed from the sums of partitions.
 
     Raises:
         InvalidInput: the model cannot be computed from sums.
@@ -52,17 +52,17 @@ use learners = "one"
 
 
 class PartitionLearner(Learner):
-    """Maintains additive sums of one partition and leaves the model unchanged.
+    """Maintains additive sums for one partition and does not update the model.
 
     The log-likelihood is expanded at the :meth:`center` that all partitions share. While this
-    partition has more rewards than the center was estimated from, it is expanded at the
-    partition's own estimate instead: the expansions can be added whatever their points.
+    partition has more rewards than the estimate of the center was based on, the log-likelihood is
+    expanded at the partition's own estimate instead. Expansions at different points can be added.
 
     Args:
         policy: the policy whose model is learned.
         partitions: number of partitions of the journal.
         kernels: kernels to use instead of the best available.
-        tuning: internal sizes; the rewards stored row by row are divided among the partitions.
+        tuning: internal sizes; the limit on exact rows is divided by the number of partitions.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class PartitionLearner(Learner):
         self._center_n = 0
         self._next_own = 0.0  # number of rewards at which the partition's own estimate is updated
         self._running = RunningSums(self._store, policy.family, self._center)
-        #: The number of the center at which the sums are expanded; 0: the partition's own estimate.
+        #: The number of the center at which the sums are expanded; 0 for the partition's estimate.
         self.expanded_at = 0
         self._number = 0
 
@@ -93,7 +93,7 @@ class PartitionLearner(Learner):
 
     @property
     def pending_information(self) -> Information:
-        """The information of the decisions whose rewards are pending."""
+        """The information of pending decisions."""
         self.fold_in()
         return self.weighting.pending
 
@@ -101,9 +101,9 @@ class PartitionLearner(Learner):
         """Expand at θ from now on, unless this partition has more rewards.
 
         Args:
-            theta: the last estimate of all partitions.
+            theta: the last estimate from all partitions.
             number: the number of this estimate.
-            n: number of rewards that it was estimated from.
+            n: number of rewards in this estimate.
         """
         self._center, self._number, self._center_n = theta, number, n
 
@@ -129,9 +129,9 @@ class PartitionLearner(Learner):
     def _expand_at(self, theta: Vector, number: int) -> None:
         self._running.move(theta)
         self.expanded_at = number
-        self.model.theta = theta.copy()  # where the next fit starts, also from a snapshot
+        self.model.theta = theta.copy()  # the next fit starts here, even after loading a snapshot
 
-    # --- methods that other learners use to update the model -------------------------------------
+    # --- methods with which other learners update the model --------------------------------------
 
     @contextmanager
     def bulk(self) -> Iterator[None]:
@@ -152,7 +152,7 @@ class PartitionLearner(Learner):
         self._running.revise(handle, before)
 
     def retract(self, handle: int, recorded: int = 0, partition: int = 0) -> Vector:
-        """Remove a reward whose decision is not pending again; return its row."""
+        """Remove a reward without making its decision pending again; return its row."""
         self.fold_in()
         row, y = self._store.get(handle)
         frozen = self._store.is_frozen(handle)

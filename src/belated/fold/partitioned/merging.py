@@ -1,4 +1,4 @@
-"""Merges the sums of all partitions into one model."""
+"""Merge the sums of all partitions into one model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from belated.policies import Policy
 
 
 class Center(NamedTuple):
-    """The θ at which all partitions expand, its number, and how many rewards it is based on."""
+    """The θ at which all partitions expand, its number, and the number of rewards behind it."""
 
     theta: Vector
     number: int
@@ -36,19 +36,19 @@ class Center(NamedTuple):
 
 
 class Merging:
-    """Holds one entry for each partition, and computes the model from their sum.
+    """Holds one entry for each partition, and computes the model from the sum of all entries.
 
-    The estimate is one Newton step from the :attr:`center`: the last published θ, at which the
-    partitions expanded their log-likelihoods. θ̂, the roots, the dispersion and an estimated ridge
-    are not additive; they are computed here.
+    The estimate is one Newton step from the :attr:`center`, which is the last published θ. The
+    partitions expanded their log-likelihoods at this θ. θ̂, the roots, the dispersion and an
+    estimated ridge are not additive, so they are computed from the merged sums.
 
     Args:
         policy: the policy of the model.
         partitions: number of partitions of the journal.
-        fingerprint: the fingerprint of the folds; entries of other folds are ignored.
+        fingerprint: the fingerprint of the folds; entries from other folds are ignored.
 
     Attributes:
-        entries: the entry that counts for each partition.
+        entries: the current entry of each partition.
         center: the center at which the partitions should expand.
     """
 
@@ -61,7 +61,7 @@ class Merging:
         self.center = Center(policy.start.mean, 0, 0)
 
     def take(self, entry: PartitionSums) -> bool:
-        """Add an entry, unless there is one of the same or a later epoch and position.
+        """Add an entry, unless the current one is at least as recent.
 
         Returns:
             Whether the entry was added.
@@ -101,7 +101,7 @@ class Merging:
 
     @property
     def unmatched(self) -> dict[str, int]:
-        """Number of ids whose decision is unknown, by the reporter of their first event."""
+        """Number of ids with an unknown decision, by the reporter of the first event."""
         total: Counter[str] = Counter()
         for entry in self._all():
             total.update(entry.unmatched)
@@ -109,7 +109,7 @@ class Merging:
 
     @property
     def noticed(self) -> dict[str, Noticed]:
-        """The issues among the events of the journal."""
+        """Issues with the events in the journal."""
         return of_counters(self.counters)
 
     @property
@@ -154,13 +154,13 @@ class Merging:
         )
 
     def go_on_from(self, model: PublishedModel) -> None:
-        """Continue from the center of a model that another learner has published."""
+        """Continue from the center of a model that another learner published."""
         if len(model.center) == 8 * self.policy.dim:
             theta = np.frombuffer(model.center, dtype="<f8").reshape(self.policy.shape).copy()
             self.center = Center(theta, model.center_number, model.center_n)
 
     def _move_center(self, estimate: Estimate) -> None:
-        """Move the center if rewards have grown enough, or a partition used its own estimate."""
+        """Move the center if there are enough new rewards or a partition used its own estimate."""
         _, number, n = self.center
         alone = any(entry.expanded_at == 0 for entry in self._all())
         grown = estimate.n >= Laplace().next_fit(n, self.policy.shape)
@@ -181,17 +181,17 @@ class Merging:
 
 
 def merged_estimate(policy: Policy, parts: Sequence[tuple[FrozenSums, Vector]]) -> Estimate:
-    """Return the estimate from sums: one Newton step from where they were expanded.
+    """Return the estimate from sums, which is one Newton step from the points of expansion.
 
-    If rewards were expected to be rare and many arrived, the step goes far beyond the maximum; for
-    Poisson rewards, e^η may even overflow. A step of more than a standard deviation per coefficient
-    is therefore shortened from m to 1 + log m, where m bounds the change of the linear predictor of
-    any row. For a single Poisson reward this leads to the maximum. The estimate has then not
-    converged, and the next step begins from it.
+    If rewards were expected to be rare but many have arrived, the step goes far beyond the maximum;
+    for Poisson rewards, e^η may even overflow. A step of more than one standard deviation per
+    coefficient is therefore shortened from m to 1 + log m, where m bounds the change of any row's
+    linear predictor. For a single Poisson reward, this leads to the maximum. A shortened estimate
+    has not converged, and the next step starts from it.
 
     Args:
         policy: the policy whose model is learned.
-        parts: sums, each with the θ at which it was expanded.
+        parts: the sums of each partition, with the θ at which they were expanded.
     """
     arrived = sum((sums for sums, _ in parts), FrozenSums.zero(policy.shape))
     if isinstance(policy.family, Gaussian):
@@ -211,7 +211,7 @@ def merged_estimate(policy: Policy, parts: Sequence[tuple[FrozenSums, Vector]]) 
 
 
 class _MergedLearner(Learner):
-    """Computes the roots of a model from sums that other processes have collected."""
+    """Computes the roots of a model from sums collected by other processes."""
 
     def take(
         self, estimate: Estimate, arrived: FrozenSums, pending: Information, decisions: int

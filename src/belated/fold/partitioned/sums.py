@@ -9,31 +9,31 @@ from belated.core.inputs import Vector
 from belated.fold.published import seal, unseal
 from belated.model.statistics import FrozenSums, Information
 
-#: The first byte; it changes with the layout.
+#: The first byte, which changes with the layout.
 VERSION = 1
 
 
 class PartitionSums(msgspec.Struct, frozen=True, array_like=True):
-    """The state of a partition at a position, as folded by the owner of an epoch.
+    """The state of a partition at a position, as folded by the partition's owner in an epoch.
 
     Attributes:
-        fingerprint: the fingerprint of the fold, its erasures and its retractions, as in a
+        fingerprint: the fingerprint of the fold, including erasures and retractions, as in a
             snapshot.
         partition: the partition.
         epoch: the epoch in which the sender owned the partition.
-        position: the position of the last record that is included.
-        expanded_at: number of the center at which the log-likelihood was expanded; 0: the
+        position: the position of the last included record.
+        expanded_at: number of the center at which the log-likelihood was expanded; 0 for the
             partition's own estimate.
-        version: number of records that are included.
+        version: number of included records.
         decisions: number of decisions made so far.
-        pending: number of decisions whose reward is pending.
+        pending: number of decisions with a pending reward.
         counts: number of decisions by state.
         counters: number of events by status.
         shape: the shape of θ.
         theta: θ at which the log-likelihood was expanded, as bytes of float64.
         rows: the sums of the rewards that have arrived, from :meth:`FrozenSums.pack`.
         information: the information of the pending decisions, as bytes of float64.
-        head: identifies all records that are included; empty if the journal stores no digests.
+        head: identifies all included records; empty if the journal stores no digests.
         oldest: when the oldest pending decision was recorded; None if there is none.
         last_stamp: the timestamp of the last record.
         unmatched: number of ids with events but without a decision, by the reporter of the first
@@ -61,7 +61,7 @@ class PartitionSums(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """A key by which the entries of a partition are ordered; the greatest entry counts."""
+        """Sort key for the entries of a partition; the greatest entry counts."""
         return self.epoch, self.position, self.expanded_at
 
     @property
@@ -87,8 +87,8 @@ class PartitionSums(msgspec.Struct, frozen=True, array_like=True):
         """Decode sums that :meth:`write` encoded.
 
         Raises:
-            UnsupportedFormat: a newer release wrote them.
-            CorruptJournal: their checksum does not match.
+            UnsupportedFormat: a newer release wrote the sums.
+            CorruptJournal: the checksum does not match.
         """
         return _read(unseal(VERSION, data, "a partition's sums"))
 
