@@ -107,60 +107,60 @@ if TYPE_CHECKING:  # imported on first use: programs that only decide do not nee
     from belated.evaluation.targets import Target
     from belated.report import Report
 
-#: How many coefficients a notebook shows, those with the largest mean / sd first.
+#: Number of coefficients that a notebook shows, starting with the largest ratio of mean to sd.
 _TOP = 8
-#: ``repr`` of a bandit includes the predictions if it has at most this many actions.
+#: Maximum number of actions for which a bandit's ``repr`` includes the predictions.
 _FEW = 5
 
 
 class Bandit:
     """Makes decisions, learns from rewards whenever they arrive, and stores both in its journal.
 
-    Opening a journal with records resumes after the last one. Several processes may open the same
-    bandit on one SQLite file or database. A call reads the others' records when it appends, so a
-    decision without an id uses what was known at the end of the previous call, and a mode that
-    another process sets takes effect at the second call. Threads may share a bandit: calls take
-    turns. After ``fork()`` the child draws its own random numbers. If an exception interrupts a
-    call (``KeyboardInterrupt``, a timeout), the call may or may not have taken effect: retry it
-    with the same id. The next call reads the journal again.
+    Opening a journal that contains records resumes after the last record. Several processes may
+    open the same bandit in one SQLite file or database. A call reads the records of other processes
+    when it appends. Therefore, a decision without an id is based on the records known at the end of
+    the previous call, and a mode set by another process takes effect at the second call. Threads
+    may share a bandit; their calls are serialized. After ``fork()``, the child draws its own random
+    numbers. If an exception interrupts a call (``KeyboardInterrupt``, a timeout), the call may or
+    may not have taken effect; retry it with the same id. The next call reads the journal again.
 
     Args:
-        features: the names of the actions; or features, which also declare the context; or None, if
+        features: the names of the actions; or features, which also declare the context; or None if
             callers pass rows of numbers.
         rewards: what a missing reward means. There is no default, because it depends on what you
             report.
-        policy: how actions are chosen; :class:`~belated.DelayedUCB` with ``family`` and ``floor``
-            if None.
-        family: the distribution of the rewards; if None, :class:`~belated.Bernoulli`, for rewards
-            from 0 to 1.
-        floor: the share of decisions that choose uniformly at random; .02, or 2 %, if None.
-            :meth:`evaluate` needs them to estimate what another policy would earn. 0 turns them
-            off.
-        journal: the journal, or its address: ``"sqlite:///offers.db?bandit=offers"``,
-            ``"postgresql://user@host/name?bandit=offers"``; in memory if None.
+        policy: how actions are chosen; None: :class:`~belated.DelayedUCB` with ``family`` and
+            ``floor``.
+        family: the distribution of the rewards; None: :class:`~belated.Bernoulli`, for rewards from
+            0 to 1.
+        floor: the share of decisions that choose uniformly at random; None: .02, or 2 %.
+            :meth:`evaluate` needs these decisions to estimate what another policy would earn. 0
+            disables them.
+        journal: the journal or its address, such as ``"sqlite:///offers.db?bandit=offers"`` or
+            ``"postgresql://user@host/name?bandit=offers"``; None: in memory.
         retention: how long after a decision its reward is accepted; None: forever.
         seed: a seed for the choices, or a generator.
-        clock: a function that returns microseconds since 1970; the system clock if None.
+        clock: a function that returns microseconds since 1970; None: the system clock.
         baseline: how to choose in mode ``baseline``, or if the policy fails: the name of an action,
             ``"first"`` or ``"uniform"``.
-        keep_requests: the share of decisions whose request (the rows or context they were chosen
-            from) is stored in the journal. "auto": all of up to 4 KiB, and a sample of larger
-            ones that takes 4 KiB per decision on average; 0: none. Requests can be personal data:
-            see ``docs/howto/requests.md``.
+        keep_requests: the share of decisions whose request (the rows or the context) is stored in
+            the journal. "auto" stores all requests of up to 4 KiB and a sample of larger requests
+            that takes 4 KiB per decision on average; 0 stores none. Requests can contain personal
+            data: see ``docs/howto/requests.md``.
         contexts: whether each decision is stored with its context, so that features can change
-            (``docs/howto/change-features.md``); False: only its rows. Contexts can be personal
-            data.
+            (see ``docs/howto/change-features.md``). False: store only its rows. Contexts can
+            contain personal data.
         holdout: a share of decisions that a baseline makes, so that :meth:`lift` can compare the
-            policy with it.
+            policy with the baseline.
         background_fits: whether slow fits run in a thread while rewards continue to be learned one
-            step at a time. False: fits run in the call that finds them due, so that the same calls
-            lead to the same decisions.
-        subject: the context field that names the subject, such as ``"user_id"``; None if subjects
-            are only passed as arguments.
-        clock_skew: how much clocks may differ. A reward dated further ahead than this, or further
-            before its decision, is refused.
+            step at a time. False: a fit runs within the call in which it is due, so that the same
+            calls lead to the same decisions.
+        subject: the context field that identifies the subject, such as ``"user_id"``; None if
+            subjects are passed only as arguments.
+        clock_skew: maximum difference between clocks. A reward dated further in the future than
+            this, or further before its decision, is refused.
         kernels: the kernels to use instead of the best available.
-        tuning: sizes that only tests change.
+        tuning: internal sizes, changed only in tests.
 
     >>> from belated import ConversionsOnly
     >>> bandit = Bandit(["blue", "red"], rewards=ConversionsOnly("7d"))  # only clicks are reported
@@ -219,7 +219,7 @@ class Bandit:
         self._tuning = tuning
         self._background_fits = background_fits
         fold = self._new_fold()
-        # Not earlier: arguments refused above must leave the journal untouched.
+        # Do this last, so that invalid arguments leave the journal untouched.
         identify(
             self.journal,
             family=repr(policy.family),
@@ -255,7 +255,7 @@ class Bandit:
         )
 
     def _use(self, fold: Fold, baseline: int | str) -> None:
-        """Make decisions with the model of `fold`."""
+        """Use the model of `fold` for decisions."""
         self._fold, self._baseline = fold, baseline
         holdout = self._holdout
         kind = Decider if holdout is None else partial(HoldoutDecider, holdout=holdout)
@@ -293,16 +293,16 @@ class Bandit:
         """Choose an action; the decision is durable when this returns.
 
         Args:
-            context: what is known about the request: a mapping of fields, or a list of numbers.
-            actions: the actions on offer; if None, all actions that the features declare.
+            context: what is known about the request, as a mapping of fields or a list of numbers.
+            actions: the actions on offer; None: all actions that the features declare.
             rows: one row of numbers per action, for a bandit without features.
-            id: your own decision id. Calling again with the same id returns the same decision.
-            activated: False if the window starts only with :meth:`activate`.
+            id: your decision id. Calling again with the same id returns the same decision.
+            activated: False if the window starts only when you call :meth:`activate`.
             subject: whom the decision is for, such as a user, so that :meth:`observe` can report
-                rewards by subject. It is stored as given: treat it as personal data, or pass a
-                hash.
-            sticky: return the latest decision for the subject instead of a new one, until it is
-                older than this, its action is paused or not on offer, or it is voided.
+                rewards by subject. The subject is stored unchanged: treat it as personal data, or
+                pass a hash.
+            sticky: return the subject's latest decision instead of making a new one, unless it is
+                older than this, it was voided, or its action is paused or not on offer.
 
         Raises:
             BanditOff: the bandit's mode is ``off``.
@@ -313,7 +313,7 @@ class Bandit:
                 self._check_open()
             if id is not None:
                 id = check_id(id)
-                self._follower.look()  # another process may have used it
+                self._follower.look()  # another process may have used this id
                 known = self._known(id)
                 if known is not None:
                     return self._retry(known, context, actions, rows)
@@ -330,7 +330,7 @@ class Bandit:
                 self._follower.append_one(event, now, kept, *events[1:])
                 return event
             _, standing = self._follower.settle_and_append(events, kept, only=(id,))
-            other = standing.get(event.id)  # another process was faster
+            other = standing.get(event.id)  # set if another process used the id first
             return event if other is None else self._retry(other, context, actions, rows)
 
     def decide_many(
@@ -343,20 +343,21 @@ class Bandit:
         subjects: Any = None,
         activated: bool = True,
     ) -> list[Decision]:
-        """Choose for many requests and append all decisions at once.
+        """Make decisions for many requests and append them all at once.
 
-        Each request is decided as if the decisions before it were pending. All requests are
-        validated before the first decision.
+        Each decision is made as if the preceding decisions were pending. All requests are validated
+        before the first decision.
 
         Args:
             contexts: a list of contexts, or of (context, actions) pairs; or a pandas or polars
                 DataFrame with one context per row.
             actions: the actions on offer in all requests, unless `contexts` are pairs.
             rows: a list of row tables, for a bandit without features.
-            ids: your own decision id for each request: a list, or the name of a DataFrame column.
+            ids: your decision id for each request, as a list or the name of a DataFrame column.
                 Calling again with the same id returns the same decision.
-            subjects: whom each decision is for, or None: a list, or the name of a DataFrame column.
-            activated: False if the windows start only with :meth:`activate`.
+            subjects: whom each decision is for, or None, as a list or the name of a DataFrame
+                column.
+            activated: False if the windows start only when you call :meth:`activate`.
 
         >>> from belated import ConversionsOnly, PerArm
         >>> features = PerArm(["mail", "call"], context=["visits"])
@@ -375,7 +376,7 @@ class Bandit:
             tables: list[Row] = []
             indices = []
             if ids is not None:
-                self._follower.look()  # another process may have used them
+                self._follower.look()  # another process may have used these ids
             for index, (context, offered, own_rows, id, given) in enumerate(requests):
                 try:
                     known = None if id is None else self._known(id)
@@ -395,7 +396,7 @@ class Bandit:
                 events = with_subjects(made, parsed)
                 _, standing = self._follower.settle_and_append(events, kept, only=own_ids)
                 for index, event in zip(indices, made, strict=True):
-                    other = standing.get(event.id)  # another process was faster
+                    other = standing.get(event.id)  # set if another process used the id first
                     retried = requests[index][:3]
                     decisions[index] = event if other is None else self._retry(other, *retried)
             return [decisions[index] for index in range(len(requests))]
@@ -403,7 +404,7 @@ class Bandit:
     def score(
         self, context: Any = None, actions: Actions | None = None, *, rows: Any = None
     ) -> Scores:
-        """Return how the bandit would choose now, and why, without making a decision.
+        """Return what the bandit would choose now and why, without making a decision.
 
         Args:
             context: as in :meth:`decide`.
@@ -451,7 +452,7 @@ class Bandit:
         return parsed
 
     def _subject_in(self, context: Any, subject: str | None, id: str | None) -> str | None:
-        """Return the subject that was passed or is in the context; None if there is none."""
+        """Return the subject from the argument or the context; None if there is none."""
         if subject is None and self._subject is not None:
             subject = in_context(context, self._subject)
         return None if subject is None else check_subject(subject, id, self.journal.partitions)
@@ -459,7 +460,7 @@ class Bandit:
     def _current(
         self, subject: str | None, sticky: Duration, actions: Actions | None, now: int
     ) -> Decision | None:
-        """Return the subject's sticky decision, or None if a new one must be made."""
+        """Return the subject's sticky decision, or None if a new decision must be made."""
         span = duration_us(as_duration(sticky, "sticky"))
         if subject is None:
             message = f"sticky is {sticky!r}, but the decision has no subject"
@@ -498,12 +499,12 @@ class Bandit:
         self._decider.use_model(self._fold.chosen)
 
     def _known(self, id: str) -> Decision | None:
-        """Return the decision with this id, made in this process or another."""
+        """Return the decision with this id, whether made by this process or another."""
         status = self._fold.entry(id)
         return self._decider.unapplied.find(id) if status is None else self._decision(status)
 
     def _retry(self, known: Decision, context: Any, actions: Actions | None, rows: Any) -> Decision:
-        """Return `known` if a request with its id is the same request, or raise."""
+        """Return `known` if the request is a retry of it, otherwise raise."""
         self._follower.intact = True  # as in _parse
         table = rows_of(context, actions, rows, self.policy.row_width, self.features)
         check_same(known, table, self.features)
@@ -523,27 +524,29 @@ class Bandit:
         subject: str | None = None,
         event_id: str | None = None,
     ) -> Receipt:
-        """Report the reward of a decision or of a subject.
+        """Report the reward of a decision or a subject.
 
-        Retries are safe. A higher revision of a part replaces the lower one. A subject's reward is
-        credited to its latest decision at or before ``at`` that was not voided, if it falls within
-        the reward window; several rewards credited to a decision count as parts of its reward.
+        Retries are safe. A higher revision of a part replaces a lower revision. A subject's reward
+        is credited to the subject's latest decision made at or before ``at`` that was not voided,
+        if the reward falls within its window. Several rewards credited to one decision count as
+        parts of its reward.
 
         Args:
-            id: a decision, or its id; omit it if you pass a subject.
+            id: a decision or its id; omit it if you pass a subject.
             value: the reward.
-            at: when it happened: a datetime with its zone, or ISO 8601; now if None. It determines
-                which part is the latest (``reduce="latest"``). Windows and delays use the time at
-                which the journal recorded the reward.
-            part: the name of the part, if the reward has several.
+            at: when the outcome happened, as a timezone-aware datetime or ISO 8601 text; None: now.
+                This time determines which part is the latest (``reduce="latest"``). Windows and
+                delays use the time at which the journal recorded the reward.
+            part: the name of the part, if the reward has several parts.
             revision: the revision of this part.
-            subject: whose reward it is, instead of the id of a decision.
+            subject: the subject whose reward this is, instead of a decision id.
             event_id: identifies the subject's outcome, such as an order number, so that it counts
-                once.
+                only once.
 
         Raises:
-            RewardConflict: another value is already recorded for this part and revision. If only
-                another process has read it, the receipt says ``conflict`` instead.
+            RewardConflict: a different value is already recorded for this part and revision. If
+                only another process has read that value, the receipt's status is ``conflict``
+                instead.
         """
         with self._lock, self._follower:
             if self._read_only:
@@ -573,13 +576,13 @@ class Bandit:
     def observe_many(self, rewards: Any) -> list[Receipt]:
         """Report many rewards with one append, and return a receipt for each, in order.
 
-        All rewards are validated before any is appended. A value that contradicts one in the
-        journal, or an earlier one in the same call, is not appended: its receipt says
-        ``conflict``. The others count.
+        All rewards are validated before any is appended. A value that contradicts a value in the
+        journal or earlier in the same call is not appended; its receipt has the status
+        ``conflict``. The remaining rewards count.
 
         Args:
             rewards: (id, value) pairs; or mappings with the keys id and value, and optionally at,
-                part and revision, as in :meth:`observe`; or a pandas or polars DataFrame with such
+                part and revision, as in :meth:`observe`; or a pandas or polars DataFrame with these
                 columns.
 
         Raises:
@@ -678,20 +681,20 @@ class Bandit:
         )
 
     def _reported_time(self, at: Moment, now: int, id: Any = None) -> int:
-        """Return `at` in microseconds; refuse it if it is in the future or before the decision."""
+        """Return `at` in microseconds; raise if it is in the future or before the decision."""
         moment = as_microseconds(at)
         decided = None if id is None else self._fold.decided_at(check_id(id))
         check_reported(moment, now, decided, self._skew)
         return moment
 
     def _meaning(self, event: Reward) -> str:
-        """Return how the ledger would classify a reward, ignoring its time."""
+        """Return how the ledger would classify a reward, regardless of its time."""
         ledgers = self._fold.ledgers
         home = 0 if len(ledgers) == 1 else route(event, len(ledgers))
         return ledgers[home].meaning(event)
 
     def activate(self, id: str | Decision, *, at: Moment | None = None) -> Receipt:
-        """Report that a decision took effect: its window starts."""
+        """Report that a decision took effect, which starts its window."""
         return self._mark(Activation, id, at)
 
     def void(self, id: str | Decision, *, at: Moment | None = None) -> Receipt:
@@ -710,9 +713,10 @@ class Bandit:
         """Change how decisions are made, in every process that has this bandit open.
 
         Args:
-            mode: ``learn``: decide with the newest model. ``freeze``: with the current model.
-                ``baseline``: without a model. ``off``: refuse decisions but accept rewards.
-            reason: why, recorded in the journal.
+            mode: ``learn``: decide with the newest model. ``freeze``: keep deciding with the
+                current model. ``baseline``: decide without a model. ``off``: refuse decisions, but
+                accept rewards.
+            reason: the reason to record in the journal.
         """
         if mode not in MODES:
             raise InvalidInput(f"mode is {mode!r}: one of {', '.join(MODES)} was expected", mode)
@@ -723,12 +727,12 @@ class Bandit:
     def use_model(self, when: Moment | None, *, reason: str = "") -> None:
         """Decide with the model as of a given time, in every process that has this bandit open.
 
-        Learning continues. The model is stored in the journal, and is used until the next call of
-        this method.
+        Learning continues. The model is stored in the journal, and is used until this method is
+        called again.
 
         Args:
-            when: a datetime with its zone, or ISO 8601; None: go back to the newest model.
-            reason: why, recorded in the journal.
+            when: a timezone-aware datetime, or ISO 8601 text; None: go back to the newest model.
+            reason: the reason to record in the journal.
 
         >>> from belated import ConversionsOnly
         >>> bandit = Bandit(["blue", "red"], rewards=ConversionsOnly("7d"))
@@ -757,13 +761,13 @@ class Bandit:
     ) -> None:
         """Stop choosing an action, in every process that has this bandit open.
 
-        Rewards for its earlier decisions still count. A later pause, resume or retire of the same
-        action replaces this one.
+        Rewards for earlier decisions with this action still count. A later :meth:`pause`,
+        :meth:`resume` or :meth:`retire` of the same action replaces this pause.
 
         Args:
-            action: its name.
-            reason: why, recorded in the journal.
-            start: when the pause starts: a datetime with its zone, or ISO 8601; now if None.
+            action: the name of the action.
+            reason: the reason to record in the journal.
+            start: when the pause starts, as a timezone-aware datetime or ISO 8601 text; None: now.
             until: when the pause ends; None: when the action is resumed.
 
         >>> from belated import ConversionsOnly
@@ -776,21 +780,21 @@ class Bandit:
         self._change_action(change="pause", action=action, reason=reason, start=start, until=until)
 
     def resume(self, action: int | str, *, reason: str = "") -> None:
-        """Allow an action again that was paused or retired.
+        """Allow a paused or retired action again.
 
         Args:
-            action: its name.
-            reason: why, recorded in the journal.
+            action: the name of the action.
+            reason: the reason to record in the journal.
         """
         self._change_action(change="resume", action=action, reason=reason)
 
     def retire(self, action: int | str, *, reason: str = "", start: Moment | None = None) -> None:
-        """Pause an action for good: only :meth:`resume` brings it back.
+        """Pause an action permanently; only :meth:`resume` brings it back.
 
         Args:
-            action: its name.
-            reason: why, recorded in the journal.
-            start: when it is retired; now if None.
+            action: the name of the action.
+            reason: the reason to record in the journal.
+            start: when the action is retired; None: now.
         """
         self._change_action(change="retire", action=action, reason=reason, start=start)
 
@@ -806,9 +810,9 @@ class Bandit:
         """Return a read-only view of the bandit at an earlier time, rebuilt from the journal.
 
         Args:
-            when: a datetime with its zone, or ISO 8601.
+            when: a timezone-aware datetime, or ISO 8601 text.
         """
-        self.journal.end(0)  # raises if it is closed
+        self.journal.end(0)  # raises if the journal is closed
         past = object.__new__(Bandit)
         past.__dict__.update(self.__dict__)
         past._lock = threading.RLock()
@@ -830,13 +834,13 @@ class Bandit:
 
     @property
     def actions(self) -> list[ActionState]:
-        """The state of each action that the features declare or that was ever paused or retired."""
+        """The state of each action that the features declare or that was paused or retired."""
         with self._lock, self._follower:
             self._read_new()
             return states_at(self._fold.actions, self._now(), declared(self.features))
 
     def _now(self) -> int:
-        """Return the current time; in a view of the past, the time it shows."""
+        """Return the current time, or in a view of the past, the time of the view."""
         return self._clock() if self._fold.until is None else self._fold.until
 
     @property
@@ -857,9 +861,10 @@ class Bandit:
 
     @property
     def mean_reward(self) -> float | None:
-        """The mean of all rewards and defaults learned so far; None before the first.
+        """The mean of all rewards and defaults learned so far; None if there are none.
 
-        Pending decisions are not included, so it is too high while only good outcomes have arrived.
+        Pending decisions are not included, so the mean is too high while only good outcomes have
+        arrived.
         """
         with self._lock, self._follower:
             self._read_new()
@@ -868,14 +873,14 @@ class Bandit:
 
     @property
     def decision_counts(self) -> dict[str, int]:
-        """The number of decisions by state; they add up to all decisions ever made."""
+        """The number of decisions in each state; the sum is the number of decisions ever made."""
         with self._lock, self._follower:
             self._read_new()
             return self._fold.counts
 
     @property
     def event_counts(self) -> dict[str, int]:
-        """The number of events by status; they add up to all events in the journal."""
+        """The number of events with each status; the sum is the number of events in the journal."""
         with self._lock, self._follower:
             self._read_new()
             return self._fold.counters
@@ -884,17 +889,17 @@ class Bandit:
     def refused_counts(self) -> dict[str, int]:
         """The number of rewards that this process did not append, by reason.
 
-        ``duplicate``: the journal already has the same reward. ``conflict``: it has another value
-        for that part and revision, and :class:`RewardConflict` was raised. ``event_counts`` counts
-        the events that were appended.
+        ``duplicate``: the journal already contains the same reward. ``conflict``: the journal
+        contains a different value for that part and revision, and :class:`RewardConflict` was
+        raised. ``event_counts`` counts the events that were appended.
         """
         with self._lock:
             return {status: self._follower.refused[status] for status in ("duplicate", "conflict")}
 
     def issues(self) -> list[Issue]:
-        """Return the problems found in rewards and field values, the most frequent first.
+        """Return the problems found in rewards and field values, most frequent first.
 
-        Each issue has a count, the time it last occurred, an example, and what to do. Counts of
+        Each issue has a count, the time of the last occurrence, an example, and a remedy. Counts of
         journal events are complete; refused events and field values are counted since this process
         started.
 
@@ -928,9 +933,9 @@ class Bandit:
                     self._follower.catch_up()
 
     def entry(self, id: str | Decision) -> DecisionStatus:
-        """Return everything known about one decision.
+        """Return everything that is known about a decision.
 
-        If its record was trimmed, only the outcome is known.
+        If the decision's record was trimmed, only the outcome is known.
         """
         id = check_id(id)
         with self._lock, self._follower:
@@ -960,7 +965,7 @@ class Bandit:
     # --- the journal ----------------------------------------------------------------------------
 
     def settle(self) -> int:
-        """Settle the decisions whose window has ended, and return how many there were."""
+        """Settle the decisions whose window has ended; return the number of settled decisions."""
         with self._lock, self._follower:
             return self._settle()
 
@@ -975,14 +980,14 @@ class Bandit:
         return sum(before[state] - after[state] for state in ("dormant", "pending"))
 
     def sync(self) -> int:
-        """Read what other processes wrote, settle what is due, and return the number of records."""
+        """Read records from other processes and settle ended windows; return the record count."""
         with self._lock, self._follower:
             before = self._fold.version
             self._settle()
             return self._fold.version - before
 
     def save(self) -> None:
-        """Store a snapshot, so that the bandit opens quickly next time."""
+        """Save a snapshot, so that the bandit opens faster next time."""
         with self._lock, self._follower:
             self._check_open()
             self._follower.save()
@@ -998,7 +1003,7 @@ class Bandit:
                     warn_unsaved(error)
                 self._read_only = True
             if self._fold.until is None:  # a view of the past shares the journal
-                self.journal.close()  # also if an earlier call was interrupted
+                self.journal.close()  # even if an earlier call was interrupted
 
     def __enter__(self) -> Self:
         return self
@@ -1016,7 +1021,7 @@ class Bandit:
         """Return a pandas DataFrame with one row per decision and its outcome.
 
         Args:
-            requests: add the request of each decision, where it was stored.
+            requests: whether to include the request of each decision, if it was stored.
 
         Raises:
             MissingExtra: pandas is not installed.
@@ -1033,42 +1038,41 @@ class Bandit:
         limit: Duration | None = None,
         level: float = 0.95,
     ) -> Value:
-        """Return what another policy would have earned per decision.
+        """Estimate what another policy would have earned per decision.
 
         Only decisions made by this bandit's policy count, and only if their requests were stored. A
-        policy of this library is trained on what was known at ``since``, and evaluated on the
-        decisions made from then on.
+        belated policy is trained on the records up to ``since``, and evaluated on later decisions.
 
         Args:
             policy: ``"uniform"``, ``"first"``, the name of an action, a policy, a function, or a
-                matrix. A function takes the context (the rows, if the bandit has no features) and
-                the names of the actions on offer, and returns the probability of each, or one
-                name. A matrix, or a DataFrame, has a row for each decision of :meth:`frame` and a
-                column for each action.
-            since: leave out decisions made before this time; required for a policy that learns.
+                matrix. A function takes the context (or the rows, if the bandit has no features)
+                and the names of the actions on offer, and returns the probability of each action,
+                or the name of one. A matrix or DataFrame has a row for each decision in
+                :meth:`frame` and a column for each action.
+            since: ignore decisions made before this time; required for a policy that learns.
             limit: count only rewards that arrive within this time.
             level: the confidence level of the intervals.
 
         Raises:
-            NotEvaluable: the decisions contain too little information about that policy; the error
+            NotEvaluable: the decisions contain too little information about the policy; the error
                 says what to do.
         """
         return self._log().evaluate(policy, since=since, limit=limit, level=level)
 
     def lift(self, *, limit: Duration | None = None, level: float = 0.95) -> Lift:
-        """Return how much more the policy earns than the holdout.
+        """Estimate how much more the policy earns than the holdout.
 
         Args:
             limit: count only rewards that arrive within this time.
             level: the confidence level of the intervals.
 
         Raises:
-            NotEvaluable: there is no holdout, or it has too few rewards so far.
+            NotEvaluable: there is no holdout, or it has received too few rewards.
         """
         return self._log().lift(limit=limit, level=level)
 
     def delay_curve(self, *, level: float = 0.95) -> DelayCurve:
-        """Return the share of rewards that has arrived by each age of the decision.
+        """Estimate the share of rewards that has arrived by each age of a decision.
 
         Args:
             level: the confidence level of the bands.
@@ -1078,14 +1082,14 @@ class Bandit:
     def forecast(
         self, ahead: Duration | Sequence[Duration] | None = None, *, level: float = 0.95
     ) -> Forecast:
-        """Return how many rewards are still to come.
+        """Forecast how many rewards are still to come.
 
         Args:
-            ahead: how far to look, as ``"3d"`` or ``["1d", "7d"]``; None: without a limit.
+            ahead: the horizon or horizons, such as ``"3d"`` or ``["1d", "7d"]``; None: no limit.
             level: the confidence level of the intervals.
 
         Raises:
-            NotEvaluable: the log is too short for a horizon.
+            NotEvaluable: the log is too short for one of the horizons.
         """
         return self._log().forecast(ahead, level=level)
 
@@ -1098,7 +1102,7 @@ class Bandit:
         return self._log().delay_depends(on)
 
     def report(self) -> Report:
-        """Return a one-page report that notebooks display and that can be saved as HTML or JSON.
+        """Return a one-page report. Notebooks display it; it can be saved as HTML or JSON.
 
         Raises:
             InvalidInput: there are no decisions yet.
@@ -1124,7 +1128,7 @@ class Bandit:
 
 
 class Pending:
-    """The pending decisions of a bandit: their number, the oldest, and an iterator over them.
+    """The pending decisions of a bandit; iterate over it for their keys and recording times.
 
     >>> from threading import RLock
     >>> Pending(Follower.__new__(Follower), 0, RLock()).count
@@ -1151,7 +1155,7 @@ class Pending:
     def __iter__(self) -> Iterator[tuple[str, datetime]]:
         """Yield the key and the recording time of each pending decision.
 
-        Keys are 32 hex digits; an id made by the bandit is its own key.
+        Keys are 32 hex digits; the key of a generated id is the id itself.
         """
         for key, recorded in self._all():
             yield key.hex(), as_datetime(recorded)
@@ -1163,7 +1167,7 @@ class Pending:
 
 
 def in_a_line(bandit: Bandit) -> str:
-    """Return the bandit's name, its counts and, for a few actions, the predictions."""
+    """Return the bandit's name, its counts and, if there are few actions, the predictions."""
     counts = bandit.decision_counts
     total = sum(counts.values())
     decisions = f"{total:,} decision{'' if total == 1 else 's'}"
@@ -1194,7 +1198,7 @@ def as_html(bandit: Bandit) -> str:
 
 
 def as_features(features: Any) -> Features | None:
-    """Return the features, made from a list of actions if need be; None if callers pass rows."""
+    """Return the features, created from a list of actions if necessary; None for callers' rows."""
     kind = features if isinstance(features, type) else type(features)
     if issubclass(kind, Policy):
         message = f"the first argument is a policy, {kind.__name__}: pass it as policy=, after the"
@@ -1204,13 +1208,13 @@ def as_features(features: Any) -> Features | None:
     if kind is features or hasattr(features, "rows"):
         check_made(features, "features", needs="rows", example="PerArm(['red', 'blue'])")
         made: Features = features
-        # Values are counted by features: those of another bandit are not the counts of this one.
+        # Copy the features, because they count values and may be shared with another bandit.
         return replace(made) if isinstance(made, PerArm | Shared) else made
     return PerArm(features)
 
 
 def as_policy(policy: Any, family: Any, floor: Any, features: Features | None) -> Policy:
-    """Return a policy that is bound to the features, or that takes the callers' rows."""
+    """Return a policy that is bound to the features, or that accepts the callers' rows."""
     if policy is None and features is None:
         message = (
             "features are missing: pass the names of the actions, Bandit(['blue', 'red'], ...)"
@@ -1237,7 +1241,7 @@ def check_rewards(rewards: Any, policy: Policy) -> Rewards:
 
 
 def opened(journal: Any) -> Journal:
-    """Return `journal`, opened if it is an address."""
+    """Return `journal`; open it if it is an address."""
     if isinstance(journal, str):
         return open_journal(journal)
     if isinstance(journal, Path):

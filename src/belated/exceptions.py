@@ -1,15 +1,15 @@
-"""Every error and warning of the library, in one tree.
+"""All errors and warnings of the library.
 
 ::
 
     BelatedError
-    ├── InvalidInput      (ValueError)    a value was refused; carries it as ``value``
+    ├── InvalidInput      (ValueError)    a value was refused; carries the ``value``
     │   ├── InvalidConfig                 a configuration file was refused; carries ``mistakes``
     │   └── CommitTooLarge                a commit is too large for the log; carries ``limit``
-    ├── UnknownEvent      (ValueError)    from a newer version; carries ``version`` and ``kind``
+    ├── UnknownEvent      (ValueError)    by a newer version; carries ``version`` and ``kind``
     ├── CorruptEvent      (ValueError)    the bytes are not an event
     ├── UnknownHandle     (LookupError)   no such observation, or it was removed
-    ├── RewardConflict    (ValueError)    another value is recorded for this part and revision
+    ├── RewardConflict    (ValueError)    a different value is recorded for this part and revision
     ├── ReadOnly          (ValueError)    the bandit is closed, or a view of the past
     ├── BanditOff         (RuntimeError)  the bandit's mode is ``off``: it makes no decisions
     ├── ActionsPaused     (RuntimeError)  all offered actions are paused; carries ``actions``
@@ -18,33 +18,33 @@
     │   ├── Unauthenticated               the credential is missing or invalid
     │   ├── Forbidden                     the credential does not allow this request
     │   └── RateLimited                   too many requests; carries ``retry_after``
-    ├── UnknownBandit     (LookupError)   the service has no bandit of this name
-    ├── ServiceError      (RuntimeError)  a service refused or failed; carries its ``problem``
-    │   └── ServiceUnavailable (OSError)  it could not be reached in time: retry
+    ├── UnknownBandit     (LookupError)   the service has no bandit with this name
+    ├── ServiceError      (RuntimeError)  a service refused or failed; carries the ``problem``
+    │   └── ServiceUnavailable (OSError)  a service could not be reached in time: retry
     ├── NotEvaluable      (ValueError)    a log has too little data to answer the question
     ├── MissingExtra      (ImportError)   an optional dependency is missing; names the pip command
     └── JournalError                      a journal operation failed
         ├── JournalClosed      (ValueError)  the journal was used after ``close()``
-        ├── JournalUnavailable (OSError)     it is locked, full or unreachable: retry
-        │   ├── JournalReadUnavailable       it cannot be read, but accepts events
-        │   ├── SpoolInUse                   another process, or journal, has the spool open
+        ├── JournalUnavailable (OSError)     the journal is locked, full or unreachable: retry
+        │   ├── JournalReadUnavailable       the journal cannot be read, but accepts events
+        │   ├── SpoolInUse                   another process or journal has the spool open
         │   └── SpoolNotPermitted            the spool belongs to another user
-        ├── JournalMismatch    (ValueError)  it was created with different settings
-        ├── JournalReplaced                  its file was removed or replaced while it was open
+        ├── JournalMismatch    (ValueError)  the journal was created with different settings
+        ├── JournalReplaced                  the open journal file was removed or replaced
         ├── NotAJournal        (ValueError)  the file is not a journal
         ├── UnsupportedFormat  (ValueError)  the file was written by a newer release
         ├── CorruptJournal     (ValueError)  the file is damaged, or records are missing
         ├── NotIndexed         (LookupError) the log has no index by id
         ├── HistoryChanged     (RuntimeError) records that were folded are missing or changed
         │   ├── HistoryTrimmed                the requested records have been trimmed
-        │   └── HistoryUndone                 a record retracts others that were folded
-        ├── OwnerFenced        (RuntimeError) another process owns the partition now
+        │   └── HistoryUndone                 a record retracts records that were folded
+        ├── OwnerFenced        (RuntimeError) another process now owns the partition
         └── SnapshotConflict   (LookupError) snapshot pieces are missing; carries their ``names``
 
     BelatedWarning        (UserWarning)
     ├── AdviceWarning                     a likely mistake; says what to do
     │   ├── DelayWarning                  missing rewards may bias what is learned
-    │   │   └── MissingRewardWarning      only one outcome is reported, or none
+    │   │   └── MissingRewardWarning      only one kind of outcome is reported, or none
     │   ├── DuplicateWarning              many rewards are reported repeatedly
     │   ├── InterceptWarning              the mean reward is not zero, but rows have no intercept
     │   ├── ScaleWarning                  rows are much too long or too short
@@ -52,7 +52,7 @@
     ├── ClockWarning                      the clock jumped ahead; timestamps ignore the jump
     ├── ConvergenceWarning                an estimate is finite, but did not converge
     ├── FallbackWarning                   the policy failed, and the baseline decided
-    ├── FitWarning                        a fit in the background failed; it is tried again
+    ├── FitWarning                        a background fit failed; it will be retried
     ├── HistoryWarning                    the journal lost or changed records; it is reread
     └── SnapshotWarning                   a damaged snapshot was discarded; the journal is reread
 """
@@ -65,7 +65,7 @@ from typing import Any
 
 
 class BelatedError(Exception):
-    """The base class of every error that the library raises on purpose."""
+    """Base class of all errors that the library raises deliberately."""
 
     #: The constructor's arguments, for pickling; ``message`` is the text of the error.
     _arguments: tuple[str, ...] = ("message",)
@@ -95,7 +95,7 @@ class InvalidConfig(InvalidInput):
     """A configuration file was refused.
 
     Attributes:
-        mistakes: what is wrong, each with its place in the file.
+        mistakes: the errors, each with its location in the file.
     """
 
     _arguments = ("mistakes",)
@@ -109,8 +109,8 @@ class CommitTooLarge(InvalidInput):
     """A commit is larger than the log accepts; nothing was sent.
 
     Attributes:
-        size: the size of the commit, in bytes.
-        limit: the largest size, in bytes.
+        size: size of the commit, in bytes.
+        limit: maximum size, in bytes.
     """
 
     _arguments = ("size", "limit")
@@ -124,14 +124,14 @@ class CommitTooLarge(InvalidInput):
 
 
 class UnknownEvent(BelatedError, ValueError):
-    """An event has a codec version or a kind that this release does not know.
+    """An event has a codec version or a kind that this release does not support.
 
-    It is not damaged: upgrade the reader, or pass the bytes on unchanged.
+    The event is not damaged. Upgrade the reader, or pass the bytes on unchanged.
 
     Attributes:
-        version: the version of the codec that wrote it.
-        kind: the number of its kind, or None if the version is unknown.
-        place: its partition and position, if it was read from a journal.
+        version: version of the codec that wrote the event.
+        kind: number of the event's kind, or None if the version is unknown.
+        place: partition and position of the event, if it was read from a journal.
     """
 
     _arguments = ("version", "kind", "place")
@@ -167,7 +167,7 @@ class UnknownHandle(BelatedError, LookupError):
 
 
 class RewardConflict(BelatedError, ValueError):
-    """Another value is recorded for the same part and revision; nothing was changed.
+    """A different value is recorded for the same part and revision; nothing was changed.
 
     Attributes:
         id: the decision id.
@@ -205,7 +205,7 @@ class BanditOff(BelatedError, RuntimeError):
 
 
 class ActionsPaused(BelatedError, RuntimeError):
-    """All actions that a request offers are paused or retired; no decision was made.
+    """All actions offered by a request are paused or retired; no decision was made.
 
     Attributes:
         actions: the names of the actions.
@@ -223,7 +223,7 @@ class ActionsPaused(BelatedError, RuntimeError):
 
 
 class PolicyFailure(BelatedError, RuntimeError):
-    """A policy raised an error, or returned a choice that is not valid.
+    """A policy raised an error or returned an invalid choice.
 
     Attributes:
         reason: ``error`` or ``not finite``, for use as a metric label.
@@ -263,15 +263,15 @@ class RateLimited(AccessDenied):
 
 
 class UnknownBandit(BelatedError, LookupError):
-    """The service has no bandit of this name."""
+    """The service has no bandit with this name."""
 
 
 class ServiceError(BelatedError, RuntimeError):
-    """A service refused a request, or failed.
+    """A service refused a request or failed.
 
     Attributes:
-        problem: the problem details of the response (RFC 9457): ``status``, ``title`` and
-            ``detail``; None if there are none.
+        problem: problem details from the response (RFC 9457): ``status``, ``title`` and ``detail``;
+            None if the response has none.
     """
 
     _arguments = ("message", "problem")
@@ -282,21 +282,21 @@ class ServiceError(BelatedError, RuntimeError):
 
 
 class ServiceUnavailable(ServiceError, OSError):
-    """A service could not be reached in time, or could not answer: retry the call.
+    """A service could not be reached in time, or could not answer; retry the call.
 
-    The last attempt may have taken effect. Retrying is safe if the call names its decision.
+    The last attempt may have taken effect. Retrying is safe if the call includes a decision id.
     """
 
 
 class NotEvaluable(BelatedError, ValueError):
-    """A log has too little data for the question, such as actions that were never chosen."""
+    """A log has too little data for an estimate, for example because an action was never chosen."""
 
 
 class MissingExtra(BelatedError, ImportError):
     """An optional dependency is missing.
 
     Attributes:
-        what: the feature that needs it.
+        what: the feature that requires the dependency.
         extra: the extra to install, as in ``pip install 'belated[fast]'``.
     """
 
@@ -314,8 +314,8 @@ def extra(what: str, name: str) -> Iterator[None]:
     """Raise MissingExtra if an import in the ``with`` block fails.
 
     Args:
-        what: the feature that needs the extra.
-        name: the extra.
+        what: the feature that requires the extra.
+        name: name of the extra.
     """
     try:
         yield
@@ -334,8 +334,8 @@ class JournalClosed(JournalError, ValueError):
 class JournalUnavailable(JournalError, OSError):
     """The journal is locked, full or unreachable.
 
-    The call was not acknowledged. Retrying is safe: an event that is in the journal twice counts
-    once.
+    The call was not acknowledged. Retrying is safe, because an event that is in the journal twice
+    counts only once.
     """
 
 
@@ -344,7 +344,7 @@ class JournalReadUnavailable(JournalUnavailable):
 
 
 class SpoolInUse(JournalUnavailable):
-    """Another process, or another journal of this one, has the spool open."""
+    """Another process, or another journal in this process, has the spool open."""
 
 
 class SpoolNotPermitted(JournalUnavailable):
@@ -352,11 +352,11 @@ class SpoolNotPermitted(JournalUnavailable):
 
 
 class JournalMismatch(JournalError, ValueError):
-    """The journal was created with other settings than those it is opened with."""
+    """The journal was created with settings that differ from those it is opened with."""
 
 
 class JournalReplaced(JournalError):
-    """The file of a journal was removed or replaced while it was open: restart to open it again."""
+    """A journal's file was removed or replaced while it was open; restart the process."""
 
 
 class NotAJournal(JournalError, ValueError):
@@ -372,15 +372,15 @@ class CorruptJournal(JournalError, ValueError):
 
 
 class NotIndexed(JournalError, LookupError):
-    """The log has no index by id: ask the process that has folded the partition."""
+    """The log has no index by id; query the process that has folded the partition."""
 
 
 class HistoryChanged(JournalError, RuntimeError):
-    """Records that were read earlier are missing from the journal, or were replaced by others.
+    """Records that were read earlier have been removed from the journal or replaced.
 
     Attributes:
         partition: the partition.
-        position: the position of the missing or replaced record.
+        position: position of the missing or replaced record.
     """
 
     _arguments = ("partition", "position")
@@ -395,19 +395,19 @@ class HistoryChanged(JournalError, RuntimeError):
 
 
 class HistoryTrimmed(HistoryChanged):
-    """The requested records have been trimmed: start from the base of the partition."""
+    """The requested records have been trimmed; start from the partition's base."""
 
     _what = "and all before it have been trimmed; the base has their outcomes."
 
 
 class HistoryUndone(HistoryChanged):
-    """A record retracts others that were folded: fold the journal again, without them."""
+    """A record retracts records that were folded; fold the journal again without them."""
 
     _what = "retracts earlier ones."
 
 
 class OwnerFenced(JournalError, RuntimeError):
-    """Another process owns the partition or bandit now; only its snapshots and models count.
+    """Another process now owns the partition or bandit; only its snapshots and models count.
 
     Attributes:
         partition: the partition; None for the whole bandit.
@@ -422,10 +422,10 @@ class OwnerFenced(JournalError, RuntimeError):
 
 
 class SnapshotConflict(JournalError, LookupError):
-    """Pieces that a snapshot reuses have changed in the journal: save the whole snapshot.
+    """Pieces that a snapshot reuses have changed in the journal; save the whole snapshot.
 
     Attributes:
-        names: the names of the pieces.
+        names: names of the pieces.
     """
 
     _arguments = ("names",)
@@ -439,11 +439,11 @@ class SnapshotConflict(JournalError, LookupError):
 
 
 class BelatedWarning(UserWarning):
-    """The base class of every warning that the library issues."""
+    """Base class of all warnings that the library issues."""
 
 
 class AdviceWarning(BelatedWarning):
-    """The data suggest a mistake, though nothing was refused; the message says what to do."""
+    """The data suggests a mistake, although nothing was refused; the message says what to do."""
 
 
 class ClockWarning(BelatedWarning):
@@ -463,11 +463,11 @@ class DelayWarning(AdviceWarning):
 
 
 class MissingRewardWarning(DelayWarning):
-    """Only one outcome is reported, or none: check what `rewards` says about missing rewards."""
+    """Only one kind of outcome is reported, or none; check the bandit's `rewards` setting."""
 
 
 class WindowWarning(AdviceWarning):
-    """The window is much longer than rewards take, so learning from missing rewards is slow."""
+    """The window is much longer than the delays, so learning from missing rewards is slow."""
 
 
 class DuplicateWarning(AdviceWarning):
@@ -475,7 +475,7 @@ class DuplicateWarning(AdviceWarning):
 
 
 class FitWarning(BelatedWarning):
-    """A fit in the background failed; the bandit learns by single steps and tries again later."""
+    """A background fit failed; the bandit learns by single steps and retries later."""
 
 
 class FallbackWarning(BelatedWarning):
@@ -483,7 +483,7 @@ class FallbackWarning(BelatedWarning):
 
 
 class HistoryWarning(BelatedWarning):
-    """The journal lost or changed records that had been learned from; it was read again."""
+    """The journal lost or changed records after they were learned; it was read again."""
 
 
 class ScaleWarning(AdviceWarning):

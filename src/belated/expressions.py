@@ -1,13 +1,13 @@
 """Parse policies, delays, features and environments written as Python expressions.
 
-Commands and configuration files contain texts such as
-``Mixture(never=0.3, base=Geometric(mean=100))``. They are parsed with :mod:`ast` and never
-evaluated: only names that belated knows can be called, with numbers, strings, lists, mappings and
-further such calls. A name alone is a call without arguments.
+Commands and configuration files contain expressions such as
+``Mixture(never=0.3, base=Geometric(mean=100))``. Expressions are parsed with :mod:`ast` and never
+evaluated. Only known names can be called, with numbers, strings, lists, mappings and other such
+calls as arguments. A name alone is a call without arguments.
 
-In a simulation, policies take ``dim`` and ``family`` from the environment. For a bandit, the text
-names the family, and ``dim`` if the bandit has no features. :func:`register` adds your own policies
-to the known names.
+In a simulation, policies take ``dim`` and ``family`` from the environment. For a bandit, the
+expression specifies the family, and also ``dim`` if the bandit has no features. :func:`register`
+adds custom policies to the known names.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ __all__ = ["register"]
 
 T = TypeVar("T")
 
-#: How many entries of a list a label shows.
+#: Maximum number of list entries in a label.
 SHOWN = 6
-#: What a constructor may raise for arguments of the wrong type or value.
+#: Exceptions that a constructor may raise for arguments of the wrong type or value.
 WRONG = (TypeError, ValueError, ArithmeticError, AttributeError, LookupError, MemoryError)
 
 
@@ -66,10 +66,10 @@ class Kind(Generic[T]):
 
     Args:
         noun: the name of the kind in error messages.
-        example: an example of a text.
-        names: the functions that make such objects.
-        parts: further names that are allowed in their arguments.
-        given: arguments that must not be written, with the reason.
+        example: an example expression.
+        names: the functions that create such objects, by name.
+        parts: additional names that are allowed in arguments.
+        given: arguments that must not be specified, with the reason.
     """
 
     noun: str
@@ -91,12 +91,12 @@ def exported(module: Any, wanted: Callable[[Any], bool]) -> dict[str, Any]:
 
 
 def by_name(*made: Callable[..., Any]) -> dict[str, Any]:
-    """Return functions or classes by their name."""
+    """Return functions or classes by name."""
     return {make.__name__: make for make in made}
 
 
 def label(text: str, shown: int = SHOWN) -> str:
-    """Return an expression in a uniform style, with long lists abbreviated.
+    """Return an expression in a normalized form, with long lists abbreviated.
 
     >>> label("Lomax( shape=1.2,scale=100)"), label("DelayedUCB()")
     ('Lomax(shape=1.2, scale=100)', 'DelayedUCB')
@@ -112,7 +112,7 @@ def label(text: str, shown: int = SHOWN) -> str:
 
 
 def shortened(text: str, most: int = 60) -> str:
-    """Return a text, truncated to `most` characters.
+    """Truncate a text to `most` characters.
 
     >>> shortened("one two three", most=8)
     'one two…'
@@ -128,7 +128,7 @@ def _parsed(text: str) -> ast.expr:
 
 
 class Reader(Generic[T]):
-    """Makes the object that a text describes.
+    """Creates the object that an expression describes.
 
     Args:
         kind: the kind of object.
@@ -147,7 +147,7 @@ class Reader(Generic[T]):
         self._given = given
 
     def made(self) -> T:
-        """Return the object that the text describes."""
+        """Return the object that the expression describes."""
         try:
             tree = _parsed(self._text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -161,7 +161,7 @@ class Reader(Generic[T]):
             self.refuse("it is nested too deeply")
 
     def refuse(self, why: str, names: bool = False) -> NoReturn:
-        """Raise an error that says what is wrong, and which names are known if one was expected."""
+        """Raise an error that says what is wrong and, with `names`, lists the known names."""
         kind, text = self._kind, shortened(self._text)
         known = f" (known: {kind.known}; example: {kind.example})" if names else ""
         raise InvalidInput(
@@ -224,7 +224,7 @@ class Reader(Generic[T]):
             return make(*bound.args, **bound.kwargs)
         except InvalidInput as error:
             self.refuse(str(error))
-        except BelatedError:  # such as a missing extra: nothing is wrong with the text
+        except BelatedError:  # such as a missing extra; the expression itself is valid
             raise
         except WRONG as error:
             self.refuse(f"{name}: {error}")
@@ -258,19 +258,19 @@ def _makes_policies(value: Any) -> bool:
     return inspect.isfunction(value)  # such as paper_ducb
 
 
-#: The classes and functions that make policies, by name.
+#: The classes and functions that create policies, by name.
 POLICY_NAMES: dict[str, Callable[..., Policy]] = exported(policies, _makes_policies)
 _BUILT_IN = frozenset(POLICY_NAMES)
 
 
 def register(make: M) -> M:
-    """Make a policy available by its name in commands and in the configuration of a service.
+    """Make a policy available by name in commands and service configurations.
 
-    Use it as a decorator, on a subclass of :class:`~belated.policies.Policy` or on a function that
-    returns a policy. Its first two parameters must be ``dim`` and ``family``.
+    Use this function to decorate a subclass of :class:`~belated.policies.Policy`, or a function
+    that returns a policy. The first two parameters must be ``dim`` and ``family``.
 
     Raises:
-        InvalidInput: `make` does not make policies, or another policy has its name.
+        InvalidInput: `make` does not create policies, or another policy has the same name.
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> @register
@@ -294,7 +294,7 @@ def register(make: M) -> M:
 
 
 def registered(text: str = "") -> dict[str, Callable[..., Policy]]:
-    """Return the policies that were registered, or those of them that occur in `text`."""
+    """Return the registered policies; if `text` is given, only those that occur in it."""
     return {
         name: make
         for name, make in POLICY_NAMES.items()
@@ -370,7 +370,7 @@ FEATURES = Kind[Features](
 
 
 def as_whole_policy(text: str) -> Policy:
-    """Return the policy of a bandit, whose text names the family, and ``dim`` without features.
+    """Return the policy that an expression describes, including its family.
 
     >>> as_whole_policy("DelayedUCB(family=Gaussian(), floor=0.02)").floor
     0.02
@@ -385,14 +385,14 @@ def family_in(text: str) -> Family:
     Bernoulli()
 
     Raises:
-        InvalidInput: the text names no family of this library.
+        InvalidInput: the text does not contain a family of this library.
     """
     match = re.search(r"\bfamily=(\w+\([^()]*\))", text)
     return Reader(FAMILIES, text if match is None else match[1]).made()
 
 
 def as_semantics(text: str) -> Rewards:
-    """Return the rewards semantics that a text describes.
+    """Return the rewards semantics that an expression describes.
 
     >>> as_semantics("ConversionsOnly('12h')").window
     datetime.timedelta(seconds=43200)
@@ -401,7 +401,7 @@ def as_semantics(text: str) -> Rewards:
 
 
 def as_features(text: str) -> Features:
-    """Return the features that a text describes; their ``repr`` is such a text.
+    """Return the features that an expression describes, such as the ``repr`` of features.
 
     >>> as_features("PerArm(['blue', 'red'], context={'age': Number(18, 90)})").dim
     4
@@ -410,7 +410,7 @@ def as_features(text: str) -> Features:
 
 
 def _is_delay(value: Any) -> bool:
-    """Whether a value is a delay that can be written: one with a function as its rate cannot."""
+    """Return whether a value is a delay that can be written as text, without function arguments."""
     return is_dataclass(value) and hasattr(value, "sample") and value != delays.ContextDependent
 
 
@@ -443,11 +443,11 @@ ENVIRONMENTS = Kind[Environment](
 
 @dataclass(frozen=True)
 class WrittenPolicy:
-    """A policy written as text, to be made for an environment, possibly in another process.
+    """A policy written as text, to be created for an environment, possibly in another process.
 
     Args:
         text: the expression.
-        needs: the registered policies that the text uses.
+        needs: the registered policies that the expression uses.
     """
 
     text: str
@@ -465,7 +465,7 @@ def _environment(text: str, seed: int) -> Environment:
 
 
 def as_delay(text: str) -> DelayProcess:
-    """Return the delay that a text describes.
+    """Return the delay that an expression describes.
 
     >>> as_delay("Mixture(never=0.3, base=Geometric(mean=100))")
     Mixture(never=0.3, base=Geometric(mean=100.0))
@@ -474,18 +474,18 @@ def as_delay(text: str) -> DelayProcess:
 
 
 def as_policy(text: str) -> WrittenPolicy:
-    """Return a function that makes the policy for an environment, whose ``dim`` it takes.
+    """Return a function that creates the policy for an environment, with the environment's ``dim``.
 
     >>> from belated.simulation.environments import fixed
     >>> as_policy("BlindUCB(alpha=0.5)")(fixed(seed=0)).dim
     10
     """
-    Reader(POLICIES, text, dim=2, family=families.Bernoulli()).made()  # raises if it is invalid
+    Reader(POLICIES, text, dim=2, family=families.Bernoulli()).made()  # raises if invalid
     return WrittenPolicy(text, tuple(registered(text).values()))
 
 
 def as_environment(text: str) -> Callable[[int], Environment]:
-    """Return a function that makes the environment from a seed.
+    """Return a function that creates the environment from a seed.
 
     >>> as_environment("fixed(dim=5, family=Poisson())")(0).dim
     5

@@ -1,10 +1,10 @@
-"""Plan a bandit before you build it: what a delay, a window and a stale model cost.
+"""Plan a bandit before you build it: estimate what a delay, a window and a stale model cost.
 
-:func:`plan_learning` runs simulations with the real policy, learner and ledger, and estimates how
-long it takes until a lift is known; ``belated plan`` does the same on the command line. Time is to
-scale: the period is simulated in a few thousand rounds, and delay, window and refreshes take the
-same share of the rounds as of the period. If one round stands for several decisions, a real bandit
-learns from more decisions and loses less than the simulated one.
+:func:`plan_learning` runs simulations with the production policy, learner and ledger, and estimates
+how long it takes to detect a lift; ``belated plan`` does the same on the command line. Time is
+scaled: the period is simulated in a few thousand rounds, and the delay, the window and the refresh
+interval are shortened in proportion. If one round represents several decisions, a real bandit
+learns from more decisions and loses less than the simulated bandit.
 
 >>> from belated.delays import Exponential
 >>> asked = Learning(rate=1_000 / DAY, delay=Exponential(mean=DAY), lift=0.3)
@@ -46,7 +46,7 @@ from belated.simulation.environments import GLM, Environment, draw_theta
 HOUR, DAY = 3_600.0, 86_400.0
 #: Windows to compare with the planned one, as multiples of it.
 WINDOWS = (0.25, 0.5, 2.0)
-#: Seconds between two refreshes of the model, and the fewest rounds that can show them.
+#: Intervals between model refreshes to simulate, in seconds; the minimum interval in rounds.
 REFRESHES = (HOUR, DAY, 7 * DAY)
 SHORTEST = 2
 #: Minimum number of decisions in a period.
@@ -56,9 +56,9 @@ MEANINGS: Mapping[str, type[Rewards]] = {
     meaning.__name__: meaning for meaning in (ConversionsOnly, DefaultAfter, Explicit)
 }
 _FIRST = 60_000
-#: Shares of decisions to hold out.
+#: Shares of held-out decisions to consider.
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-#: Probability of finding a lift, and level of the interval that finds it.
+#: Probability of detecting a lift, and confidence level of the interval that detects it.
 POWER, LEVEL = 0.8, 0.95
 #: Longest time considered, in seconds, and the relative precision of times.
 _LONGEST, _STEP = 1e12, 1e-4
@@ -70,14 +70,14 @@ class Learning:
 
     Attributes:
         rate: Mean decisions per second.
-        delay: Delay of rewards in seconds: a distribution of :mod:`belated.delays`, or an observed
-            one.
-        window: Window of the rewards, in seconds.
+        delay: Delay of rewards in seconds: a distribution from :mod:`belated.delays`, or an
+            observed distribution.
+        window: Reward window, in seconds.
         reward_share: Share of decisions that are rewarded if actions are chosen at random.
-        lift: Relative gain of the best choices over random ones, and the lift to detect.
-        period: Planned time, in seconds.
+        lift: Relative gain of the best choices over random choices; also the lift to detect.
+        period: Planned duration, in seconds.
         actions: Number of actions to choose from.
-        dim: Features of a row.
+        dim: Number of features in a row.
         rewards: Meaning of a missing reward: "ConversionsOnly", "DefaultAfter" or "Explicit".
     """
 
@@ -110,18 +110,18 @@ class Learning:
 
     @property
     def decisions(self) -> float:
-        """Decisions in the whole period."""
+        """Number of decisions in the whole period."""
         return self.rate * self.period
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over simulated problems, with its interval.
+    """The mean over simulated problems, with its interval.
 
     Attributes:
         mean: Mean over all problems.
-        low: Lower end, by Student's quantile.
-        high: Upper end.
+        low: Lower end of the interval, from Student's t distribution.
+        high: Upper end of the interval.
     """
 
     mean: float
@@ -130,7 +130,7 @@ class Interval:
 
     @classmethod
     def of(cls, values: Vector) -> Interval:
-        """Return the mean of the values with its interval.
+        """Compute the mean of the values and its interval.
 
         >>> round(Interval.of(np.array([1.0, 2.0, 3.0])).low, 2)
         -0.48
@@ -146,9 +146,9 @@ class Case:
 
     Attributes:
         name: How the setting differs from the plan.
-        kept: Share of the possible gain that the bandit brings over the period.
-        change: ``kept`` minus that of the plan, on the same problems; None for the plan itself.
-        lost: Rewards that the best choices would have brought in addition, over the period.
+        kept: Share of the possible gain that the bandit achieves over the period.
+        change: Difference in ``kept`` from the plan, on the same problems; None for the plan.
+        lost: Additional rewards that the best choices would have earned over the period.
     """
 
     name: str
@@ -162,14 +162,14 @@ class LearningPlan(Shortened, Result):
     """What to expect from a bandit.
 
     Attributes:
-        asked: The traffic that was planned for.
+        asked: The planned traffic.
         policy: Name of the simulated policy.
         seeds: Number of simulated problems.
-        rounds: Rounds per problem.
+        rounds: Number of rounds per problem.
         cases: Simulated settings; the second is the plan itself.
-        holdouts: How long each share takes until the lift is known.
-        take: The smallest share with which the lift is known within the period; None if there is
-            none.
+        holdouts: Time to detect the lift with each share of held-out decisions.
+        take: Smallest share with which the lift is detected within the period; None if no share is
+            large enough.
     """
 
     asked: Learning
@@ -182,11 +182,11 @@ class LearningPlan(Shortened, Result):
 
     @property
     def decisions_a_round(self) -> float:
-        """Number of decisions that each round stands for."""
+        """Number of decisions that each round represents."""
         return self.asked.decisions / self.rounds
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as plain data, times in seconds; None for an infinite time."""
+        """Return the plan as plain data, with times in seconds and None for infinite times."""
         return {
             "asked": vars(self.asked) | {"delay": str(self.asked.delay)},
             "policy": self.policy,
@@ -205,7 +205,7 @@ class LearningPlan(Shortened, Result):
 
 @dataclass(frozen=True)
 class _Setting:
-    """A setting to simulate: the plan, except for the fields that are set."""
+    """A setting to simulate, which differs from the plan in the fields that are set."""
 
     name: str
     window: float | None = None
@@ -222,13 +222,13 @@ def plan_learning(
     rounds: int = 4_000,
     progress: Callable[[int], None] = lambda count: None,
 ) -> LearningPlan:
-    """Simulate the plan, and settings that differ from it in one respect.
+    """Simulate the plan and settings that differ from it in one respect.
 
     Args:
         asked: The traffic to plan for.
         policy: Returns a policy for a problem; None for :class:`~belated.DelayedUCB`.
         policy_name: Name of the policy in the result.
-        seeds: Number of problems to simulate, at least 2.
+        seeds: Number of problems to simulate; at least 2.
         rounds: Maximum number of rounds per problem; fewer if the period has fewer decisions.
         progress: Called with the number of runs that have just finished; :func:`runs_of` returns
             the total.
@@ -267,7 +267,7 @@ def plan_learning(
 
 
 def holdout_times(asked: Learning) -> list[HoldoutTimes]:
-    """Return how long each of ``SHARES`` takes until the lift is known."""
+    """Return the time to detect the lift with each of ``SHARES``."""
     delays = quantiles(asked.delay)
     base = asked.reward_share * float((delays <= asked.window).mean())
     comparison = Comparison(base, asked.lift, asked.rate, asked.window, delays)
@@ -275,7 +275,7 @@ def holdout_times(asked: Learning) -> list[HoldoutTimes]:
 
 
 def runs_of(asked: Learning, seeds: int, rounds: int) -> int:
-    """Return how many simulations :func:`plan_learning` runs."""
+    """Return the number of simulations that :func:`plan_learning` runs."""
     return len(_settings(asked, min(rounds, asked.decisions) / asked.period)) * seeds
 
 
@@ -313,7 +313,7 @@ def _regret(
         rewards = MEANINGS[asked.rewards](length)
         delay = RoundsDelay(asked.delay, pace, max(1, round(setting.refresh * pace)))
     with warnings.catch_warnings():
-        for kind in (AdviceWarning, DelayWarning):  # the problem is difficult on purpose
+        for kind in (AdviceWarning, DelayWarning):  # the problem is intentionally difficult
             warnings.simplefilter("ignore", kind)
         trace = simulate(policy, world, delay, horizon=rounds, seed=seed, rewards=rewards)
     return float(trace.regret[-1])
@@ -324,12 +324,12 @@ def _regret(
 
 @dataclass(frozen=True)
 class HoldoutTimes:
-    """How long a holdout takes, and what it costs.
+    """The time that a holdout takes to detect the lift, and what it costs.
 
     Attributes:
-        share: Share of the decisions that are held out.
-        seconds: Time until the lift is known, if you look once at that time.
-        seconds_sequential: Time until it is known, if you look every day.
+        share: Share of held-out decisions.
+        seconds: Time to detect the lift if you look once, at that time.
+        seconds_sequential: Time to detect the lift if you look every day.
         rewards: Rewards that the holdout costs in ``seconds``.
     """
 
@@ -341,14 +341,14 @@ class HoldoutTimes:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A holdout and a bandit that earns more.
+    """A comparison of a holdout with a bandit that earns more.
 
     Args:
         base: Mean reward of the holdout, within the window.
         lift: Relative gain of the bandit.
-        rate: Decisions per second.
+        rate: Number of decisions per second.
         window: Time after which an outcome is final, in seconds.
-        delays: Sample of the delays of conversions in seconds; infinite for those that never
+        delays: Sample of conversion delays, in seconds; infinite for conversions that never
             arrive.
     """
 
@@ -359,11 +359,11 @@ class Comparison:
     delays: Vector
 
     def times(self, share: float) -> HoldoutTimes:
-        """Return how long a holdout of this share takes.
+        """Return the time that a holdout with this share takes to detect the lift.
 
-        At time t, a reward with delay D counts t/(t - D) times, because the rewards of the latest
+        At time t, a reward with delay D has the weight t/(t - D), because rewards of the latest
         decisions cannot have arrived yet (:mod:`belated.evaluation.arrivals`). The variance of a
-        mean is therefore (p E[t/(t - D)] - p²) / n. The first time considered is the end of the
+        mean is therefore (p E[t/(t - D)] - p²) / n. The earliest time considered is the end of the
         first window.
         """
         squared_z = (float(ndtri(0.5 + LEVEL / 2)) + float(ndtri(POWER))) ** 2
@@ -382,7 +382,7 @@ class Comparison:
         return sum((p * weight - p * p) / (n * part) for p, part in parts)
 
     def _shows(self, t: float, share: float) -> bool:
-        """Whether the always-valid interval excludes 0 with probability ``POWER``."""
+        """Return whether the anytime-valid interval excludes 0 with probability ``POWER``."""
         n = self.rate * (t - self.window)  # decisions whose outcome is final
         smaller = n * min(share, 1.0 - share)
         rewards = self.base * smaller
@@ -395,7 +395,7 @@ class Comparison:
 
 
 def _first(holds: Callable[[float], bool], low: float) -> float:
-    """Return the time from which a condition holds; infinite if it never does."""
+    """Return the time from which a condition holds; infinity if it never does."""
     steps = range(math.ceil(math.log(_LONGEST / low) / math.log1p(_STEP)) + 1)
     step = bisect_left(steps, True, key=lambda step: holds(low * (1.0 + _STEP) ** step))
     return low * (1.0 + _STEP) ** step if step < len(steps) else math.inf
@@ -411,17 +411,17 @@ _WIDEST = 60.0
 
 
 def offers(base: float, lift: float, actions: int, dim: int, seed: int) -> GLM:
-    """Return an environment with a known possible gain: actions with new features every round.
+    """Return an environment with a known possible gain and new features in every round.
 
-    A row is (1, N(0, I)). Intercept and length of θ are chosen so that a share ``base`` of random
-    choices converts, and (1 + ``lift``) times as many of the best choices.
+    A row is (1, N(0, I)). The intercept and length of θ are chosen so that a share ``base`` of
+    random choices converts, and (1 + ``lift``) times that share of the best choices.
 
     Args:
         base: Share of decisions that convert if actions are chosen at random.
         lift: Relative gain of the best choices.
         actions: Number of actions.
-        dim: Numbers per row.
-        seed: Seed of the direction of θ.
+        dim: Number of values per row.
+        seed: Seed for the direction of θ.
 
     >>> world = offers(base=0.1, lift=0.5, actions=5, dim=3, seed=0)
     >>> means = np.array([means for _, means in world.rounds(20_000, np.random.default_rng(0))])
@@ -437,7 +437,7 @@ def offers(base: float, lift: float, actions: int, dim: int, seed: int) -> GLM:
 
 
 def spread_of(base: float, lift: float, actions: int) -> tuple[float, float]:
-    """Return the intercept and length of θ with which the best choices gain ``lift``.
+    """Return the intercept and length of θ for which the best choices gain ``lift``.
 
     Raises:
         InvalidInput: No θ reaches this lift.
@@ -460,7 +460,7 @@ def spread_of(base: float, lift: float, actions: int) -> tuple[float, float]:
 
 
 def _intercept(base: float, length: float) -> float:
-    """Return the intercept with which the mean over all actions is ``base``."""
+    """Return the intercept for which the mean over all actions is ``base``."""
     far = 10.0 + 8.5 * length
 
     def off(intercept: float) -> float:
@@ -470,7 +470,7 @@ def _intercept(base: float, length: float) -> float:
 
 
 def _greatest(actions: int) -> Vector:
-    """Return the density of the maximum of normal numbers, times the step of the grid."""
+    """Return the density of the maximum of normal variables, times the step of the grid."""
     density: Vector = actions * ndtr(_GRID) ** (actions - 1) * _NORMAL
     return density
 
@@ -479,18 +479,18 @@ def _greatest(actions: int) -> Vector:
 
 
 class SecondsDelay(Protocol):
-    """Draws delays in seconds: any distribution of :mod:`belated.delays`, read as seconds."""
+    """Draws delays in seconds; any distribution from :mod:`belated.delays` can be used."""
 
     def sample(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return delays, :data:`~belated.delays.NEVER` for rewards that never arrive."""
+        """Return delays; :data:`~belated.delays.NEVER` for rewards that never arrive."""
 
 
 @dataclass(frozen=True, eq=False)
 class SeenDelay:
-    """Delays as observed in a journal.
+    """Delays observed in a journal.
 
     Args:
-        curve: Share of the rewards that have arrived, by age.
+        curve: Share of rewards that has arrived by each age.
 
     >>> curve = DelayCurve(
     ...     delays=np.array([1e6, 5e6]), share=np.array([0.5, 1.0]), low=np.zeros(2),
@@ -503,7 +503,7 @@ class SeenDelay:
     curve: DelayCurve
 
     def sample(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw delays from the curve; rewards beyond its end never arrive."""
+        """Draw delays from the curve; rewards after the end of the curve never arrive."""
         share = self.curve.share
         # A curve of conversions describes only decisions that convert.
         total = share[-1] if self.curve.conversions else 1.0
@@ -518,8 +518,8 @@ class RoundsDelay:
 
     Args:
         delay: Delays in seconds.
-        pace: Rounds per second.
-        every: Rounds between two refreshes of the model; rewards are learned at the next refresh.
+        pace: Number of rounds per second.
+        every: Number of rounds between model refreshes; rewards are learned at the next refresh.
 
     >>> from belated.delays import Constant
     >>> RoundsDelay(Constant(50), pace=0.1).sample(3, np.random.default_rng(0))
@@ -538,7 +538,7 @@ class RoundsDelay:
         lost = seconds == NEVER
         rounds = np.ceil(np.where(lost, 0, seconds) * self.pace).astype(np.int64)
         chosen = np.arange(count)
-        # The reward of round s can be used from round s + D + 1 on.
+        # The reward of round s can be used starting in round s + D + 1.
         used = -(-(chosen + rounds + 1) // self.every) * self.every
         return np.where(lost, NEVER, used - 1 - chosen)
 
@@ -551,15 +551,15 @@ def quantiles(delay: SecondsDelay, count: int = 4_000) -> Vector:
 
 # --- read from a journal -------------------------------------------------------------------------
 
-#: The holdout group, which shows what is earned without the bandit.
+#: Name of the holdout group, which shows what is earned without the bandit.
 _HOLDOUT = "holdout"
 
 
 def seen_in(log: DecisionLog) -> dict[str, Any]:
-    """Return the fields of :class:`Learning` that a journal determines.
+    """Return the fields of :class:`Learning` that can be derived from a journal.
 
-    The reward share is that of the holdout if the bandit has one, and the actions are those that
-    were chosen.
+    The reward share is taken from the holdout if there is one, and the actions are those that were
+    chosen.
 
     Raises:
         InvalidInput: The rewards in the journal are not 0 or 1.

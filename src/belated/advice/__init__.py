@@ -1,12 +1,12 @@
-"""Advice: checks for problems that do not raise errors, but harm results.
+"""Advice: checks for problems that raise no errors but harm results.
 
-* ``evidence`` is the input of the checks: a sample of decisions with rows and rewards, counts, and
-  facts that only a report has. A fold, a simulation, a report or a test creates it.
-* ``checks`` are the conditions, each with its message.
-* ``adviser`` runs the checks, and issues each warning once.
-* ``issues`` counts problems with single events, and describes them.
+* ``evidence``: the input of the checks, which is a sample of decisions with rows and rewards,
+  counts, and facts available only in a report. A fold, a simulation, a report or a test creates it.
+* ``checks``: the conditions, each with its message.
+* ``adviser``: runs the checks, and issues each warning once.
+* ``issues``: counts and describes problems with individual events.
 
-This package does no I/O and stores nothing per event: checks read the state occasionally.
+This package does no I/O and stores nothing per event; checks read the state occasionally.
 """
 
 from belated.advice.adviser import (
@@ -24,5 +24,5 @@ from belated.advice.evidence import (
     Overview as Overview,
 )
 
-#: Names of the checks of a running bandit; the others need facts that only a report has.
+#: Names of the checks that a running bandit uses; the remaining checks run only in a report.
 WARNINGS = tuple(name for name, check in CHECKS.items() if check.category is not None)

@@ -11,7 +11,7 @@ from belated.advice.checks import CHECKS
 from belated.advice.evidence import DelayDependence, Evidence, look_number
 from belated.exceptions import AdviceWarning
 
-#: Number of records before the first run of the checks, and at most between two runs.
+#: Number of records before the first run of the checks; maximum number between runs.
 SOONEST, LATEST = 100, 8_192
 
 
@@ -40,7 +40,7 @@ def advise(seen: Evidence, skip: Collection[str] = ()) -> list[Advice]:
 
     Args:
         seen: the evidence.
-        skip: names of checks to leave out.
+        skip: names of checks to skip.
     """
     findings = []
     for name, check in CHECKS.items():
@@ -68,8 +68,8 @@ class Adviser:
 
     Attributes:
         current: names of the checks with findings in the last run.
-        dependence: dependence of rewards on their delays, from its last test; tests are rare so
-            that their error bounds hold at all times.
+        dependence: dependence of rewards on their delays, from the last test; there are few tests,
+            so that the overall error probability is bounded.
         next: number of records at the next run.
 
     >>> adviser = Adviser()
@@ -86,14 +86,14 @@ class Adviser:
         self.next = SOONEST
 
     def is_due(self, version: int) -> bool:
-        """Return whether a run is due: after each doubling, or some thousands of records."""
+        """Return whether a run is due: at each doubling, then every :data:`LATEST` records."""
         if version < self.next:
             return False
         self.next = version + min(version, LATEST)
         return True
 
     def look(self, seen: Evidence) -> Iterator[Advice]:
-        """Run the checks; yield each new finding, which counts as reported once it is consumed."""
+        """Run the checks and yield new findings; each counts as reported once it is consumed."""
         looks = look_number(seen.rewards)
         if looks > self._looks:
             depends = advise(seen, skip=CHECKS.keys() - {"dependence"})

@@ -1,9 +1,9 @@
-"""The checks for problems that do not raise errors, but harm results.
+"""Checks for problems that raise no errors but harm results.
 
 A check is a function of :class:`~belated.advice.evidence.Evidence`, registered under its own name,
 which is also the anchor of its section in ``docs/howto/warnings.md``. It returns a finding and a
-remedy, or None. A running bandit issues findings as warnings. A report lists the same findings, and
-those of checks that need an :class:`~belated.advice.evidence.Overview`.
+remedy, or None. A running bandit issues findings as warnings. A report lists the same findings, as
+well as the findings of checks that need an :class:`~belated.advice.evidence.Overview`.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ Find = Callable[[Evidence], Words | None]
 
 @dataclass(frozen=True)
 class Check:
-    """A check with its place in warnings and reports.
+    """A check, with its warning category and its panel in reports.
 
     Attributes:
         find: returns a finding and what to do about it, or None.
         panel: panel of the report that shows the numbers.
-        category: warning category in a running bandit; None if only a report has the facts.
+        category: warning category in a running bandit; None if the check runs only in reports.
     """
 
     find: Find
@@ -67,13 +67,14 @@ def check(panel: str, category: type[AdviceWarning] | None = None) -> Callable[[
 
 # --- which rewards are reported ------------------------------------------------------------------
 
-#: The fewest decisions old enough to have a reward for a finding that most have none: if all
-#: rewards are equal, and if they differ.
+#: Report a finding that most decisions have no reward only if at least this many are old enough to
+#: have one: if all rewards are equal, and if they differ.
 OLD, OLD_MIXED = 50, 250
-#: Number of decisions without any reward that is a finding: if every outcome is reported, and if
+#: Report a finding after this many decisions without a reward: if every outcome is reported, and if
 #: only some are.
 SILENT, SILENT_DEFAULTS = 1_000, 5_000
-#: Number of expected rewards none of which has arrived; the probability of that is e⁻²⁰.
+#: Number of expected rewards after which it is a finding that none has arrived; the probability of
+#: this is e⁻²⁰.
 EXPECTED = 20.0
 
 
@@ -106,7 +107,7 @@ def missing(seen: Evidence) -> Words | None:
 
 
 def _missing(seen: Evidence, least: int) -> tuple[int, int] | None:
-    """Return the number of old decisions without a reward and of all old ones, if it is most."""
+    """Return the numbers of old decisions without a reward and in total, if most have none."""
     old = int(seen.old.sum())
     without = int((seen.old & ~seen.rewarded).sum())
     return (without, old) if old >= least and without > 0.5 * old else None
@@ -119,10 +120,10 @@ def _are_alike(seen: Evidence) -> bool:
 
 @check("feed", MissingRewardWarning)
 def silence(seen: Evidence) -> Words | None:
-    """No reward has ever arrived, or none for longer than expected.
+    """No reward has ever arrived, or none has arrived for longer than expected.
 
-    A report compares with the forecast of rewards, which accounts for batches; a running bandit
-    compares with the share of earlier decisions that had a reward by the same age.
+    A report compares rewards with their forecast, which accounts for batches. A running bandit
+    compares them with the share of earlier decisions that had a reward by the same age.
     """
     if seen.overview.quiet is not None:
         length, expected, stopped = seen.overview.quiet
@@ -147,7 +148,7 @@ def silence(seen: Evidence) -> Words | None:
 
 
 def _never(seen: Evidence) -> Words | None:
-    """Check before the first reward, when delays are unknown but some windows have ended."""
+    """Check for silence before the first reward, when delays are unknown but windows have ended."""
     count, least = float(seen.decisions), SILENT_DEFAULTS if seen.defaults else SILENT
     if count >= least and seen.window is not None:
         count *= float((seen.age >= seen.window).mean())
@@ -171,7 +172,7 @@ def _astray(seen: Evidence) -> str:
 
 @check("feed")
 def slowed(seen: Evidence) -> Words | None:
-    """Fewer than half of the rewards that the forecast expects arrive."""
+    """Fewer than half of the forecast rewards arrive."""
     if seen.overview.slowing is None:
         return None
     since, received, expected = seen.overview.slowing
@@ -183,7 +184,7 @@ def slowed(seen: Evidence) -> Words | None:
 
 @check("feed")
 def outage(seen: Evidence) -> Words | None:
-    """The journal received no reward for longer than chance explains, but receives them again."""
+    """The journal received no rewards for longer than chance explains, but has recovered."""
     if not seen.overview.outages:
         return None
     start, length = seen.overview.outages[-1]
@@ -197,15 +198,15 @@ def outage(seen: Evidence) -> Words | None:
 
 # --- delays --------------------------------------------------------------------------------------
 
-#: The fewest rewards for a check of the window, the share of them within a tenth of the window, and
-#: the share of decisions that must be pending.
+#: Minimum number of rewards for checking the window, minimum share of rewards within a tenth of the
+#: window, and minimum share of decisions that are pending.
 JUDGED, QUICK, WAITING = 50, 0.9, 0.1
-#: Number of rewards within a fraction of the window that shows that hardly any time passes.
+#: Number of rewards within this fraction of the window that shows that almost no time passes.
 SOME, INSTANT = 3, 1e-5
-#: Ratio of the window to the delays beyond which the window of conversions is too long, and the
-#: time that must have passed first, in delays.
+#: Ratio of window to delays above which the window for conversions is too long, and the time that
+#: must elapse before the check, as a multiple of the delays.
 TOO_LONG, SEEN = 1_000.0, 10.0
-#: Factor by which the share of rewards among all learned outcomes may be too high.
+#: Maximum factor by which the share of rewards among learned outcomes may be too high.
 TOO_HIGH = 1.5
 
 
@@ -226,7 +227,7 @@ def dependence(seen: Evidence) -> Words | None:
 
 @check("delay", WindowWarning)
 def clock(seen: Evidence) -> Words | None:
-    """Rewards arrive, but hardly any time passes compared with the window, as in a test loop."""
+    """Rewards arrive, but almost no time passes relative to the window, as in a test loop."""
     if seen.window is None or not (seen.conversions or (seen.defaults and seen.on_arrival)):
         return None
     passed = seen.now - int(seen.made.min(initial=seen.now))
@@ -259,7 +260,7 @@ def window(seen: Evidence) -> Words | None:
 
 
 def _long_window(seen: Evidence, window: int) -> Words | None:
-    """Check whether conversions are far faster than the window, once decisions are old enough."""
+    """Check whether conversions arrive much sooner than the window ends, if enough time passed."""
     delay = seen.delay[seen.rewarded]
     if len(delay) < FEW:
         return None
@@ -276,12 +277,12 @@ def _long_window(seen: Evidence, window: int) -> Words | None:
 
 
 def _waiting(seen: Evidence, window: int) -> Words | None:
-    """Check whether the window is long compared with the delays, and many decisions are pending.
+    """Check whether the window is long relative to the delays, and many decisions are pending.
 
-    Rewards are learned on arrival, and missing ones only at the end of the window, so predictions
-    are too high until then. The finding is either that predictions are too high by now, or that
-    rewards arrive so quickly that most of the window is useless. Only decisions older than a fifth
-    of the window are used.
+    Rewards are learned on arrival, missing rewards only at the end of the window, so predictions
+    are too high until then. The finding is either that predictions are currently too high, or that
+    rewards arrive so quickly that most of the window is unnecessary. Only decisions older than a
+    fifth of the window are used.
     """
     if seen.pending < WAITING * seen.decisions:
         return None
@@ -311,9 +312,9 @@ def _waiting(seen: Evidence, window: int) -> Words | None:
 
 
 def _too_high(seen: Evidence, window: int) -> float:
-    """Return the share of rewards among learned outcomes, relative to that at a common age.
+    """Return the share of rewards among learned outcomes, relative to the share at a common age.
 
-    The common age is the one by which nine tenths of the rewards had arrived.
+    The common age is the age by which 90 % of the rewards had arrived.
     """
     age = quantile(seen.delay[seen.rewarded], QUICK)
     old = seen.age >= age
@@ -325,25 +326,25 @@ def _too_high(seen: Evidence, window: int) -> float:
 
 # --- rows and the model --------------------------------------------------------------------------
 
-#: Sensible range of the length of rows, and of the prior standard deviation of xᵀθ.
+#: Reasonable range of the length of rows, and of the prior standard deviation of xᵀθ.
 SENSIBLE = (1e-2, 1e2)
-#: The fewest rows for a check; and the number of rows, in addition to some per column, that is
-#: sufficient to detect a missing intercept.
+#: Minimum number of rows for a check; number of rows, in addition to some per column, that suffices
+#: to detect a missing intercept.
 ENOUGH, PLENTY = 20, 400
-#: Number of standard errors by which a missing intercept must differ from chance, and the share of
-#: the residual variance that it must explain.
+#: Report a missing intercept if its score exceeds this many standard errors, and if a constant
+#: explains this share of the residual variance.
 ERRORS, EXPLAINED = 6.0, 0.2
-#: Number of standard errors beyond which predictions are biased, and the bias that is tolerated.
+#: Number of standard errors above which predictions count as biased, and the tolerated bias.
 BIAS_ERRORS, OFF = 3.0, 0.1
-#: Share of recent decisions with one action beyond which little is learned about the others.
+#: Share of recent decisions with one action above which little is learned about other actions.
 ALONE = 0.99
 
 
 @check("coefficients", ScaleWarning)
 def scale(seen: Evidence) -> Words | None:
-    """Rows are so long or so short that the prior is not sensible for them.
+    """Rows are so long or so short that the prior does not suit them.
 
-    Columns with a single value besides zero, such as an intercept, are ignored.
+    Columns with a single nonzero value, such as an intercept, are ignored.
     """
     rows = np.abs(seen.rows.astype(np.float64))
     if len(rows) < ENOUGH:
@@ -370,13 +371,13 @@ def scale(seen: Evidence) -> Words | None:
 
 @check("calibration", InterceptWarning)
 def intercept(seen: Evidence) -> Words | None:
-    """Rewards have an average level that rows without an intercept cannot express.
+    """Rewards have an average level that rows without an intercept cannot represent.
 
-    Rewards of 0 and 1 that are learned as Gaussian always need an intercept. For other rewards, a
-    score test shows whether a constant would explain much of the residual variance.
+    Rewards of 0 and 1 that are learned as Gaussian always require an intercept. For other rewards,
+    a score test determines whether a constant would explain much of the residual variance.
     """
     which = seen.learned[seen.at]
-    if seen.defaults and seen.window is not None:  # earlier, only some outcomes are known
+    if seen.defaults and seen.window is not None:  # younger outcomes are incomplete
         which &= seen.age[seen.at] >= seen.window
     here = np.flatnonzero(which)
     here = here[Evidence.spread(len(here), PLENTY + 4 * seen.rows.shape[1])]
@@ -411,10 +412,10 @@ def has_intercept(rows: Matrix) -> bool:
 
 
 def _needs_constant(seen: Evidence, rows: Matrix, y: Vector) -> bool:
-    """Return whether a score test, at the fit without it, shows that a constant is needed."""
+    """Return whether a score test of the fit without a constant shows that one is needed."""
     size = math.sqrt(np.square(rows).sum() / len(rows))
     rows = rows / (size or 1.0)
-    little = 1e-2 * np.eye(rows.shape[1])  # in case all rewards are equal in some direction
+    little = 1e-2 * np.eye(rows.shape[1])  # needed if all rewards are equal in some direction
     theta = fit_rows(rows, y, np.ones(len(y)), seen.family, ridge=little[0, 0])
     _, mean, slope = seen.family.cumulant_mean_slope(rows @ theta)
     across = slope @ rows
@@ -426,7 +427,7 @@ def _needs_constant(seen: Evidence, rows: Matrix, y: Vector) -> bool:
 
 @check("calibration")
 def calibration(seen: Evidence) -> Words | None:
-    """Predictions are off by more than chance explains, and by more than a tenth."""
+    """Predictions are biased by more than chance explains, and by more than 10 %."""
     if seen.overview.bias is None:
         return None
     bias, error = seen.overview.bias
@@ -443,7 +444,7 @@ def calibration(seen: Evidence) -> Words | None:
 
 @check("explore")
 def exploration(seen: Evidence) -> Words | None:
-    """One action has nearly all recent decisions."""
+    """Nearly all recent decisions chose the same action."""
     action, share = seen.overview.favorite
     if share < ALONE:
         return None
@@ -455,7 +456,7 @@ def exploration(seen: Evidence) -> Words | None:
 
 @check("health")
 def mode(seen: Evidence) -> Words | None:
-    """The bandit is not in the mode learn."""
+    """The bandit is not in ``learn`` mode."""
     if seen.overview.mode == "learn":
         return None
     return f"the mode is {seen.overview.mode}", "the bandit does not learn as usual"
@@ -471,10 +472,10 @@ def fit(seen: Evidence) -> Words | None:
 
 # --- reward messages -----------------------------------------------------------------------------
 
-#: The fewest events for a check of duplicates.
+#: Minimum number of events for checking duplicates.
 MANY = 100
-#: For each kind of problem with reward messages: the fewest messages for a finding, and the share
-#: of all messages.
+#: Minimum number of reward messages with a problem for a finding; for each kind of problem, the
+#: minimum share of all messages.
 LEAST = 10
 CARE = {
     kind: (share, *KINDS[kind][1:])

@@ -1,4 +1,4 @@
-"""The evidence on which checks are run."""
+"""The evidence that checks examine."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from belated.core.inputs import Matrix, Row, Vector
 from belated.model.families import Family
 from belated.model.statistics.log_rank import STRATA, excess, strata_of
 
-#: Maximum number of decisions in a sample, of their rows, and of values in these rows.
+#: Maximum number of decisions, rows and row values in a sample.
 SAMPLE, ROWS, NUMBERS = 8_192, 1_024, 1 << 19
-#: The fewest rewards for conclusions about delays.
+#: Minimum number of rewards for conclusions about delays.
 FEW = 10
 #: Marks decisions without a reward in ``arrived``.
 NONE = -1
 
 
 def quantile(values: NDArray[Any], share: float) -> float:
-    """Return the value that a share of the values does not exceed.
+    """Return a quantile: a share of the values does not exceed it.
 
-    np.quantile is not used because it imports a module on its first call, which would delay the
+    np.quantile is avoided because it imports a module on its first call, which would delay the
     caller.
 
     >>> quantile(np.array([3, 1, 2]), 0.9)
@@ -38,17 +38,19 @@ def quantile(values: NDArray[Any], share: float) -> float:
 
 @dataclass(frozen=True)
 class Overview:
-    """Facts that only a report has; the defaults raise no findings.
+    """Facts available only in a report; the defaults produce no findings.
 
     Attributes:
-        quiet: time since the last reward, the number of rewards expected since, and whether that is
-            too many for chance; None if there are too few rewards to forecast.
-        slowing: the time since which fewer rewards arrive than chance explains, the number that
-            arrived, and the number expected; None if rewards arrive as expected.
-        outages: gaps between rewards that are too long for chance: the start and the length.
-        bias: relative bias of predictions, with its standard error; None with too few rewards.
-        favorite: the action with the most recent decisions, and its share of them; 0 if there are
-            too few decisions, or only one action.
+        quiet: time since the last reward, the number of rewards expected since then, and whether
+            that number is too large to be due to chance; None if there are too few rewards for a
+            forecast.
+        slowing: if fewer rewards arrive than chance explains, the time since when they do, the
+            number that arrived and the number expected; otherwise None.
+        outages: start and length of each gap between rewards that is too long to be due to chance.
+        bias: relative bias of predictions and its standard error; None if there are too few
+            rewards.
+        favorite: the action with the most recent decisions, and its share of them; the share is 0
+            if there are too few decisions or only one action.
         mode: mode of the bandit.
         converged: whether the last fit converged.
         reward_messages: total number of reward messages.
@@ -68,9 +70,9 @@ class Overview:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """A sample of decisions, evenly spread over those in memory, and some counts.
+    """A sample of decisions, evenly spread over the decisions in memory, and some counts.
 
-    Times are in microseconds, or in rounds. Dormant and voided decisions are left out.
+    Times are in microseconds or rounds. Dormant and voided decisions are omitted.
 
     Attributes:
         family: family of the rewards.
@@ -84,16 +86,16 @@ class Evidence:
         rewards: total number of reward events that counted.
         duplicates: number of reward events that repeat a known reward.
         unmatched: number of events with an unknown decision id.
-        made: when each decision of the sample was made, in the order of their numbers.
-        arrived: when its reward arrived, or NONE.
-        value: the reward, or the default.
-        learned: whether the value is learned.
-        rows: rows of a part of the sample.
-        at: indices of these rows in the sample.
-        on_arrival: whether rewards are learned on arrival, before missing ones.
+        made: when each decision in the sample was made, in the order of decision numbers.
+        arrived: when the reward of each decision arrived, or NONE.
+        value: the reward of each decision, or the default.
+        learned: whether each value is learned.
+        rows: rows of some decisions in the sample.
+        at: indices of these decisions in the sample.
+        on_arrival: whether rewards are learned on arrival, and missing rewards later.
         together: whether rewards are learned at a common age.
-        conversions: whether only conversions are reported, and decisions count by age.
-        overview: facts that only a report has; default for a running bandit.
+        conversions: whether only conversions are reported, so that decisions are weighted by age.
+        overview: facts available only in a report; the default in a running bandit.
     """
 
     family: Family
@@ -120,7 +122,7 @@ class Evidence:
 
     @staticmethod
     def spread(size: int, count: int) -> NDArray[np.int64]:
-        """Return at most ``count`` indices below ``size``, evenly spread.
+        """Return up to ``count`` evenly spread indices below ``size``.
 
         >>> Evidence.spread(3, 5), Evidence.spread(100, 3)
         (array([0, 1, 2]), array([ 0, 49, 99]))
@@ -139,23 +141,23 @@ class Evidence:
 
     @cached_property
     def delay(self) -> NDArray[np.int64]:
-        """Delay of each reward, where there is one; 0 if it arrived before its decision."""
+        """Delay of each reward that has arrived; 0 if the reward arrived before its decision."""
         return np.asarray(np.maximum(self.arrived - self.made, 0))
 
     @cached_property
     def patience(self) -> float:
         """The age by which a reward should have arrived: three times the 90 % quantile of delays.
 
-        Delays longer than the bandit's life cannot have been observed. In that case, the observed
-        delays are spread over its life, three times their quantile exceeds it, and no decision
-        counts as old.
+        Delays longer than the bandit's lifetime cannot have been observed. If delays are that long,
+        the observed delays are spread over the lifetime, three times their quantile exceeds it, and
+        no decision counts as old.
         """
         delay = self.delay[self.rewarded]
         return 3.0 * quantile(delay, 0.9) if len(delay) >= FEW else np.inf
 
     @cached_property
     def old(self) -> NDArray[np.bool_]:
-        """Mask of the decisions that are so old that their reward should have arrived."""
+        """Mask of the decisions that are old enough for their reward to have arrived."""
         return self.age > self.patience
 
     @cached_property
@@ -173,7 +175,7 @@ class Evidence:
         table = np.column_stack([self.value[which], later])
         y, late = _given(rows.astype(np.float64), table, strata).T
         spread = math.sqrt(float(y @ y) * float(late @ late))
-        # Of a constant, only rounding errors may remain.
+        # If a column is constant, only rounding errors may remain.
         if spread <= 1e-9 * np.prod(np.linalg.norm(table, axis=0)):
             return None
         each = y * late
@@ -182,7 +184,7 @@ class Evidence:
         return DelayDependence(float(each.sum()) / spread, statistic, limit)
 
 
-#: The probability that a bandit ever gets this warning if its delays do not depend on rewards.
+#: The probability that a bandit ever issues this warning if delays do not depend on rewards.
 LEVEL = 0.001
 #: Number of rewards before the first test, and the growth between tests.
 FIRST, GROWTH = 200, 1.5
@@ -209,7 +211,7 @@ class DelayDependence:
 
 
 def look_number(rewards: int) -> int:
-    """Return the number of the test that is due after ``rewards`` rewards; 0 if it is too early.
+    """Return the number of the test due after ``rewards`` rewards; 0 before the first test.
 
     >>> [look_number(rewards) for rewards in (199, 200, 299, 300, 10_000)]
     [0, 1, 1, 2, 10]
@@ -229,7 +231,7 @@ def limit_of(look: int) -> float:
 
 
 def _given(rows: Matrix, table: Matrix, strata: NDArray[np.int64]) -> Matrix:
-    """Return the residuals of a table's columns, regressed on the rows within strata."""
+    """Regress a table's columns on the rows within strata; return the residuals."""
     both = np.column_stack([rows, table])
     for stratum in range(STRATA):
         here = strata == stratum

@@ -1,8 +1,9 @@
-"""Issues: problems with single events and values, counted from the first one.
+"""Issues: problems with individual events and values, counted from the first occurrence.
 
-A check (:mod:`belated.advice.checks`) examines many events, and reports what chance does not
-explain. An issue is counted even if it occurs only once, with its last time and an example. Names
-and descriptions are the same in ``Bandit.issues()``, the report, the console, the log and metrics.
+A check (:mod:`belated.advice.checks`) examines many events, and reports what chance cannot explain.
+An issue is counted even if it occurs only once, with the time of the last occurrence and an
+example. Names and descriptions are the same in ``Bandit.issues()``, the report, the web console,
+the log and the metrics.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class IssueKind(NamedTuple):
 
     Attributes:
         title: heading.
-        what: what happened, as the predicate of "rewards" or "values".
-        remedy: how these events are treated, and what to do.
+        what: what happened, phrased as a predicate of "rewards" or "values".
+        remedy: how such events are handled, and what to do.
     """
 
     title: str
@@ -35,7 +36,7 @@ class IssueKind(NamedTuple):
     remedy: str
 
 
-#: The kinds by name; those of rewards come first.
+#: The kinds by name; issues with rewards come first.
 KINDS = {
     "unmatched": IssueKind(
         "No such decision", "name an unknown decision",
@@ -80,7 +81,7 @@ class Noticed(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     Attributes:
         count: number of occurrences.
-        last_us: time of the last one, in microseconds since 1970; 0 if unknown.
+        last_us: time of the last occurrence, in microseconds since 1970; 0 if unknown.
         example: the last id or value.
     """
 
@@ -89,7 +90,7 @@ class Noticed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     example: str = ""
 
     def plus(self, other: Noticed) -> Noticed:
-        """Return the sum, with the more recent example."""
+        """Return the sum of both counts, with the more recent example."""
         last = max(self, other, key=lambda noticed: (noticed.last_us, noticed.example))
         return Noticed(self.count + other.count, last.last_us, last.example)
 
@@ -101,10 +102,10 @@ class Issue(msgspec.Struct, Result, frozen=True, omit_defaults=True):
         name: unmatched, conflict, expired, invalid, early, future, clipped or unknown.
         count: number of occurrences.
         what: description of the problem.
-        remedy: how these events are treated, and what to do.
+        remedy: how such events are handled, and what to do.
         last: time of the last occurrence; None if it was before this process started.
         example: the last id or value.
-        field: the field of the context or the actions, if the problem is about one.
+        field: the field of the context or the actions, if the problem concerns a field.
     """
 
     name: str
@@ -131,14 +132,14 @@ class IssueCounter(dict[str, Noticed]):
         self[name] = self.get(name, Noticed()).plus(noticed)
 
     def note_error(self, error: BaseException, clock: Callable[[], int]) -> None:
-        """Count an error if it is an issue, with its id or its invalid value as an example."""
+        """Count an error if it is an issue, using the error's id or invalid value as an example."""
         if isinstance(error, BelatedError) and error.issue:
             example = getattr(error, "id", None) or getattr(error, "value", "")
             self.note(error.issue, example, clock())
 
 
 def total_of(*parts: Mapping[str, Noticed]) -> dict[str, Noticed]:
-    """Return the sums by name.
+    """Return the sum of the counts by name.
 
     >>> total_of({"early": Noticed(2)}, {"early": Noticed(3, 7, "a")})["early"]
     Noticed(count=5, last_us=7, example='a')
@@ -153,11 +154,11 @@ def total_of(*parts: Mapping[str, Noticed]) -> dict[str, Noticed]:
 def of_counters(
     counters: Mapping[str, int], latest: Mapping[str, tuple[int, str]] | None = None
 ) -> dict[str, Noticed]:
-    """Return the issues among counts of events by status.
+    """Return the issues, given the number of events by status.
 
     Args:
         counters: number of events with each status.
-        latest: time and id of the last event of each status.
+        latest: time and id of the last event with each status.
 
     >>> of_counters({"rewarded": 5, "unmatched": 1, "orphaned": 2})
     {'unmatched': Noticed(count=3, last_us=0, example='')}
@@ -174,13 +175,13 @@ def of_counters(
 
 
 def of_fields(features: object) -> dict[str, Noticed]:
-    """Return the issues of a bandit's features, by kind and field, as in "clipped age"."""
+    """Return the issues in features by kind and field, such as "clipped age"."""
     fields: Mapping[tuple[str, str], tuple[int, int, str]] = getattr(features, "noticed", {})
     return {f"{kind} {field}": Noticed(*seen) for (kind, field), seen in fields.items()}
 
 
 def issues_of(noticed: Mapping[str, Noticed]) -> list[Issue]:
-    """Return a list of issues, the most frequent first.
+    """Return a list of issues, most frequent first.
 
     >>> issues_of({"clipped age": Noticed(3, 7, "400")})[0].field
     'age'
