@@ -208,8 +208,8 @@ class RowEncoder:
         if self.features is None:
             raise JournalMismatch(
                 f"the decision {decision.id!r} was made with other features than the bandit has "
-                "now. The bandit has your own features, which are not available here: use a "
-                "program that opens the bandit with them"
+                "now. The bandit uses custom features, which are not available in this process: "
+                "use a program that opens the bandit with them"
             )
         stored = read_context(decision, floats=_as_arrays)
         if stored is None:

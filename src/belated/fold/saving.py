@@ -1,4 +1,4 @@
-"""Writing of snapshots: the state of one moment, written while the fold continues."""
+"""Write snapshots, each the state at a single point in time, while the fold continues."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from belated.journals.snapshots import Snapshot, checksum
 
 @dataclass
 class PartitionSaving:
-    """The state of a partition at the moment when saving began.
+    """The state of a partition at the time when saving began.
 
     Attributes:
         partition: the partition.
-        position: the position of the last record that was folded.
+        position: the position of the last folded record.
         fingerprint: the fingerprint of the fold.
         pieces: all pieces except those of blocks.
         copies: copies of the blocks that have changed since the last snapshot.
         unchanged: the names of the pieces of all other blocks.
-        before: the checksum of each piece of the last snapshot; empty for pieces that never change
-            under their name.
-        sums: the checksums of this snapshot, once it is written.
+        before: the checksum of each piece of the last snapshot; empty for pieces whose content
+            never changes.
+        sums: the checksums of this snapshot, once it has been written.
     """
 
     partition: int
@@ -38,7 +38,7 @@ class PartitionSaving:
     sums: dict[str, bytes] | None = None
 
     def write(self, journal: Journal) -> None:
-        """Write the snapshot to the journal; pieces that it already has are not written again."""
+        """Write the snapshot to the journal, except for pieces that the journal already has."""
         self.copies.take_all()
         pieces = dict(self.pieces)
         for block, lines in self.copies.made.items():
@@ -60,7 +60,8 @@ class Saving:
         parts: the state of each partition.
 
     Attributes:
-        conflicts: whether another process saved snapshots meanwhile, so that these were rejected.
+        conflicts: whether these snapshots were rejected because another process saved snapshots
+            in the meantime.
     """
 
     def __init__(self, parts: Sequence[PartitionSaving]) -> None:
@@ -68,13 +69,13 @@ class Saving:
         self.conflicts = False
 
     def write(self, journal: Journal) -> None:
-        """Write the snapshots to the journal; can be called in any thread.
+        """Write the snapshots to the journal; can be called from any thread.
 
         Args:
-            journal: the journal that the last snapshot was loaded from or saved to.
+            journal: the journal from which the last snapshot was loaded or to which it was saved.
 
         Raises:
-            SnapshotConflict: another process has saved snapshots since.
+            SnapshotConflict: another process has saved snapshots in the meantime.
         """
         try:
             for part in self.parts:
@@ -85,15 +86,15 @@ class Saving:
 
 
 def is_lasting(name: str) -> bool:
-    """Return whether a piece never changes under its name: the rows of a full block."""
+    """Return whether a piece holds the rows of a full block, which never change."""
     return name.startswith("rows ") and not name.endswith("so far")
 
 
 def kept_at_load(names: Collection[str]) -> dict[str, bytes]:
-    """Return ``before`` for a snapshot that was loaded, given the names of its pieces.
+    """Return ``before`` for a loaded snapshot, given the names of the snapshot's pieces.
 
-    Only pieces that need no checksum are included: those that never change, and those of blocks of
-    lines, whose changes the table tracks.
+    Only pieces that need no checksum are included: pieces that never change, and blocks of lines,
+    whose changes are tracked by the table.
     """
     return {name: b"" for name in names if is_lasting(name) or is_of_block(name)}
 

@@ -1,8 +1,8 @@
-"""Subjects of a partition: their decisions and rewards, and which reward is credited to which.
+"""The subjects of a partition, with their decisions and rewards.
 
-A reward of a subject is credited to the latest live decision for that subject that was made at or
-before the time of the reward, unless the window ended in between. Both times are those of the
-events, so the order in which the events arrive does not matter.
+A subject reward is credited to the subject's latest live decision that was made at or before the
+time of the reward, unless the attribution window ended in between. These times come from the
+events, so the order in which events arrive does not matter.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import msgspec
 from belated.core.events import SubjectReward
 from belated.fold.rules import ReportedReward, clamped_time, same_value
 
-#: Maximum number of rewards of a subject that a ledger remembers; further ones are rejected.
+#: Maximum number of rewards per subject that a ledger remembers; further rewards are rejected.
 MAX_REWARDS = 1_000
-#: Stands for the number of a decision: the reward is not credited to any.
+#: Used instead of a decision number if a reward is not credited to any decision.
 UNCREDITED = -1
 
 
 class Credit(msgspec.Struct, gc=False, array_like=True):
-    """A reward of a subject.
+    """A subject reward and the decision to which it is credited.
 
     Attributes:
-        reward: the reward; its part is the event id.
-        reporter: the name of the API key that reported it; empty without one.
-        number: the number of the decision that it is credited to.
+        reward: the reward, with the event id as its part.
+        reporter: the name of the API key that reported the reward; empty without one.
+        number: the number of the decision, or ``UNCREDITED``.
     """
 
     reward: ReportedReward
@@ -37,7 +37,7 @@ class Credit(msgspec.Struct, gc=False, array_like=True):
     number: int = UNCREDITED
 
 
-#: Shared by all subjects without rewards, which are most of them; never modified.
+#: Shared by all subjects without rewards, which are the majority; never modified.
 _NO_REWARDS: dict[str, Credit] = {}
 
 
@@ -45,9 +45,9 @@ class SubjectHistory(msgspec.Struct, gc=False, array_like=True):
     """The decisions and rewards of one subject.
 
     Attributes:
-        key: the key of its id.
-        decisions: the numbers of its decisions, in the order in which they were made.
-        rewards: its rewards, by event id.
+        key: the key of the subject's id.
+        decisions: the numbers of the subject's decisions, in the order in which they were made.
+        rewards: the subject's rewards, by event id.
     """
 
     key: bytes
@@ -62,12 +62,12 @@ def credited(
     made: Callable[[int], int],
     is_live: Callable[[int], bool],
 ) -> int:
-    """Return the number of the decision that a reward is credited to, or ``UNCREDITED``.
+    """Return the number of the decision to which a reward is credited, or ``UNCREDITED``.
 
     Args:
         decisions: the numbers of the subject's decisions, in the order in which they were made.
         at: when the reward happened, in microseconds since 1970.
-        window: how long after a decision a reward may happen, in microseconds; None: unlimited.
+        window: how long after a decision a reward may happen, in microseconds; None for no limit.
         made: returns when a decision was made.
         is_live: returns whether a decision took effect and was not voided.
 
@@ -86,7 +86,7 @@ def credited(
 
 
 class SubjectIndex:
-    """The decisions and rewards of the subjects of a partition, by the keys of their ids.
+    """The decisions and rewards of a partition's subjects, by the key of the subject's id.
 
     >>> index = SubjectIndex()
     >>> history = index.history(b"key")
@@ -103,11 +103,11 @@ class SubjectIndex:
         self.histories: dict[bytes, SubjectHistory] = {}
         #: The subject of each decision, by its number.
         self.owners: dict[int, SubjectHistory] = {}
-        #: Number of rewards that are remembered.
+        #: Number of remembered rewards.
         self.rewards = 0
         #: Number of uncredited rewards, by reporter.
         self.reporters: Counter[str] = Counter()
-        #: A lower bound of the times at which uncredited rewards were recorded.
+        #: A lower bound for the times at which uncredited rewards were recorded.
         self.oldest: float = math.inf
 
     @property
@@ -139,11 +139,11 @@ class SubjectIndex:
 
     def begin(self, key: bytes, number: int) -> None:
         """Add a new subject with its first decision."""
-        # A list literal has no spare capacity: most subjects have one decision.
+        # A list literal has no spare capacity; most subjects have only one decision.
         self.histories[key] = self.owners[number] = SubjectHistory(key, [number], _NO_REWARDS)
 
     def meaning(self, history: SubjectHistory, event: SubjectReward) -> str:
-        """Return the status of a reward, given the known rewards of its subject."""
+        """Return the status of a reward, given the known rewards of the subject."""
         credit = history.rewards.get(event.event_id)
         if credit is None:
             return "over_limit" if len(history.rewards) >= MAX_REWARDS else "unmatched"
@@ -156,7 +156,7 @@ class SubjectIndex:
         recorded: int,
         number: int = UNCREDITED,
     ) -> Credit:
-        """Add a new reward, credited to a decision or to none."""
+        """Add a new reward, which may be credited to a decision."""
         at = clamped_time(event.at_us)
         reward = ReportedReward(recorded, at, event.value, event.event_id)
         credit = Credit(reward, event.reporter, number)
@@ -170,7 +170,7 @@ class SubjectIndex:
         return credit
 
     def assign(self, credit: Credit, number: int) -> int:
-        """Credit a reward to another decision; return how many fewer rewards are uncredited."""
+        """Credit a reward to another decision; return the decrease in uncredited rewards."""
         change = (credit.number < 0) - (number < 0)
         self.reporters[credit.reporter] -= change
         credit.number = number
@@ -179,7 +179,7 @@ class SubjectIndex:
         return change
 
     def credits_of(self, number: int) -> dict[str, ReportedReward]:
-        """Return the rewards that are credited to a decision, by event id."""
+        """Return the rewards credited to a decision, by event id."""
         history = self.owners.get(number)
         if history is None or not history.rewards:
             return {}
@@ -190,7 +190,7 @@ class SubjectIndex:
         }
 
     def forget(self, number: int) -> None:
-        """Forget a decision and the rewards that are credited to it."""
+        """Forget a decision and the rewards credited to it."""
         credits = self.credits_of(number)
         history = self.owners.pop(number, None)
         if history is None:

@@ -1,10 +1,10 @@
-"""The table of decisions: everything stored about a decision except for its row, in 88 bytes.
+"""The table of decisions, which stores everything about a decision except its row in 88 bytes.
 
-A line of the table holds what the journal says about a decision, its state, and where the learner
-stores its row or its reward. All of it is in one place in memory, and compiled code uses the same
-table as Python.
+A line of the table holds what the journal contains about a decision, the state of the decision, and
+where the learner stores its row or its reward. A line is contiguous in memory, and compiled code
+uses the same table as Python.
 
-Decisions are numbered in the order of arrival, and numbers are never reused. Lines at the front are
+Decisions are numbered in order of arrival, and numbers are never reused. Lines at the front are
 dropped together once all of their decisions are forgotten.
 """
 
@@ -23,23 +23,23 @@ from belated.model.kernels import best, pages
 from belated.model.kernels.memory import column, zeros
 from belated.model.kernels.pages import BLOCK
 
-#: In ``reward_recorded``: there is no reward yet.
+#: Value of ``reward_recorded`` if there is no reward yet.
 NONE = -1
-#: In ``where``: neither a row nor a reward is stored. A value of at least 0 is the place of a row;
-#: a smaller value is a handle, see :func:`handle_at`.
+#: Value of ``where`` if neither a row nor a reward is stored. A value of at least 0 is the slot of
+#: a row; a value below -1 is a handle (see :func:`handle_at`).
 NOWHERE = -1
 
 #: A value of ``where``, or an array of them.
 Where = TypeVar("Where", int, NDArray[np.int64])
 
-# Minimum capacity of a table, and number of lines that are searched at a time.
+# Minimum capacity of a table, and number of lines to search at a time.
 _FEW, _PIECE = 16, 1 << 14
 _CELLS = 11
 _line = Struct("=QQqqqBB2xIdqqdq")
 _key = Struct(">QQ")
-#: Split a key into two integers, and join them again.
+#: Functions to split a key into two integers, and to join them again.
 halves_of, key_from = _key.unpack, _key.pack
-#: The type of each column, and its offset in a line, in bytes.
+#: The type of each column, and the offset of the column in a line, in bytes.
 _COLUMNS = {
     "high": (np.uint64, 8 * pages.HIGH),
     "low": (np.uint64, 8 * pages.LOW),
@@ -60,15 +60,15 @@ _COLUMNS = {
 class EntryTable:
     """A table with one line per decision; each column is an attribute.
 
-    A column is a view that extends beyond the last line. It becomes invalid when lines are added or
-    dropped, so do not keep references to it.
+    A column is a view that extends beyond the last line. The view becomes invalid when lines are
+    added or dropped, so do not keep references to it.
 
     Attributes:
         base: the number of the decision in the first line.
         used: number of lines.
         cells: the lines, in cells of eight bytes.
-        changed: the blocks with lines that have changed since they were last saved.
-        copies: copies of blocks that are being made; a block is copied before it changes.
+        changed: the blocks that have changed since the last snapshot.
+        copies: the copies of blocks in progress; a block is copied before it changes.
 
     >>> table = EntryTable()
     >>> key = b"sixteen bytes .."
@@ -82,16 +82,16 @@ class EntryTable:
     high: memoryview[int]  # first half of the key
     low: memoryview[int]  # second half of the key
     recorded: memoryview[int]  # when the journal recorded the decision
-    position: memoryview[int]  # its position in the journal
-    at: memoryview[int]  # when it was made; with ``crc``, it detects another under the same id
+    position: memoryview[int]  # the decision's position in the journal
+    at: memoryview[int]  # when the decision was made; with ``crc``, detects reuse of the same id
     state: memoryview[int]
     flags: memoryview[int]
     crc: memoryview[int]
     value: memoryview[float]  # the value that is learned
-    reward_recorded: memoryview[int]  # when its only reward was recorded, for most decisions
+    reward_recorded: memoryview[int]  # when the reward was recorded, if the line can hold it
     reward_at: memoryview[int]
-    weight: memoryview[float]  # its pending weight, fixed when the decision was made
-    where: memoryview[int]  # the place of its row; once it is learned, the handle of its reward
+    weight: memoryview[float]  # weight of the pending decision, fixed when it was added
+    where: memoryview[int]  # the slot of the row; once learned, the handle of the reward
 
     def __init__(self) -> None:
         self.base = 0
@@ -135,7 +135,7 @@ class EntryTable:
         return self.base + i
 
     def touch(self, i: int) -> None:
-        """Mark a line as changed; must be called before it is modified."""
+        """Mark a line as changed; must be called before modifying the line."""
         block = self.base + i >> BLOCK
         if block not in self.changed:
             if self.copies is not None:
@@ -148,16 +148,16 @@ class EntryTable:
             self._resize(max(self.used + count, 2 * self._capacity))
 
     def grew_by(self, count: int) -> None:
-        """Add ``count`` lines that were written after the last one; copies must be complete."""
+        """Add ``count`` lines that were written after the last line; copies must be complete."""
         self.changed.update(range(self.next >> BLOCK, (self.next + count - 1 >> BLOCK) + 1))
         self.used += count
 
     def column(self, name: str) -> NDArray[Any]:
-        """Return a column of all lines as an array."""
+        """Return a column as an array, with one item per line."""
         return np.asarray(getattr(self, name))[: self.used]
 
     def first(self, state: int) -> int:
-        """Return the index of the first line with a state; -1 if there is none."""
+        """Return the index of the first line with this state; -1 if there is none."""
         states = self.column("state")
         for start in range(0, len(states), _PIECE):
             matches = states[start : start + _PIECE] == state
@@ -173,13 +173,13 @@ class EntryTable:
         self.cells[:remaining] = self.cells[count : self.used]
         self.used = remaining
         self.base += count
-        first = self.base >> BLOCK  # may have lost some of its lines
+        first = self.base >> BLOCK  # this block may have lost some of its lines
         self.changed = {first, *(block for block in self.changed if block > first)}
         if self._capacity > max(_FEW, 4 * remaining):
             self._resize(max(_FEW, 2 * remaining))
 
     def blocks(self) -> dict[int, slice]:
-        """Return the lines of each block; the block of a decision never changes."""
+        """Return the lines in each block; a decision never moves to another block."""
         blocks = {}
         for block in range(self.base >> BLOCK, (self.next - 1 >> BLOCK) + 1):
             start, stop = (block << BLOCK) - self.base, (block + 1 << BLOCK) - self.base
@@ -213,7 +213,7 @@ class EntryTable:
 
 
 def packed(cells: NDArray[np.int64]) -> bytes:
-    """Return lines as bytes; the place of a row is replaced by 0."""
+    """Return lines as bytes, with 0 in place of the slots of rows."""
     where = cells[:, -1]
     if (where > 0).any():
         cells = cells.copy()
@@ -223,7 +223,7 @@ def packed(cells: NDArray[np.int64]) -> bytes:
 
 
 def handle_at(where: Where) -> Where:
-    """Convert a handle of a reward to a value of ``where``, or vice versa.
+    """Convert a reward's handle to a value of ``where``, or vice versa.
 
     >>> handle_at(handle_at(5))
     5
@@ -233,10 +233,10 @@ def handle_at(where: Where) -> Where:
 
 _FREE = -1
 _REMOVED = -2
-# The secret of this process's hash function, so that callers cannot choose ids that collide.
+# The secret key of this process's hash function, so that callers cannot choose colliding ids.
 _SIP = pages.sip_state(secrets.randbits(64), secrets.randbits(64))
-# An entry of the array consists of some bits of the hash, followed by the last bits of the number:
-# 31 bits in all, or 63 if numbers need this many bits.
+# Each array entry packs some hash bits and the low-order bits of the number: 31 bits in total, or
+# 63 if the numbers need that many.
 _MANY = 30
 
 
@@ -261,7 +261,7 @@ class Index:
         self._fill(np.arange(0))
 
     def find(self, key: bytes) -> int:
-        """Return the number of a key; -1 if there is none."""
+        """Return the number of a key; -1 if the key is unknown."""
         places, bits, keys = self._places, self._bits, self._keys
         high, low = halves_of(key)
         hashed = self._kernels.sip_hash(high, low, *_SIP)
@@ -275,7 +275,7 @@ class Index:
         return -1
 
     def find_or_enter(self, key: bytes) -> int:
-        """Return the number of a key; if there is none, return -1 and map it to the next number."""
+        """Return the number of a key; if it is unknown, map it to the next number and return -1."""
         keys = self._keys
         if self._capacity == 0 or keys.used >= self._number:
             self._rebuild(1)
@@ -303,17 +303,17 @@ class Index:
             self._rebuild(count)
 
     def took(self, count: int) -> None:
-        """Reduce the capacity after ``count`` free places were filled directly."""
+        """Reduce the capacity after the caller has filled ``count`` free slots."""
         self._capacity -= count
 
     @property
     def is_narrow(self) -> bool:
-        """Whether places have four bytes each."""
+        """Whether each slot has four bytes."""
         return self._places.itemsize == 4
 
     @property
     def places(self) -> NDArray[np.int32]:
-        """The array of entries; an entry is at the place of its key's hash, or after it."""
+        """The array of entries; an entry is in the slot given by its key's hash, or after it."""
         return np.asarray(self._places)
 
     @property
@@ -323,7 +323,7 @@ class Index:
         return self._shift, self._mask, self._bits, self._number, self._tag, *sip
 
     def remove(self, number: int) -> None:
-        """Remove a number; its key remains in the table until its line is dropped."""
+        """Remove a number; the key remains in the table until the line is dropped."""
         at, entry = self._entry_of(number)
         places, mask = self._places, self._mask
         while places[at] != entry:
@@ -333,15 +333,15 @@ class Index:
         places[at] = _REMOVED
 
     def restore(self, remembered: NDArray[np.bool_]) -> None:
-        """Add some lines of a table that was restored.
+        """Add lines of a restored table.
 
         Args:
-            remembered: for each line, whether it is added.
+            remembered: whether to add each line.
         """
         self._fill(self._keys.base + np.flatnonzero(remembered))
 
     def _entry_of(self, number: int) -> tuple[int, int]:
-        """Return the first place where a number may be, and its entry."""
+        """Return the first slot in which a number may be, and the number's entry."""
         i = number - self._keys.base
         hashed = self._kernels.sip_hash(self._keys.high[i], self._keys.low[i], *_SIP)
         return hashed >> self._shift, (hashed & self._tag) << self._bits | number & self._number
@@ -353,7 +353,7 @@ class Index:
         self._fill(self._keys.base + np.sort(lines), extra)
 
     def _fill(self, numbers: NDArray[np.int64], extra: int = 0) -> None:
-        """Build an array of at least five places per two numbers; its maximum load is 2/3."""
+        """Build an array of at least 2.5 slots per number, with a maximum load of 2/3."""
         size = 64
         while 2 * size < 5 * (len(numbers) + extra):
             size *= 2
@@ -365,7 +365,7 @@ class Index:
         self._tag = (1 << width - bits) - 1
         self._mask = size - 1
         self._shift = 65 - size.bit_length()
-        self._capacity = size // 3 * 2 - len(numbers)  # places to fill before the array grows
+        self._capacity = size // 3 * 2 - len(numbers)  # slots to fill before the array grows
         self._put(numbers)
 
     def _put(self, numbers: NDArray[np.int64]) -> None:
@@ -377,8 +377,8 @@ class Index:
         tags = (hashed & np.uint64(self._tag)).astype(np.int64)
         places = np.asarray(self._places)
         new = (tags << self._bits | numbers & self._number).astype(places.dtype)
-        while len(new):  # all entries at once; those that collide try the next place
+        while len(new):  # all entries at once; entries that collide try the next slot
             free = places[at] < 0
-            places[at[free]] = new[free]  # of several entries for one place, the last wins
+            places[at[free]] = new[free]  # if several entries have the same slot, the last wins
             collided = places[at] != new
             new, at = new[collided], (at[collided] + 1) & self._mask

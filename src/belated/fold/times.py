@@ -1,4 +1,4 @@
-"""Times and predictions of learned rewards, by their handles."""
+"""Times and predictions of learned rewards, by handle."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 
 from belated.fold.packing import numbered
 
-#: Stands for the time of a reward of 0, which counts like a missing one.
+#: Used as the time of a reward of 0, which counts like a missing reward.
 SILENT = -1
-#: Stands for the start of a decision whose reward no longer counts.
+#: Used as the start of a decision whose reward no longer counts.
 REMOVED = -(1 << 62)
-#: Entries per piece of a snapshot; unchanged pieces are not written again.
+#: Number of entries per snapshot piece; unchanged pieces are not written again.
 PIECE = 1 << 13
 
 
 class Times:
-    """The columns of one partition, with an entry for each reward that was ever learned.
+    """The columns of one partition, with an entry for each reward ever learned.
 
     Args:
         rivals: number of predictions per decision.
@@ -53,7 +53,7 @@ class Times:
 
     @property
     def predicted(self) -> NDArray[np.float64]:
-        """The predictions for each decision; nan if there are none."""
+        """The predictions for each decision; NaN if there are none."""
         return self._columns["predicted"][: self.used]  # type: ignore[return-value]
 
     def append(self, began: int, came: int, predicted: Sequence[float] = ()) -> None:
@@ -71,7 +71,7 @@ class Times:
         self.predicted[first:] = np.nan
 
     def copy(self) -> Times:
-        """Copy the times, without predictions."""
+        """Copy the times, excluding predictions."""
         copied = Times()
         copied.extend(self.began, self.came)
         copied._first = self._first
@@ -83,16 +83,16 @@ class Times:
         self._first = min(self._first, handle)
 
     def first_after(self, time: int) -> int:
-        """Return the first entry, from the last result on, whose decision began after a time.
+        """Return the first entry, starting at the last result, whose decision began after a time.
 
-        Decisions are mostly in order, so that the search continues where the last one ended.
+        Decisions are mostly in order, so the search can continue where the last search ended.
         """
         later = self.began[self._first :] > time
         self._first += int(later.argmax()) if later.any() else len(later)
         return self._first
 
     def pack(self) -> dict[str, bytes]:
-        """Return the columns as bytes, in pieces."""
+        """Serialize the columns in pieces."""
         return {
             f"{name} {number}": column[start : min(start + PIECE, self.used)].tobytes()
             for name, column in self._columns.items()
@@ -101,7 +101,7 @@ class Times:
         }
 
     def unpack(self, pieces: Mapping[str, bytes]) -> None:
-        """Restore the columns that :meth:`pack` returned."""
+        """Restore the columns from the result of :meth:`pack`."""
         began, came, predicted = (b"".join(numbered(pieces, name)) for name in self._columns)
         self.used, rivals = 0, self.predicted.shape[1]
         self.extend(np.frombuffer(began, np.int64), np.frombuffer(came, np.int64))

@@ -1,7 +1,8 @@
-"""Trimming: replaces old records of a journal by a base.
+"""Trim a journal: replace its old records with a base.
 
-Records are dropped by whole links of the chain, so that the chain can be continued. They are
-dropped only once their effect is stored twice: in the base, and in a snapshot of a later position.
+Records are dropped in whole links of the chain, so that the chain can be continued. They are
+dropped only after their effect has been stored twice: in the base and in a snapshot at a later
+position.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ def last_to_drop(journal: Journal, partition: int, before: int, saved: int, link
     """Return the last record of a partition that can be dropped; EMPTY if there is none.
 
     Args:
-        journal: the journal to be trimmed.
+        journal: the journal to trim.
         partition: the partition.
         before: drop only records with an earlier timestamp, in microseconds since 1970.
         saved: the position of the snapshot.
-        link: positions per link of the chain.
+        link: number of positions per link of the chain.
     """
     low = journal.start(partition).position
     # Loading the snapshot requires the records of its last link.
     high = (saved - 1) // link * link
-    while low < high:  # find the largest position up to which all records are old enough
+    while low < high:  # find the largest position at which all records so far are old enough
         middle = (low + high + 1) // 2
         record = journal.read(partition, middle - 1, 1)[0]
         if record.recorded < before:
@@ -39,10 +40,10 @@ def last_to_drop(journal: Journal, partition: int, before: int, saved: int, link
 
 
 def _at(journal: Journal, partition: int, position: int) -> Tail:
-    """Return the last record up to a position; EMPTY if there is none, or it was dropped before."""
+    """Return the last record at or before a position; EMPTY if none is left."""
     start = journal.start(partition).position
-    # Usually there is a record at the given position. Otherwise search for the last one before it,
-    # because positions may have wide gaps.
+    # There is usually a record at the given position. Otherwise, search for the last earlier
+    # record, because there may be large gaps between positions.
     low, high, after = start, position - 1, position - 1
     best = EMPTY
     while low <= high:
@@ -65,10 +66,10 @@ def make_bases(
     """Return a base for each partition from which records will be dropped.
 
     Args:
-        journal: the journal to be trimmed.
+        journal: the journal to trim.
         fold: a new fold with the settings of the bandit.
-        last: for each partition, the last record to drop.
-        progress: called with the number of records of each page.
+        last: the last record to drop in each partition.
+        progress: called with the number of records in each page.
     """
     fold.begin(journal)
     fold.catch_up(journal, to=[tail.position for tail in last], progress=progress)
@@ -78,18 +79,18 @@ def make_bases(
 def trim(
     journal: Journal, base: Snapshot, last: Tail, undone: int, *, reason: str, actor: str
 ) -> None:
-    """Replace the records of a partition by a base; :meth:`Log.drop` then drops them.
+    """Replace the records of a partition with a base; :meth:`Log.drop` then drops the records.
 
     Args:
-        journal: the journal to be trimmed.
+        journal: the journal to trim.
         base: the base of the partition.
-        last: the last record that the base includes.
+        last: the last record included in the base.
         undone: number of erasures and retractions in the partition when the base was made.
-        reason: why the journal is trimmed, for its record.
-        actor: who trims it.
+        reason: the reason for trimming, which is recorded in the journal.
+        actor: who trims the journal.
 
     Raises:
-        HistoryUndone: there is a new erasure or retraction; make the base again.
+        HistoryUndone: there is a new erasure or retraction, so the base must be made again.
     """
     at = journal.now()
     event = Trimmed(base.partition, at, base.position, last.stamp, reason, actor)

@@ -21,12 +21,11 @@ from belated.journals.arrivals import erasing_key
 class Undone:
     """The erasures and retractions of one partition.
 
-    They are read before anything is folded, so that the fold skips the records that they refer to,
-    and its state is the same as without those records.
+    Erasures and retractions are read before anything is folded. The fold can then skip the records
+    to which they refer, so its state is the same as without those records.
 
     Args:
-        records: erasures and retractions in the order of their positions; other records are
-            ignored.
+        records: erasures and retractions in order of position; other records are ignored.
 
     >>> undone = Undone([Record(0, 9, 50, Retracted(0, 50, 10, 20, "feed"))])
     >>> undone.status_of(Record(0, 3, 15, Reward("a1", 14, 1.0, reporter="feed")))
@@ -37,7 +36,7 @@ class Undone:
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self._erased: set[bytes] = set()
-        # Reporter, start and end of each retraction that was not reversed.
+        # Reporter, start and end of each retraction that has not been reversed.
         self._spans: set[tuple[str, int, int]] = set()
         self._known: set[Event] = set()
         for record in records:
@@ -45,7 +44,7 @@ class Undone:
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> Undone | None:
-        """Return the erasures and retractions among some records; usually None."""
+        """Return the erasures and retractions among these records; None if there are none."""
         undone = cls(records)
         return undone if undone._known else None
 
@@ -71,7 +70,7 @@ class Undone:
         return bool(self._erased) and erased_key_of(id) in self._erased
 
     def erased_key_of(self, event: Event | Opaque) -> bytes | None:
-        """Return the erased key of the decision that an event refers to; None if not erased."""
+        """Return the erased key of the decision to which an event refers; None if not erased."""
         return erasing_key(event, self._erased)
 
     def status_of(self, record: Record) -> str | None:

@@ -13,17 +13,17 @@ from belated.core.events import Mark, Reward
 from belated.fold.rules import Facts, take_mark, take_reward
 from belated.model.kernels.memory import zeros
 
-#: Size of ``seen``.
+#: Size of the filter ``seen``.
 PLACES = 1 << 20
 
 
 class Unmatched(msgspec.Struct, gc=False, array_like=True):
-    """The events under an id without a decision.
+    """The events for an id without a decision.
 
     Attributes:
         since: when the first event was recorded.
-        facts: the facts that the events establish.
-        reporter: name of the key that reported the first event; empty without one.
+        facts: the facts established by the events.
+        reporter: name of the API key that reported the first event; empty without one.
     """
 
     since: int
@@ -32,9 +32,9 @@ class Unmatched(msgspec.Struct, gc=False, array_like=True):
 
 
 class UnmatchedEvents:
-    """The events of unknown decisions, by the keys of their ids.
+    """The events for unknown decisions, by the key of the decision id.
 
-    Nothing is dropped before the retention ends; the service limits how many events it accepts.
+    No event is dropped before the retention ends; the service limits how many it accepts.
 
     >>> unmatched = UnmatchedEvents()
     >>> unmatched.add(b"key", Reward("a1", 5, 1.0), recorded=7)
@@ -46,12 +46,12 @@ class UnmatchedEvents:
     """
 
     def __init__(self) -> None:
-        #: Ids by key, the oldest first.
+        #: The events for each id, by key, oldest first.
         self.ids: OrderedDict[bytes, Unmatched] = OrderedDict()
         #: Number of ids by reporter.
         self.reporters: Counter[str] = Counter()
-        #: A filter for fast checks: not 0 at the last bits of each key, including keys that were
-        #: removed. It has a single entry until the first key is added.
+        #: A filter for fast checks, indexed by the low bits of a key. An entry is nonzero if such a
+        #: key was ever added. The filter has a single entry until the first key is added.
         self.seen: NDArray[np.uint8] = np.zeros(1, dtype=np.uint8)
 
     def restore(self, ids: dict[bytes, Unmatched]) -> None:
@@ -82,7 +82,7 @@ class UnmatchedEvents:
         return "unmatched" if facts.events > before else meaning
 
     def take(self, key: bytes) -> Facts | None:
-        """Remove and return the facts of a decision that has arrived; None if there are none."""
+        """Remove and return the facts for a decision that has arrived; None if there are none."""
         entry = self.ids.pop(key, None) if self.ids else None
         if entry is None:
             return None
@@ -91,11 +91,11 @@ class UnmatchedEvents:
 
     @property
     def oldest(self) -> float:
-        """When the oldest id's first event was recorded; infinity if there are no ids."""
+        """When the first event of the oldest id was recorded; infinity if there are no ids."""
         return next(iter(self.ids.values())).since if self.ids else math.inf
 
     def orphan(self, horizon: int) -> int:
-        """Remove ids whose first event was recorded before ``horizon``; return how many events."""
+        """Remove ids whose first event was recorded before ``horizon``; return the event count."""
         count = 0
         while self.ids and self.oldest < horizon:
             _, entry = self.ids.popitem(last=False)

@@ -12,7 +12,7 @@ from belated.core.inputs import Matrix, Row, Vector
 
 @dataclass(eq=False)
 class Decided:
-    """Decisions: their rows, the weights with which they are pending, and when they began."""
+    """The rows, the pending weights and the start times of decisions."""
 
     rows: list[Vector] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)
@@ -27,7 +27,7 @@ class Decided:
 
 @dataclass(eq=False)
 class Arrived(Decided):
-    """Decisions with a reward; ``after`` are the weights of their rows with the reward."""
+    """Decisions with a reward; ``after`` holds the weights of their rows after the reward."""
 
     rewards: list[float] = field(default_factory=list)
     after: list[float] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Arrived(Decided):
 
 @dataclass(eq=False)
 class Pages:
-    """Tables of decisions: pending, or no longer pending if their weights are negative."""
+    """Tables of decisions; decisions with negative weights are no longer pending."""
 
     began: list[NDArray[np.int64]] = field(default_factory=list)
     rows: list[Row | Matrix] = field(default_factory=list)
@@ -52,18 +52,18 @@ class Pages:
 
 
 class Waiting:
-    """Decisions that became pending, and decisions that ended, since the last update of the sums.
+    """Decisions that became pending or ended since the sums were last updated.
 
-    Rows passed to it must not be modified afterwards.
+    Callers must not modify rows that they have passed to this object.
 
     Args:
         partitions: number of partitions of the journal.
 
     Attributes:
         added: decisions that became pending.
-        removed: decisions that are no longer pending and have no reward.
+        removed: decisions that ended without a reward.
         arrived: decisions with a reward, by partition.
-        pages: tables of decisions of any kind.
+        pages: tables of decisions that became pending or ended.
         pending: number of recorded decisions that are pending after these changes.
     """
 
@@ -79,7 +79,7 @@ class Waiting:
         return not (self.pages.rows or any(decisions.rows for decisions in decided))
 
     def pending_changes(self) -> tuple[NDArray[np.int64], Matrix, Vector]:
-        """Return when decisions began, their rows, and the changes of their pending weights."""
+        """Return the start times, rows and changes in pending weight of decisions."""
         pages = self.pages
         for decided in (self.added, self.removed, *self.arrived):
             if decided.rows:

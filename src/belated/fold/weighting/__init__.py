@@ -1,10 +1,10 @@
 """How much decisions and rewards count, depending on their age.
 
-* ``constant``: their weight is always 1.
-* ``half_life``: their weight halves with each half-life.
-* ``automatic``: the half-life is the one that predicts best.
-* ``conversions``: if only conversions are reported, a decision counts by the share of conversions
-  expected by its age; ``age_blocks`` contains its sums.
+* ``constant``: the weight is always 1.
+* ``half_life``: the weight halves with every half-life that passes.
+* ``automatic``: the half-life is chosen by how well it predicts.
+* ``conversions``: if only conversions are reported, a decision is weighted by the share of
+  conversions expected by its age; ``age_blocks`` maintains the sums.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from belated.policies.policy import Policy
 
 
 def weighting_of(policy: Policy, rewards: Rewards | None) -> type[Constant]:
-    """Return the weighting for a policy and a meaning of missing rewards.
+    """Return the weighting for a policy and what a missing reward means.
 
     Raises:
         InvalidInput: the policy cannot learn from such rewards.
@@ -35,7 +35,7 @@ def weighting_of(policy: Policy, rewards: Rewards | None) -> type[Constant]:
 
 
 def check_learnable(policy: Policy, rewards: Rewards) -> None:
-    """Reject policies that cannot learn from such rewards, or are for simulations only."""
+    """Reject policies that cannot learn from such rewards or that are for simulations only."""
     if not policy.learns_late:
         message = "WaitForWindow drops rewards and is for comparisons in simulate() only: use"
         raise InvalidInput(f"{message} DelayedUCB(learn_after=...)", policy)
@@ -60,7 +60,7 @@ def _check_combination(policy: Policy, rewards: Rewards) -> None:
         "metric='gram'": policy.metric == "gram",
         "learn_after": policy.learns_after is not None,
         "the estimator Online()": isinstance(policy.estimator, Online),
-        "a family of your own": policy.family.number is None,
+        "a custom family": policy.family.number is None,
     }
     for what, applies in reasons.items():
         if applies:

@@ -1,4 +1,4 @@
-"""Sums of decisions by age, in a few dozen blocks."""
+"""Sums over decisions by age, in a few dozen blocks."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from belated.model.estimators.conversion_law import ConversionLaw
 from belated.model.estimators.thinned import AgedDecisions, thinned_weight
 from belated.model.families import Family
 
-#: One microsecond is added to all ages and delays, because events within one microsecond have the
-#: same timestamp: a conversion with the timestamp of its decision took up to a microsecond.
+#: One microsecond is added to all ages and delays, because the delay of a conversion with the same
+#: timestamp as its decision can be up to one microsecond.
 TICK = 1
-#: The youngest bucket ends, and the oldest begins, at the ages by which these shares of conversions
-#: have arrived.
+#: The youngest bucket ends, and the oldest bucket begins, at the ages by which these shares of
+#: conversions have arrived.
 YOUNG, OLD = 0.01, 0.999
-#: Ratio of the ages at which successive buckets between them end.
+#: Ratio of the ages at which successive buckets end.
 RATIO = 1.25
-#: Number of blocks from which neighbours are merged. For exponential delays, about thirty remain.
+#: Neighboring blocks are merged if there are more blocks than this. With exponential delays, about
+#: thirty remain.
 MANY = 80
 
 
 class Thinned(NamedTuple):
-    """The sums over all decisions at one time.
+    """The sums over all decisions at a given time.
 
     Attributes:
         mean: Σ ω F g x.
@@ -46,19 +47,20 @@ class Thinned(NamedTuple):
 
 
 class AgeBlocks:
-    """Sums of decisions in blocks of similar age, with means and slopes at a fixed θ.
+    """Sums over decisions in blocks of similar age, with means and slopes at a fixed θ.
 
-    A block ages as a whole, so rows never move between blocks. Neighbouring blocks are merged once
-    both fit into a bucket of their age. With a half-life, a decision has the weight 2^(-age/h), and
+    A block ages as a whole, so rows never move between blocks. Neighboring blocks are merged once
+    they fit into a single age bucket. With a half-life h, a decision has the weight 2^(-age/h), and
     all sums refer to the same time, which :meth:`fade` advances.
 
     Args:
         window: the window in microseconds.
-        family: the family of the rewards.
+        family: the reward family.
         theta: the θ at which means and slopes are computed.
         law: the delay distribution.
-        until: the time of the fit that estimated both; ω is computed from ages at this time.
-        half_life: half-life of the weights, in microseconds; None: weights do not decay.
+        until: the time of the fit that estimated ``theta`` and ``law``; ω is computed from the ages
+            at this time.
+        half_life: half-life of the weights, in microseconds; None if weights do not decay.
 
     Attributes:
         converted: Σ ω y x.
@@ -112,18 +114,18 @@ class AgeBlocks:
         self._time = now
 
     def convert(self, times: NDArray[np.int64], rows: Row | Matrix, y: Vector) -> None:
-        """Add conversions with these values, given the times and rows of their decisions."""
+        """Add conversions with values ``y``, given the times and rows of their decisions."""
         table = rows.astype(np.float64, copy=False)
         self.converted += cross(self.pulls(times, table, y), table, self.theta.shape)
 
     def pulls(self, times: NDArray[np.int64], rows: Row | Matrix, y: ArrayLike) -> Vector:
-        """Return ω y of conversions, multiplied by the weights of their decisions."""
+        """Return ω y for each conversion, multiplied by the weight of its decision."""
         omega = self._omega(times, self._family.mean(predictors(rows, self.theta)))
         pulls: Vector = np.asarray(y) * omega * self._weights(times)
         return pulls
 
     def add_all(self, data: AgedDecisions, until: int) -> None:
-        """Add decisions and their conversions, with their ages at the time ``until``."""
+        """Add decisions and their conversions; the ages in ``data`` are as of ``until``."""
         for part in data.parts:
             times = until + TICK - np.rint(part.age * self._window).astype(np.int64)
             self.add(times, part.rows, until)
@@ -165,7 +167,7 @@ class AgeBlocks:
         return True
 
     def sums(self, now: int) -> Thinned:
-        """Return the sums over all decisions with their current ages."""
+        """Return the sums over all decisions at their current ages."""
         low, high = ((now - time + TICK) / self._window for time in (self._last, self._first))
         share = self.law.over(low, high)
         return Thinned(
@@ -179,14 +181,14 @@ class AgeBlocks:
     def _each(
         self, times: NDArray[np.int64], rows: Row | Matrix
     ) -> tuple[Matrix, Vector, Vector, Vector, Vector]:
-        """Return rows as float64; their weights; and the weights times ω g, ω g' and g'."""
+        """Return rows as float64, their weights, and the weights times ω g, ω g' and g'."""
         table, weights = rows.astype(np.float64, copy=False), self._weights(times)
         _, mean, slope = self._family.cumulant_mean_slope(predictors(table, self.theta))
         weighted = weights * self._omega(times, mean)
         return table, weights, weighted * mean, weighted * slope, weights * slope
 
     def _omega(self, times: NDArray[np.int64], mean: Vector) -> Vector:
-        """Return ω by the age at the last fit; it is the same for a decision and its conversion."""
+        """Return ω for ages at the last fit, so that a decision and its conversion have equal ω."""
         share = self.law.at((self.until - times + TICK) / self._window)
         return thinned_weight(self._family, share, mean)
 
@@ -200,7 +202,7 @@ class AgeBlocks:
         return np.ceil(np.log(age) / math.log(RATIO)).astype(np.int64)
 
     def _merge(self, now: int) -> None:
-        """Merge neighbouring blocks, beginning with the oldest."""
+        """Merge neighboring blocks, starting with the oldest."""
         order = np.argsort(self._first, kind="stable")
         first, last = self._first[order], self._last[order]
         starts, until = [0], int(last[0])

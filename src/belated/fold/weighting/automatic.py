@@ -1,4 +1,4 @@
-"""The automatic half-life: the longest one that predicts nearly as well as the best."""
+"""The automatic half-life: the longest half-life that predicts nearly as well as the best."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from belated.fold.learner import Learner
 
 
-#: Number of decisions, or rewards, by which the pace is measured.
+#: Number of decisions, or rewards, from which the pace is measured.
 RECENT = 2048
-#: Bits of a partition, and of a delay in microseconds, in an integer that holds several values:
-#: integers are compared faster than tuples, and the garbage collector does not track them.
+#: Number of bits for a partition and for a delay in microseconds, in an integer that packs several
+#: values. Integers compare faster than tuples, and the garbage collector does not track them.
 _PARTITION, _DELAY = 12, 52
 _PARTITIONS, _LONGEST = (1 << _PARTITION) - 1, (1 << _DELAY) - 1
 
 
 class Latest:
-    """The largest numbers that were added, whatever the order in which they were added.
+    """The largest numbers added so far, regardless of the order in which they were added.
 
     Args:
-        most: how many numbers to keep.
+        most: maximum number of items to keep.
 
     >>> latest = Latest(2)
     >>> [latest.add(item) for item in (5, 9, 7)]
@@ -52,7 +52,7 @@ class Latest:
         self._most = most
 
     def add(self, item: int) -> int | None:
-        """Add a number; return the number that is dropped, if any."""
+        """Add a number; return the number dropped, if any."""
         if len(self.items) < self._most:
             heappush(self.items, item)
             return None
@@ -60,7 +60,7 @@ class Latest:
 
 
 class Packed(msgspec.Struct, array_like=True):
-    """The part of the pace that is stored in the snapshot of a partition."""
+    """The part of the pace that is stored in a partition's snapshot."""
 
     count: int
     stamps: list[int]
@@ -70,14 +70,15 @@ class Packed(msgspec.Struct, array_like=True):
 class Pace:
     """The mean time between two decisions, and the mean delay of a reward.
 
-    The time between decisions is measured at the 2nd, 4th, 8th … decision, and from the 2,048th on
-    after every further 2,048: over all decisions at first, later over the last 2,048. It depends
-    only on timestamps, and rarely changes. The delay is the mean of the last 2,048 rewards.
+    The time between decisions is measured at the 2nd, 4th, 8th … decision, and from the 2,048th
+    decision, after every further 2,048. It is the mean over all decisions at first, and later over
+    the last 2,048. It depends only on timestamps and rarely changes. The delay is the mean over the
+    last 2,048 rewards.
 
     Attributes:
-        interval: microseconds between two decisions; None before the second, or if all were made at
-            the same time.
-        moved: whether the interval has changed; the caller resets it.
+        interval: mean time between two decisions, in microseconds; None before the second decision,
+            or if all decisions were made at the same time.
+        moved: whether the interval has changed; reset by the caller.
 
     >>> pace = Pace()
     >>> for second in range(4):
@@ -91,7 +92,7 @@ class Pace:
         self.moved = False
         self.count = 0
         self._next = 2
-        self._stamps = Latest(2 * RECENT)  # with the partition of each
+        self._stamps = Latest(2 * RECENT)  # timestamps, each packed with its partition
         self._delays = Latest(RECENT)
         self._sum = 0
 
@@ -116,7 +117,7 @@ class Pace:
         return self._sum / len(self._delays.items) if self._sum else 0.0
 
     def measure(self) -> None:
-        """Measure the time between decisions, as of the last decision at which that was due."""
+        """Measure the time between decisions, as of the last decision at which it was due."""
         if self.count < 2:
             return
         block = min(1 << self.count.bit_length() - 1, RECENT)
@@ -131,7 +132,7 @@ class Pace:
             self.interval, self.moved = interval, True
 
     def pack(self, partition: int, count: int) -> Packed:
-        """Return the part that belongs to a partition with ``count`` decisions."""
+        """Return the part of the pace that belongs to a partition with ``count`` decisions."""
         stamps, delays = (
             sorted(item >> _PARTITION for item in latest.items if item & _PARTITIONS == partition)
             for latest in (self._stamps, self._delays)
@@ -139,7 +140,7 @@ class Pace:
         return Packed(count, stamps, [(item >> _DELAY, item & _LONGEST) for item in delays])
 
     def unpack(self, partition: int, packed: Packed) -> None:
-        """Restore what :meth:`pack` returned; after all partitions, call :meth:`measure`."""
+        """Restore a partition's result of :meth:`pack`; call :meth:`measure` after the last one."""
         for stamp in packed.stamps:
             self._stamps.add(stamp << _PARTITION | partition)
         for stamp, delay in packed.delays:
@@ -150,19 +151,19 @@ class Pace:
 
 #: Times in microseconds since 1970.
 Times = NDArray[np.int64]
-#: By how much a longer half-life may predict worse than the best, in nats.
+#: Largest deficit, in nats, at which a longer half-life is preferred to the best one.
 MARGIN = 2.0
-#: Predicted probabilities are limited to LEAST … 1 - LEAST, and means of counts to at least LEAST.
+#: Predicted probabilities are clipped to LEAST … 1 - LEAST, and means of counts to at least LEAST.
 LEAST = 1e-6
 
 
 class Evidence:
     """Log-likelihoods of rewards under several predictions, with lower weights for old rewards.
 
-    Ages are measured from the newest decision that has a reward.
+    Ages are relative to the newest decision that has a reward.
 
     Args:
-        family: the family of the rewards.
+        family: the reward family.
         rivals: number of predictions per reward.
         half_life: half-life of the weights, in microseconds.
 
@@ -185,9 +186,9 @@ class Evidence:
         return self._sum.half_life
 
     def add(self, made: Times, y: Vector, means: Matrix, sign: float = 1.0) -> None:
-        """Add rewards with their predictions; with a sign of -1, subtract them.
+        """Add rewards with their predictions, or subtract them if ``sign`` is -1.
 
-        Rewards without predictions, whose means are nan, are ignored.
+        Rewards without predictions, whose means are NaN, are ignored.
         """
         predicted = means[:, 0] == means[:, 0]
         if not predicted.all():
@@ -208,13 +209,13 @@ class Evidence:
         weight, *sums = self._sum.at(self.newest).tolist()
         if self.family.dispersion is not None:
             return list(sums)
-        # If the variance is unknown, use the maximum of the likelihood over the variance.
+        # If the variance is unknown, maximize the likelihood over the variance.
         if weight <= 0.0:
             return [0.0] * self.rivals
         return [-0.5 * weight * math.log(max(-2.0 * term / weight, LEAST**2)) for term in sums]
 
     def best(self, allowed: Sequence[bool]) -> int:
-        """Return the first allowed prediction that is nearly as good as the best allowed one."""
+        """Return the first allowed prediction that is nearly as good as the best allowed."""
         scores = self.scores
         candidates = [n for n, is_allowed in enumerate(allowed) if is_allowed]
         best = max(scores[n] for n in candidates)
@@ -238,12 +239,12 @@ class Evidence:
 class Rivals:
     """θ̂ and its precision for each half-life, updated by Newton steps between two fits.
 
-    They are only used to compare predictions, so they may lag a little.
+    These estimates are only used to compare predictions, so they may lag slightly.
 
     Args:
         policy: the policy.
         tracks: the tracks of all half-lives.
-        model: the model in use, which uses them for predictions.
+        model: the model in use, which predicts with all θ̂.
     """
 
     def __init__(self, policy: Policy, tracks: list[Track], model: Model) -> None:
@@ -266,14 +267,14 @@ class Rivals:
         self._dispersions[track] = estimate.dispersion
 
     def learn(self, rows: Matrix, y: Vector, made: Times) -> None:
-        """Update all tracks by rewards that were not in any fit."""
+        """Update all tracks with rewards that have not been in any fit."""
         shares = self._shares(made) / self._dispersions
         for n, counts in enumerate(shares.T):
             theta, precision = self._thetas[n], self._precisions[n]
             _, mean, slope = self._family.cumulant_mean_slope(predictors(rows, theta))
             add_gram(precision, rows, np.minimum(counts * slope, MAX_WEIGHT))
             step = solve(precision, cross(counts * (y - mean), rows, theta.shape))
-            if self._family.number != 0:  # steps are exact for Gaussian rewards
+            if self._family.number != 0:  # for Gaussian rewards, steps are exact
                 far = float(np.abs(predictors(rows, step)).max())
                 step *= min(1.0, STEP / max(far, STEP))
             if np.isfinite(step).all():
@@ -289,19 +290,19 @@ class Rivals:
         return shares
 
 
-#: The half-lives that are compared, in decisions, in addition to no decay.
+#: The half-lives to compare, in decisions, in addition to no decay.
 COMPARED = (2000, 500, 150)
-#: The half-life of rewards as evidence, in decisions; doubled until it reaches the mean delay.
+#: The half-life of the evidence, in decisions; doubled until it reaches the mean delay.
 EVIDENCE = 300
-#: Number of rewards after which half-lives are compared; the rivals learn these rewards together.
+#: Compare half-lives every this many rewards; the candidate models learn them as one batch.
 TOGETHER = 16
-#: A half-life must be at least this share of the mean delay; otherwise rewards would have decayed
-#: by the time they arrive.
+#: A half-life must be at least this fraction of the mean delay; otherwise rewards would have
+#: decayed by the time they arrive.
 LEAST_DELAY = 0.5
 
 
 class _State(msgspec.Struct, array_like=True):
-    """The state that is stored in the snapshot of a partition."""
+    """The state that is stored in a partition's snapshot."""
 
     now: int
     picked: int
@@ -314,10 +315,10 @@ _read_state = msgspec.msgpack.Decoder(_State).decode
 
 
 class AutomaticHalfLife(HalfLife):
-    """The weighting of the half-life "auto", which also maintains models with other half-lives.
+    """The weighting for the half-life "auto", which also maintains models with other half-lives.
 
     Attributes:
-        learned_ever: number of rewards that were ever learned.
+        learned_ever: number of rewards ever learned.
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> from belated.fold.learner import Learner
@@ -337,7 +338,7 @@ class AutomaticHalfLife(HalfLife):
     def __init__(self, learner: Learner, rewards: Rewards | None = None) -> None:
         self.pace = Pace()
         self.learned_ever = 0
-        # Row, reward, time and predictions of rewards that the rivals have not learned yet.
+        # Row, reward, time and predictions of each reward that the rivals have not learned yet.
         self._new: list[tuple[Vector, float, int, Vector]] = []
         self._entered = [0] * len(learner.times)
         self.evidence = Evidence(learner.policy.family, self.rivals, 1)
@@ -346,12 +347,12 @@ class AutomaticHalfLife(HalfLife):
         self._rescale()
 
     def _tracks_of(self, policy: Policy) -> list[Track]:
-        """Return tracks without decay: half-lives need the time between decisions."""
+        """Return tracks without decay, because the time between decisions is not known yet."""
         return [Track(policy, None) for _ in range(self.rivals)]
 
     @property
     def scores(self) -> list[float]:
-        """How well each half-life has predicted: log-likelihoods up to a common constant."""
+        """Log-likelihood of each half-life's predictions, up to a common constant."""
         self._learn_new()
         return self.evidence.scores
 
@@ -363,7 +364,7 @@ class AutomaticHalfLife(HalfLife):
         self.pace.decided(recorded, partition)
 
     def learned(self, x: Vector, y: float, handle: int, recorded: int, partition: int) -> None:
-        """Handle a stored reward; after every few rewards, pick the best half-life."""
+        """Handle a stored reward; every few rewards, choose the half-life again."""
         times = self.learner.times[partition]
         began, predicted = int(times.began[handle]), times.predicted[handle].copy()
         self.pace.rewarded(recorded, max(0, recorded - began), partition)
@@ -376,7 +377,7 @@ class AutomaticHalfLife(HalfLife):
                 self._fit_compared()
 
     def _learn_new(self) -> None:
-        """Add the latest rewards to the evidence, and update all models by them."""
+        """Add the latest rewards to the evidence and update all models with them."""
         if not self._new:
             return
         rows, y, began, predicted = (np.array(column) for column in zip(*self._new, strict=True))
@@ -386,7 +387,7 @@ class AutomaticHalfLife(HalfLife):
             self._rivals.learn(rows, y, began)
 
     def _line(self, handle: int, partition: int) -> tuple[NDArray[np.int64], Vector, Matrix]:
-        """Return time, value and predictions of a reward."""
+        """Return the time, the value and the predictions of a reward."""
         times, line = self.learner.times[partition], slice(handle, handle + 1)
         y = self.learner.observations[partition].get(handle)[1]
         return times.began[line], np.array([y]), times.predicted[line]
@@ -397,7 +398,7 @@ class AutomaticHalfLife(HalfLife):
         self.evidence.add(*self._line(handle, partition), -1.0)
 
     def revise(self, handle: int, row: Row, before: float, y: float, partition: int) -> None:
-        """Update the model in use after a reward has changed; rivals wait for their next fit."""
+        """Update the model in use after a reward changed; rivals are updated by their next fit."""
         self.evidence.add(*self._line(handle, partition))
         super().revise(handle, row, before, y, partition)
 
@@ -416,7 +417,7 @@ class AutomaticHalfLife(HalfLife):
     # --- fits ----------------------------------------------------------------------------------
 
     def finish(self, recorded: int) -> None:
-        """Handle the end of a record: rescale half-lives if the pace has changed."""
+        """Finish a record: rescale the half-lives if the pace has changed."""
         if self.pace.moved:
             self._rescale()
             if not self.learner.is_bulk:
@@ -450,14 +451,14 @@ class AutomaticHalfLife(HalfLife):
         track.fitted_at, track.fitted_n = self.learner.now, self.learner.model.n
 
     def settle(self, estimate: Estimate, data: object, block: int | None = None) -> None:
-        """Store the prior of a fit, and schedule the next one."""
+        """Store the prior of a fit, and schedule the next fit."""
         self._rivals.go_on_from(self.picked, estimate)
         super().settle(estimate, data)
 
     # --- choice of the half-life ---------------------------------------------------------------
 
     def _rescale(self) -> None:
-        """Convert half-lives from decisions to time again, and recompute all sums."""
+        """Convert the half-lives from decisions to time again, and recompute all sums."""
         self.learner.fold_in()
         self._learn_new()
         self.pace.moved = False
@@ -468,7 +469,7 @@ class AutomaticHalfLife(HalfLife):
         self._weigh()
 
     def _weigh(self) -> None:
-        """Weight all evidence again, with the current half-life of evidence."""
+        """Recompute all evidence with its current half-life."""
         half_life = self._evidence_half_life
         self.evidence = Evidence(self.policy.family, len(self.tracks), half_life)
         self.learner.fold_in()
@@ -503,13 +504,13 @@ class AutomaticHalfLife(HalfLife):
     # --- snapshots -----------------------------------------------------------------------------
 
     def pack(self, partition: int) -> dict[str, bytes]:
-        """Return what a snapshot needs in addition to rows, times and lines."""
+        """Serialize the state that a snapshot needs in addition to rows, times and lines."""
         pace = self.pace.pack(partition, self._entered[partition])
         state = _State(self.learner.now, self.picked, self.since, self.learned_ever, pace)
         return {"automatic": msgspec.msgpack.encode(state)}
 
     def unpack(self, partition: int, pieces: dict[str, bytes]) -> None:
-        """Restore what :meth:`pack` returned, in bulk mode."""
+        """Restore the result of :meth:`pack`, in bulk mode."""
         super().unpack(partition, pieces)
         state = _read_state(pieces["automatic"])
         self._entered[partition] = state.pace.count

@@ -1,4 +1,4 @@
-"""The weighting without ages: every decision and reward always has full weight."""
+"""The weighting that ignores age: every decision and reward always has full weight."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from belated.fold.learner import Learner
     from belated.fold.waiting import Waiting
 
-#: When pending decisions took effect, their rows, and the weights with which they are pending.
+#: The times at which pending decisions took effect, their rows and their weights.
 Outstanding = tuple[NDArray[np.int64], Row, Vector]
 
 
 class Constant:
-    """Decisions and rewards have full weight, whatever their age.
+    """Gives decisions and rewards full weight, regardless of their age.
 
     A weighting maintains the sums behind a model, updates the model after each change, and
     determines the data of a fit and when the next fit is due. The learner stores the rows. All
@@ -43,11 +43,11 @@ class Constant:
     #: Whether the times of decisions and rewards are needed.
     keeps_times: ClassVar[bool] = False
     #: Whether sums are additive, because the weight of a row does not change with time. Only then
-    #: rows may be frozen, and several learners may share a bandit.
+    #: can rows be frozen and several learners share a bandit.
     adds: ClassVar[bool] = True
     #: Whether many records may be folded as columns.
     takes_pages: ClassVar[bool] = True
-    #: Number of predictions that are stored per decision, to compare half-lives.
+    #: Number of predictions stored per decision to compare half-lives.
     rivals: ClassVar[int] = 0
 
     def __init__(self, learner: Learner, rewards: Rewards | None = None) -> None:
@@ -56,20 +56,20 @@ class Constant:
         self.prior = policy.start
         self.share_of_pending = policy.pending_weight
         self.gram = policy.metric == "gram"
-        # If φ is estimated, the sum contains slopes, which are 1, and is divided by φ when it is
-        # used: weights added under one φ could not be subtracted under another.
+        # If φ is estimated, the sum is built from slopes, which are 1, and is divided by φ when it
+        # is used. Weights that were added under one φ could not be subtracted under another.
         self.unscaled = policy.family.dispersion is None and not self.gram
         #: Whether each row has weight 1 in the sums of pending decisions.
         self.counts_rows = self.gram or self.unscaled
-        # Updates by Gaussian rewards are exact: only an estimated variance or prior needs fits.
+        # Updates with Gaussian rewards are exact; only an estimated variance or prior needs fits.
         exact = isinstance(policy.family, Gaussian) and policy.family.dispersion is not None
         self.fits = not exact or policy.start.adaptive
         self.next_fit = 1.0 if self.fits else math.inf
-        #: Whether updates of the sums wait for a fit, because rows are long.
+        #: Whether sums are only updated for fits, because rows are long.
         wide = self.adds and self.fits and policy.shape[-1] > WIDE
         self.sums_late = wide and isinstance(policy.estimator, Laplace)
-        # If blocks are fitted separately: the number of rewards of each block, the number at which
-        # its next fit is due, and the blocks that are due.
+        # If blocks are fitted separately, the number of rewards in each block, the number at which
+        # the block's next fit is due, and the blocks that are due.
         self.by_block = (
             self.sums_late and policy.blocks is not None and not isinstance(policy.family, Gaussian)
         )
@@ -77,14 +77,14 @@ class Constant:
         self.due: deque[int] = deque()
         # The contribution of each block to the estimate of an adaptive prior.
         self.contributions = np.zeros((policy.blocks or 0, 2))
-        # Precisions: of rewards that have arrived, the same in the policy's metric, and of pending
-        # decisions. For long rows each takes megabytes, so the first is kept only as the model's
-        # root.
+        # The precision of arrived rewards, the same precision in the policy's metric, and the
+        # information of pending decisions. With long rows each takes megabytes, so the first is
+        # stored only as the model's root.
         start = policy.start.precision
         self.observed: Matrix | None = None if self.sums_late else start.copy()
         self.counted: Matrix = start.copy() if self.gram else start
         self.pending = Information(0, np.zeros(start.shape))
-        #: Information of decisions that are not recorded yet.
+        #: Information of decisions that have not been recorded yet.
         self.held = Information.zero(policy.shape)
         self._share_roots()
 
@@ -94,16 +94,16 @@ class Constant:
         """Handle the record of a decision."""
 
     def share(self, began: int, data: object = None) -> float:
-        """Return the weight of a reward relative to those in a fit.
+        """Return the weight of a reward relative to the rewards in a fit.
 
         Args:
-            began: when its decision took effect.
-            data: the data of the fit; None: the last fit.
+            began: when the reward's decision took effect.
+            data: the data of the fit; None for the last fit.
         """
         return 1.0
 
     def learn(self, x: Vector, y: float, weight: float, began: int) -> float:
-        """Update the model by a reward; return the weight that its row has from now on."""
+        """Update the model with a reward; return the new weight of its row."""
         model, pending, share = self.learner.model, self.share_of_pending, self.share(began)
         again = y, self.share(began, self.learner.data_under_fit)
         learned: float = self.learner.step("learn", x, y, share, again=again)
@@ -114,7 +114,7 @@ class Constant:
         return learned
 
     def learned(self, x: Vector, y: float, handle: int, recorded: int, partition: int) -> None:
-        """Handle a stored reward, in bulk mode or not."""
+        """Handle a stored reward, whether or not in bulk mode."""
         if self.by_block:
             block = int(x[0])
             self.n_by_block[block] += 1
@@ -127,10 +127,10 @@ class Constant:
             self.counted = self.counted + self._information(rows, np.ones(len(rows))).matrix
 
     def before_change(self, handle: int, partition: int) -> None:
-        """Prepare for a change or retraction of a reward."""
+        """Prepare for changing or retracting a reward."""
 
     def revise(self, handle: int, row: Row, before: float, y: float, partition: int) -> None:
-        """Update the model after a reward has changed from ``before`` to ``y``."""
+        """Update the model after a reward changed from ``before`` to ``y``."""
         if not self.learner.is_bulk:
             self.learner.step("revise", row, before, y)
 
@@ -142,12 +142,12 @@ class Constant:
         if learner.is_bulk:
             model.n -= 1
             return
-        # The weight of its row in the sums is that of the last fit, which is close to this one.
+        # The sums contain the row with its weight from the last fit, which is close to this weight.
         _, weight = model.predict(x)
         if self.observed is not None:
             add_gram(self.observed, x[None, :], np.array([-weight]))
         done = learner.step("retract", x, y, weight)
-        if self._has_one_root:  # which the retraction has already updated
+        if self._has_one_root:  # the retraction has already updated it
             model.pending -= 1
         else:
             done = learner.step("remove_pending", x, 1.0 if self.gram else weight) and done
@@ -155,10 +155,10 @@ class Constant:
             learner.fit()
 
     def restart(self, handle: int, began: int, partition: int) -> None:
-        """Update the model after the time of a learned decision has changed."""
+        """Update the model after the time of a learned decision changed."""
 
     def take(self, waiting: Waiting) -> None:
-        """Add waiting changes to the sums."""
+        """Add pending changes to the sums."""
         self._take_pending(waiting.pending, *waiting.pending_changes())
         self._take_arrived(waiting)
         for arrived in waiting.arrived if self.gram else ():
@@ -185,7 +185,7 @@ class Constant:
         self.pending += self._information(rows, self.in_sums(weights))
 
     def in_sums(self, weights: Vector) -> Vector:
-        """Return the weights of pending decisions in the sums."""
+        """Convert the weights of pending decisions to their weights in the sums."""
         return np.ones_like(weights) if self.counts_rows else weights
 
     def _information(self, rows: Any, weights: Any) -> Information:
@@ -213,7 +213,7 @@ class Constant:
         return float(math.prod(blocks) * size**3 + n * size**2)
 
     def next_block(self) -> int | None:
-        """Return the block to fit next, and schedule its fit after that; None: fit all blocks."""
+        """Return the block to fit next and schedule its following fit; None to fit all blocks."""
         if not self.due:
             return None
         block = self.due.popleft()
@@ -225,33 +225,33 @@ class Constant:
         return self.policy.estimator.next_fit(n, self.policy.shape[1:])
 
     def put_off_fit(self) -> None:
-        """Schedule the next fit after a fit has failed."""
+        """Schedule the next fit after a failed fit."""
         n = self.learner.model.n
         self.next_fit = n + max(1, n / 4)
 
     def finish(self, recorded: int) -> None:
-        """Handle the end of a record."""
+        """Finish a record."""
 
     def refresh(self) -> None:
-        """Apply deferred updates; there are none here."""
+        """Apply deferred updates, of which this weighting has none."""
 
     def catch_up(self) -> None:
         """Fit the model after many records were folded in bulk mode."""
         self.learner.fit()
 
     def data(self, *, copy: bool = False) -> Any:
-        """Return the data of a fit; ``copy`` it if rewards may arrive during the fit."""
+        """Return the data to fit. Pass ``copy=True`` if rewards may arrive during the fit."""
         if not copy:
             return self.learner.observed
         return Joined([store + Observations(store.shape) for store in self.learner.observations])
 
     def fit(self, data: Any, prior: Prior, start: Vector, polish: bool) -> Estimate:
-        """Return an estimate; can be called in any thread.
+        """Return an estimate; can be called from any thread.
 
         Args:
             data: the data to fit.
-            prior: the prior of the last fit, or the policy's.
-            start: the θ from which to start.
+            prior: the prior of the last fit, or the policy's prior.
+            start: the starting point θ.
             polish: whether to iterate until convergence.
         """
         # If updates are exact, the policy's estimator is not needed.
@@ -261,10 +261,10 @@ class Constant:
         )
 
     def begin_fit(self, refit: Refit) -> Callable[[], Fitted]:
-        """Return a function that fits the current data, which can be called in any thread.
+        """Return a function that fits the current data; it can be called from any thread.
 
         Args:
-            refit: the fit, which may concern a single block.
+            refit: the fit, which may be for a single block.
         """
         learner, block = self.learner, refit.block
         refit.data = data = self.data(copy=True)
@@ -292,7 +292,7 @@ class Constant:
         return fit
 
     def finish_fit(self, fitted: Fitted) -> None:
-        """Continue from a background fit, on which all later updates have been replayed."""
+        """Continue from a background fit after all later updates have been replayed on it."""
         refit, block = fitted.refit, fitted.refit.block
         assert fitted.model is not None
         self.observed = fitted.observed
@@ -312,12 +312,12 @@ class Constant:
             self.observed = None
 
     def settle(self, estimate: Estimate, data: object, block: int | None = None) -> None:
-        """Store the prior of a fit, and schedule the next one.
+        """Store the prior of a fit, and schedule the next fit.
 
         Args:
             estimate: the estimate of all coefficients, or of a block.
             data: the data that was fitted.
-            block: the block that was fitted; None: all coefficients.
+            block: the block that was fitted; None for all coefficients.
         """
         if block is not None:
             size = self.policy.shape[-1]
@@ -337,7 +337,7 @@ class Constant:
             self._settle_blocks(estimate)
 
     def _settle_blocks(self, estimate: Estimate) -> None:
-        """Count the rewards of each block, and its contribution to the estimate of the prior."""
+        """Compute each block's number of rewards and contribution to the estimate of the prior."""
         shape = self.policy.shape
         stores = self.learner.observations
         self.n_by_block = np.sum([store.n_by_block() for store in stores], axis=0)
@@ -358,9 +358,9 @@ class Constant:
         return Prior(prior.mean[block], prior.precision[block], prior.adaptive, others)
 
     def _explored(self, estimate: Estimate, part: Any) -> Matrix:
-        """Return the precision of an estimate, with the policy's own prior.
+        """Return the precision of an estimate, with the estimated prior replaced by the policy's.
 
-        An estimated prior is weaker. It allows θ̂ to be large, but is no reason to explore more.
+        An estimated prior may be weaker than the policy's; this must not increase exploration.
         """
         start = self.policy.start
         difference = start.precision[part] - estimate.prior.precision
@@ -372,12 +372,12 @@ class Constant:
     def _decided(
         self, observed: Matrix, counted: Matrix, pending: Matrix, dispersion: float
     ) -> Matrix:
-        """Return the precision that also counts pending decisions."""
+        """Return the precision that also includes pending decisions."""
         share = self.share_of_pending
         share = share / dispersion if self.unscaled else share
         counted = counted if self.gram else observed
         decided = counted + share * pending
-        # If rows with large entries were removed, rounding errors can outweigh the rest.
+        # After rows with large entries are removed, rounding errors can dominate.
         return decided if is_positive(decided) else counted
 
     def renew(self) -> None:
@@ -393,13 +393,13 @@ class Constant:
         """Return the information of recorded pending decisions.
 
         Args:
-            data: the data of the fit that it is for; None: the last fit.
+            data: the data of the fit that needs the information; None for the last fit.
         """
         return self.pending.matrix
 
     @property
     def _has_one_root(self) -> bool:
-        """Whether pending decisions do not count, so that both roots are the same."""
+        """Whether both roots are the same because pending decisions do not count."""
         return self.share_of_pending == 0.0 and not self.gram
 
     def _share_roots(self) -> None:
@@ -409,8 +409,8 @@ class Constant:
     # --- snapshots -----------------------------------------------------------------------------
 
     def pack(self, partition: int) -> dict[str, bytes]:
-        """Return what a snapshot needs in addition to rows, times and lines."""
+        """Serialize the state that a snapshot needs in addition to rows, times and lines."""
         return {}
 
     def unpack(self, partition: int, pieces: dict[str, bytes]) -> None:
-        """Restore what :meth:`pack` returned, in bulk mode."""
+        """Restore the result of :meth:`pack`, in bulk mode."""

@@ -1,6 +1,6 @@
-"""The weighting if only conversions are reported.
+"""The weighting for data in which only conversions are reported.
 
-Every decision counts from the start, by the share of conversions expected by its age.
+Every decision counts from the start, weighted by the share of conversions expected by its age.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 
 Delivery = Literal["auto", "batches", "single"]
 
-#: Shares of the window: a pause longer than PAUSE separates two deliveries; after a pause of QUIET,
-#: a delivery is complete.
+#: Pauses as fractions of the window. A pause longer than PAUSE separates two deliveries; after a
+#: pause longer than QUIET, a delivery is complete.
 PAUSE, QUIET = 1 / 50, 1 / 500
-#: Conversions arrive in batches if there are at least LEAST deliveries, with at least SIZE
-#: conversions on average, that take at most this SHARE of the time.
+#: Conversions arrive in batches if there are at least LEAST deliveries with at least SIZE
+#: conversions on average, which take up at most the fraction SHARE of the time.
 LEAST, SIZE, SHARE = 2, 10, 0.05
-#: How long a second delivery is expected, relative to the time in which the decisions of the first
-#: delivery were made.
+#: How long to wait for a second delivery, relative to the period in which the decisions of the
+#: first delivery were made.
 PATIENCE = 2.0
 
 
@@ -72,7 +72,8 @@ class Deliveries(NamedTuple):
     def are_batches(self) -> bool:
         """Whether conversions arrive in batches.
 
-        If they arrive one by one, large groups separated by pauses take much of the time.
+        If conversions arrived one by one, large groups between pauses would take up much of the
+        time.
         """
         if len(self.sizes) < LEAST or self.sizes.mean() < SIZE:
             return False
@@ -81,7 +82,8 @@ class Deliveries(NamedTuple):
     def is_first_batch(self, now: int) -> bool:
         """Return whether the only delivery so far looks like the first of several batches.
 
-        If conversions arrive one by one, the first take about as long as their decisions did.
+        If conversions arrived one by one, the first ones would take about as long to arrive as
+        their decisions took to be made.
         """
         if len(self.sizes) != 1 or self.sizes[0] < SIZE or not self.made_in:
             return False
@@ -96,7 +98,7 @@ class Deliveries(NamedTuple):
 def deliveries(
     reported: NDArray[np.int64], window: int, began: NDArray[np.int64] | None = None
 ) -> Deliveries:
-    """Return the deliveries among conversions.
+    """Group conversions into deliveries.
 
     Args:
         reported: when each conversion was reported, in order.
@@ -131,7 +133,7 @@ class AgeClock:
 
     Attributes:
         now: the timestamp of the latest record.
-        in_batches: whether conversions arrive in batches, as far as is known.
+        in_batches: whether conversions appear to arrive in batches.
 
     >>> clock = AgeClock(1_000, "batches")
     >>> clock.now = 250
@@ -154,7 +156,7 @@ class AgeClock:
 
     @property
     def has_delivered(self) -> bool:
-        """Whether there is a complete delivery that ages do not include yet."""
+        """Whether there is a complete delivery that is not yet included in ages."""
         return self.in_batches and self._last_reported > self._delivered and self._is_quiet
 
     @property
@@ -162,7 +164,7 @@ class AgeClock:
         return self.now - self._last_reported > QUIET * self._window
 
     def told(self, at: int) -> None:
-        """Note the time at which a conversion was reported."""
+        """Record the time at which a conversion was reported."""
         self._last_reported = max(self._last_reported, at)
 
     def look(self, reported: NDArray[np.int64], began: NDArray[np.int64]) -> Deliveries | None:
@@ -170,7 +172,7 @@ class AgeClock:
 
         Args:
             reported: when each conversion was reported, in order.
-            began: when its decision took effect.
+            began: when the decision of each conversion took effect.
         """
         found = deliveries(reported, self._window, began)
         if self._delivery == "auto":
@@ -197,7 +199,7 @@ class Fading(NamedTuple):
 
     @property
     def oldest(self) -> int:
-        """The time up to which decisions no longer count."""
+        """The time at or before which decisions no longer count."""
         return self.now - REACH * self.half_life
 
 
@@ -229,7 +231,7 @@ def decided(
         until: the time up to which ages are measured.
         batches: the deliveries, if conversions arrive in batches; conversions reported after
             ``until`` are then ignored.
-        fading: the weights of decisions; None: all have full weight.
+        fading: the weights of decisions; None if all decisions have full weight.
     """
     parts, converted_began, converted_came = [], [], []
     for store, times in learned:
@@ -285,15 +287,15 @@ def _conversions(
     return Conversions(after, delay - after, age, weight)
 
 
-#: Maximum length of a step from the last fit.
+#: Maximum norm of a step from the last fit.
 LONGEST = 2.0
-#: Growth in decisions after which θ̂ makes a step although nothing was reported, growth after which
-#: it is fitted again, and minimum number of decisions between two fits.
+#: Relative growth in decisions after which θ̂ takes a step even if nothing was reported, relative
+#: growth after which θ̂ is fitted again, and minimum number of decisions between two fits.
 STEP, GROWTH, SOONEST = 0.01, 0.05, 20
-#: Without sums by age, a fit waits until there is one decision per this many coefficients.
+#: Without sums by age, a fit requires at least one new decision per this many coefficients.
 COEFFICIENTS = 16
-#: The cost of a fit in addition to matrices, in floating-point operations that take as long: of the
-#: delay distribution, and of the likelihood of a decision.
+#: The cost of a fit in addition to matrix operations, in equivalent floating-point operations: for
+#: the delay distribution, and for the likelihood of each decision.
 LAW, LIKELIHOOD = 1e6, 300
 #: With a half-life, fits are scheduled as if at least this many conversions counted.
 MANY = 30
@@ -303,19 +305,19 @@ class ExpectedConversions(Constant):
     """Weights each decision by the share of conversions expected by its age.
 
     Ages are measured up to the latest record, or up to the last delivery if conversions arrive in
-    batches. With a half-life, a decision, its conversion and its information about delays have the
-    weight 2^(-age/h) at that record. The model is updated at the end of a record, see
-    :meth:`finish`.
+    batches. With a half-life h, a decision, its conversion and its information about delays have
+    the weight 2^(-age/h) at the latest record. The model is updated at the end of a record (see
+    :meth:`finish`).
 
-    Between two fits, θ̂ follows sums of decisions by age, in one step that solves for all
-    coefficients. If there are too many coefficients for that, no sums are maintained: each
-    conversion updates θ̂ by itself, and missing conversions only count in the next fit.
+    Between two fits, θ̂ is updated from sums over decisions by age, in a single step that solves for
+    all coefficients. If there are too many coefficients for this, no sums are maintained: each
+    conversion updates θ̂ separately, and missing conversions only count in the next fit.
 
     Attributes:
-        window: the time within which conversions count, in microseconds.
+        window: the window of the rewards, in microseconds.
         half_life: the half-life of the policy, in microseconds, if it has one.
-        converted: number of conversions that were learned.
-        sums_by_age: whether sums of decisions by age are maintained.
+        converted: number of conversions learned.
+        sums_by_age: whether sums over decisions by age are maintained.
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> from belated.fold.learner import Learner
@@ -346,9 +348,9 @@ class ExpectedConversions(Constant):
         self._clock = AgeClock(self.window, rewards.delivery)
         self.sums_by_age = math.prod(policy.shape) * policy.shape[-1] ** 2 <= CHEAP
         self._step_is_due = self._fit_is_due = False
-        # Numbers of decisions at which the next step and the next fit are due.
+        # Number of decisions at which the next step is due, and at which the next fit is due.
         self._step_due, self._fit_due = 1.0, float(SOONEST)
-        # Effective numbers of decisions and conversions in the last fit; None: all had full weight.
+        # Effective number of decisions and conversions in the last fit; None if none decayed.
         self._faded: tuple[float, int] | None = None
         self._fitted_at = 0
         law, family, start = self._estimator.law(nothing), policy.family, policy.start.mean
@@ -362,7 +364,7 @@ class ExpectedConversions(Constant):
     # --- changes -------------------------------------------------------------------------------
 
     def learn(self, x: Vector, y: float, weight: float, began: int) -> float:
-        """Learn a conversion, or the end of a window; with sums, the model is updated later."""
+        """Learn a conversion or the end of a window; with sums, the model is updated later."""
         self.learner.model.pending -= 1
         self.learner.model.n += 1
         if y and not self.sums_by_age:
@@ -370,7 +372,7 @@ class ExpectedConversions(Constant):
         return 0.0
 
     def learned(self, x: Vector, y: float, handle: int, recorded: int, partition: int) -> None:
-        """Handle a stored reward, in bulk mode or not."""
+        """Handle a stored reward, whether or not in bulk mode."""
         if y:
             self._convert(1, recorded)
 
@@ -381,7 +383,7 @@ class ExpectedConversions(Constant):
             self._convert(len(came), int(came.max()))
 
     def _convert(self, count: int, recorded: int) -> None:
-        """Add to the number of conversions, and schedule a fit or a step."""
+        """Add ``count`` conversions, and schedule a fit or a step."""
         self.converted += count
         self._clock.told(recorded)
         if count < 0 or (self.converted >= self.next_fit and not self._clock.in_batches):
@@ -390,7 +392,7 @@ class ExpectedConversions(Constant):
             self._step_is_due = True
 
     def revise(self, handle: int, row: Row, before: float, y: float, partition: int) -> None:
-        """Update the sums or the model after a reward has changed from ``before`` to ``y``."""
+        """Update the sums or the model after a reward changed from ``before`` to ``y``."""
         times = self.learner.times[partition]
         began = int(times.began[handle])
         if self.sums_by_age:
@@ -413,13 +415,13 @@ class ExpectedConversions(Constant):
             self._convert(-1, self.learner.now)
 
     def _move(self, began: int, x: Vector | Row, before: float, y: float) -> None:
-        """Update θ̂ by the change of a reward from ``before`` to ``y``, by its last fit's score."""
+        """Update θ̂ after a reward changed from ``before`` to ``y``, with ω from the last fit."""
         if not self._clock.in_batches:
             pulls = self._blocks.pulls(np.array([began] * 2), np.array([x] * 2), [before, y])
             self.learner.step("revise", x, *pulls.tolist())
 
     def _change(self, began: int, x: Vector | Row, change: float, removed: bool = False) -> None:
-        """Change the value of a decision in the sums, and in those of a fit in progress."""
+        """Change the value of a decision in the sums, including the sums of a fit in progress."""
         if not self.learner.is_bulk:
             self.learner.note(partial(self._apply, began, x, change, removed))
             self._apply(began, x, change, removed)
@@ -432,12 +434,12 @@ class ExpectedConversions(Constant):
             self._blocks.convert(np.array([began]), x[None, :], np.array([change]))
 
     def restart(self, handle: int, began: int, partition: int) -> None:
-        """Schedule a fit after the time of a learned decision has changed."""
+        """Schedule a fit after the time of a learned decision changed."""
         self.learner.times[partition].restart(handle, began)
         self._fit_is_due = True
 
     def take(self, waiting: Waiting) -> None:
-        """Add waiting changes to the sums by age, except in bulk mode, which ends with a fit."""
+        """Add pending changes to the sums by age, except in bulk mode, which ends with a fit."""
         if self.learner.is_bulk or not self.sums_by_age:
             return
         blocks, added = self._blocks, waiting.added
@@ -452,13 +454,13 @@ class ExpectedConversions(Constant):
                 blocks.convert(np.array(arrived.began), np.array(arrived.rows), y)
 
     def add_all_pending(self, rows: Matrix, weights: Vector) -> None:
-        """Do nothing: a fit reads pending decisions from the table."""
+        """Do nothing, because fits read pending decisions from the table."""
 
     # --- fits and steps ------------------------------------------------------------------------
 
     @property
     def is_due(self) -> bool:
-        """Whether a fit is due that the caller runs in the background."""
+        """Whether a fit is due that the caller must run in the background."""
         return self.learner.defers and self._fit_is_due
 
     @property
@@ -469,7 +471,7 @@ class ExpectedConversions(Constant):
         return LAW + math.prod(blocks) * size**3 + self.learner.model.decisions * each
 
     def finish(self, recorded: int) -> None:
-        """Handle the end of a record: run a fit or make a step if one is due."""
+        """Finish a record: run a fit or take a step if one is due."""
         learner, clock = self.learner, self._clock
         clock.now = learner.now
         decisions = learner.model.decisions
@@ -485,7 +487,7 @@ class ExpectedConversions(Constant):
             self._step()
 
     def refresh(self) -> None:
-        """Make a step if a step or a fit is due."""
+        """Take a step if a step or a fit is due."""
         if self._step_is_due or self._fit_is_due:
             self._step()
 
@@ -501,7 +503,7 @@ class ExpectedConversions(Constant):
         return self._reader(copy)()
 
     def _reader(self, copy: bool) -> Callable[[], AgedDecisions]:
-        """Return a function that collects all decisions; with ``copy``, for use in any thread."""
+        """Return a function that collects all decisions; with ``copy``, it works in any thread."""
         learner, clock = self.learner, self._clock
         learner.fold_in()
         clock.now = learner.now
@@ -516,13 +518,13 @@ class ExpectedConversions(Constant):
         return partial(decided, learned, pending, self.window, clock.until, batches, fading)
 
     def fit(self, data: Any, prior: Prior, start: Vector, polish: bool) -> Estimate:
-        """Return an estimate; can be called in any thread."""
+        """Return an estimate; can be called from any thread."""
         family = self.policy.family
         estimate = self._estimator.fit(data, family=family, prior=prior, start=start, polish=polish)
         return replace(estimate, half_life_us=self.half_life)
 
     def begin_fit(self, refit: Refit) -> Callable[[], Fitted]:
-        """Return a function that fits the current data, which can be called in any thread."""
+        """Return a function that fits the current data; it can be called from any thread."""
         read, prior, start = self._reader(copy=True), self.prior, self.learner.model.theta.copy()
         now, until, held = self.learner.now, self._clock.until, self.held
         self._schedule()
@@ -543,7 +545,7 @@ class ExpectedConversions(Constant):
         until: int,
         held: Information,
     ) -> Fitted:
-        """Compute the sums, or the model, from which to continue; can be called in any thread."""
+        """Compute the sums or the model from which to continue; can be called from any thread."""
         assert isinstance(estimate, ThinnedEstimate)
         assert isinstance(data, AgedDecisions)
         family, mean = self.policy.family, estimate.mean
@@ -569,7 +571,7 @@ class ExpectedConversions(Constant):
         self._schedule()
 
     def finish_fit(self, fitted: Fitted) -> None:
-        """Continue from a background fit, with all changes since it began."""
+        """Continue from a background fit, including all changes since it began."""
         estimate, refit, model = fitted.estimate, fitted.refit, self.learner.model
         assert isinstance(fitted.sums, AgeBlocks)
         self.prior, self._blocks, self._faded = estimate.prior, fitted.sums, fitted.faded
@@ -590,7 +592,7 @@ class ExpectedConversions(Constant):
         self._fit_is_due, self._fitted_at = False, self.learner.now
         decisions, n = self.learner.model.decisions, self.converted
         count = float(decisions)
-        if self._faded is not None:  # growth is relative to the effective numbers
+        if self._faded is not None:  # growth is relative to effective numbers
             count, conversions = self._faded
             n = min(n, max(conversions, MANY))
         least = SOONEST if self.sums_by_age else max(SOONEST, self.policy.dim / COEFFICIENTS)
@@ -598,15 +600,15 @@ class ExpectedConversions(Constant):
         self.next_fit = self.converted - n + self._estimator.next_fit(n, self.policy.shape)
 
     def put_off_fit(self) -> None:
-        """Do nothing after a failed fit: the next one was scheduled when it began."""
+        """Do nothing, because the next fit was scheduled when the failed fit began."""
 
     def renew(self) -> None:
-        """Make a step; without sums by age, schedule a fit."""
+        """Take a step; without sums by age, schedule a fit."""
         self._fit_is_due |= not self.sums_by_age
         self._step()
 
     def _step(self, moves: bool = True) -> None:
-        """Recompute the root of all decisions from the sums, and θ̂ if ``moves``."""
+        """Recompute the root of all decisions from the sums, and also θ̂ if ``moves`` is True."""
         self._step_is_due = False
         if not self.sums_by_age:
             return
@@ -630,7 +632,7 @@ class ExpectedConversions(Constant):
         self._step_due = model.decisions + STEP * count + 1
 
     def _explored_with(self, counted: Matrix, dispersion: float, held: Information) -> Matrix:
-        """Return the precision that counts all decisions, given their information for φ = 1."""
+        """Return the precision that includes all decisions, given their information for φ = 1."""
         total: Matrix = counted / dispersion
         total += prior_precision(self.policy.start, self.policy.family, dispersion)
         if held.count:
@@ -639,7 +641,7 @@ class ExpectedConversions(Constant):
         return total
 
     def _counted(self, data: AgedDecisions, estimate: ThinnedEstimate) -> Matrix:
-        """Return the information of all decisions, which :meth:`_step` computes from sums."""
+        """Return the information of all decisions, which :meth:`_step` would compute from sums."""
         share, family = self.share_of_pending, self.policy.family
         total = np.zeros(self.counted.shape)
         for part in data.parts:
@@ -651,7 +653,7 @@ class ExpectedConversions(Constant):
         return total
 
     def unpack(self, partition: int, pieces: dict[str, bytes]) -> None:
-        """Restore what :meth:`pack` returned, in bulk mode."""
+        """Restore the result of :meth:`pack`, in bulk mode."""
         came = self.learner.times[partition].came
         self.converted += int((came != SILENT).sum())
         self._clock.told(int(came.max(initial=SILENT)))

@@ -1,4 +1,4 @@
-"""The weighting with a half-life: the weight of decisions and rewards halves with each one."""
+"""The weighting with a half-life: weights of decisions and rewards decay exponentially."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ GONE = 64
 
 
 class DecayedSum:
-    """Σ 2^(-age/h) v, stored relative to an epoch, so that terms can be added by their time.
+    """Σ 2^(-age/h) v, stored relative to an epoch, so that terms can be added with their times.
 
-    The epoch is a whole number of half-lives, that of the latest term. Moving it multiplies the sum
-    by a power of two, which is exact. Terms may therefore be added in any order, subtracted again,
-    and summed separately and merged, with the same result up to rounding.
+    The epoch is the time of the latest term, rounded down to a whole number of half-lives. Moving
+    the epoch multiplies the sum by a power of two, which is exact. Terms can therefore be added in
+    any order, subtracted again, or summed separately and merged, with the same result up to
+    rounding.
 
     Args:
         half_life: half-life in microseconds.
@@ -53,7 +54,7 @@ class DecayedSum:
         self._total: NDArray[np.float64] = np.zeros(shape)
 
     def add(self, time: int, term: Vector | Matrix, sign: float = 1.0) -> None:
-        """Add a term with its time; with a sign of -1, subtract it."""
+        """Add a term with its time, or subtract it if ``sign`` is -1."""
         whole, rest = divmod(time, self.half_life)
         self._move_to(whole)
         assert self.epoch is not None
@@ -70,7 +71,7 @@ class DecayedSum:
         self._total += gram(rows, weights * factors, self._total.shape[:-1])
 
     def at(self, time: int) -> NDArray[np.float64]:
-        """Return the sum with the weights that its terms have at some time."""
+        """Return the sum with the weights at a given time."""
         if self.epoch is None:
             return self._total.copy()
         whole, rest = divmod(time, self.half_life)
@@ -112,31 +113,32 @@ def shares_at(times: NDArray[np.int64], now: int, half_life: int) -> Vector:
 
 
 def _clipped(shift: int) -> int:
-    """Limit an exponent to what ldexp accepts; the result is 0 in any case."""
+    """Limit an exponent to the range of ldexp; the result of ldexp is 0 in either case."""
     return max(shift, -100_000)
 
 
 #: Number of half-lives after which a reward is left out of fits.
 REACH = 12
-#: Share of a half-life after which the model in use is fitted again: weights have decayed by 1/30.
+#: Fraction of a half-life after which the model in use is refitted; weights decay by 1/30 in this
+#: time.
 USED = 1 / 20
-#: The same share for a model that is only compared, and the growth in rewards after which it is
-#: fitted again.
+#: For a model that is only compared, the fraction of a half-life and the growth in rewards after
+#: which it is refitted.
 COMPARED, GROWTH = 1.0, 1.5
 #: Maximum weight of a decision relative to those in the last fit, as a power of two.
 NEWEST = 4.0
 
 
 class Track:
-    """The state of the model with one half-life.
+    """The state of a model with a given half-life.
 
     Args:
         policy: the policy whose model is learned.
-        half_life: half-life in microseconds; None: weights do not decay.
+        half_life: half-life in microseconds; None if weights do not decay.
 
     Attributes:
         prior: the prior of the last fit.
-        fitted_at: the time relative to which the last fit weighted rewards.
+        fitted_at: the reference time of the weights in the last fit.
         fitted_n: number of rewards in the last fit.
         pending: the information of pending decisions; None if it does not decay.
     """
@@ -157,13 +159,13 @@ class Track:
         self.pending = None if half_life is None else DecayedSum(half_life, shape)
 
     def share(self, began: int, fitted_at: int) -> float:
-        """Return the weight of a decision relative to a fit at some time."""
+        """Return the weight of a decision relative to a fit at time ``fitted_at``."""
         if self.half_life is None:
             return 1.0
         return float(2.0 ** min((began - fitted_at) / self.half_life, NEWEST))
 
     def has_faded(self, now: int, part: float) -> bool:
-        """Return whether a share of a half-life has passed since the last fit."""
+        """Return whether this fraction of a half-life has passed since the last fit."""
         return self.half_life is not None and now - self.fitted_at >= part * self.half_life
 
     def is_due(self, now: int, n: int) -> bool:
@@ -181,7 +183,7 @@ class Track:
             start = int(later.argmax()) if later.any() else len(later)
             began, (rows, rewards) = columns.began[start:], store.since(start)
             began = began[began != REMOVED]
-            # Later entries may be older, and are left out whatever their order.
+            # Entries may be out of order, so remove old entries anywhere.
             recent = began > oldest
             if not recent.all():
                 began, rows, rewards = began[recent], rows[recent], rewards[recent]
@@ -193,9 +195,9 @@ class HalfLife(Constant):
     """Weights each decision and reward by its age, relative to the latest record's timestamp.
 
     Attributes:
-        tracks: a track for each half-life: one, unless several are compared.
+        tracks: a track for each half-life; only one unless several half-lives are compared.
         picked: index of the track in use.
-        since: the timestamp of the record at which it was picked; 0 for the initial one.
+        since: the timestamp of the record at which the track was picked; 0 for the initial track.
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> from belated.fold.learner import Learner
@@ -214,7 +216,7 @@ class HalfLife(Constant):
     def __init__(self, learner: Learner, rewards: Rewards | None = None) -> None:
         self.tracks = self._tracks_of(learner.policy)
         self.picked = self.since = 0
-        self._is_new = False  # pending information must be summed again
+        self._is_new = False  # whether pending information must be summed again
         super().__init__(learner)
         if self.half_life is not None:
             learner.model.effective_n = 0.0
@@ -229,7 +231,7 @@ class HalfLife(Constant):
 
     @property
     def half_life(self) -> int | None:
-        """The half-life in use, in microseconds; None: weights do not decay."""
+        """The half-life in use, in microseconds; None if weights do not decay."""
         return self.track.half_life
 
     @property
@@ -242,15 +244,15 @@ class HalfLife(Constant):
         self.track.prior = prior
 
     def share(self, began: int, data: object = None) -> float:
-        """Return the weight of a reward relative to those in a fit."""
+        """Return the weight of a reward relative to the rewards in a fit."""
         return self.track.share(began, self._time_of(data))
 
     def _time_of(self, data: object) -> int:
-        """Return the reference time of the data of a fit, or else of the last fit."""
+        """Return the reference time of a fit's data; without data, that of the last fit."""
         return data.now if isinstance(data, Weighted) else self.track.fitted_at
 
     def revise(self, handle: int, row: Row, before: float, y: float, partition: int) -> None:
-        """Update the model after a reward has changed from ``before`` to ``y``."""
+        """Update the model after a reward changed from ``before`` to ``y``."""
         if not self.learner.is_bulk:
             share = min(1.0, self.share(int(self.learner.times[partition].began[handle])))
             self.learner.step("revise", row, before, before + share * (y - before))
@@ -263,7 +265,7 @@ class HalfLife(Constant):
             self.learner.fit()
 
     def restart(self, handle: int, began: int, partition: int) -> None:
-        """Update the model after the time of a learned decision has changed."""
+        """Update the model after the time of a learned decision changed."""
         self.learner.times[partition].restart(handle, began)
         if not self.learner.is_bulk:
             self.learner.fit()
@@ -299,13 +301,13 @@ class HalfLife(Constant):
 
     @property
     def is_due(self) -> bool:
-        """Whether there are enough new rewards for a fit, or weights have decayed enough."""
+        """Whether a fit is due, because of new rewards or because weights have decayed."""
         model = self.learner.model
         faded = model.n > 0 and self.track.has_faded(self.learner.now, USED)
         return model.n >= self.next_fit or faded
 
     def finish(self, recorded: int) -> None:
-        """Handle the end of a record: fit the model again if weights have decayed enough."""
+        """Finish a record: refit the model if weights have decayed enough."""
         learner = self.learner
         waits = learner.is_bulk or learner.defers or not learner.model.decisions
         if not waits and self.track.has_faded(learner.now, USED):
@@ -318,7 +320,7 @@ class HalfLife(Constant):
         super().catch_up()
 
     def data(self, *, copy: bool = False) -> Any:
-        """Return the data of a fit; with a half-life it is always a copy."""
+        """Return the data to fit, which is always a copy if there is a half-life."""
         return self._data_of(self.track, copy)
 
     def _data_of(self, track: Track, copy: bool = False) -> Any:
@@ -328,7 +330,7 @@ class HalfLife(Constant):
         return track.data(self.learner.observations, self.learner.times, self.learner.now)
 
     def fit(self, data: Any, prior: Prior, start: Vector, polish: bool) -> Estimate:
-        """Return an estimate; can be called in any thread."""
+        """Return an estimate; can be called from any thread."""
         effective = data.effective_n if isinstance(data, Weighted) else None
         return replace(
             super().fit(data, prior, start, polish),
@@ -339,7 +341,7 @@ class HalfLife(Constant):
         )
 
     def settle(self, estimate: Estimate, data: object, block: int | None = None) -> None:
-        """Store the prior of a fit, and schedule the next one."""
+        """Store the prior of a fit, and schedule the next fit."""
         model, track = self.learner.model, self.track
         track.fitted_n = model.n
         track.fitted_at = data.now if isinstance(data, Weighted) else self.learner.now
@@ -354,5 +356,5 @@ class HalfLife(Constant):
         return self.pending.matrix if pending is None else pending.at(self._time_of(data))
 
     def unpack(self, partition: int, pieces: dict[str, bytes]) -> None:
-        """Restore what :meth:`pack` returned, in bulk mode."""
+        """Restore the result of :meth:`pack`, in bulk mode."""
         self._is_new = True

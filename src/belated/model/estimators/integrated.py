@@ -23,7 +23,7 @@ from belated.core.inputs import Matrix, Vector
 from belated.model.blocks import outer, root_of
 from belated.model.priors import AUTO_RANGE
 
-#: The largest difference between the logarithms of neighbouring precisions.
+#: The largest difference between the logarithms of neighboring precisions.
 WIDEST = 0.6
 #: The search ends at a precision whose weight is below this fraction of the largest.
 LEAST = 1e-3
