@@ -25,9 +25,9 @@ def cli() -> str:
     """Return the page of the commands."""
     parts = [
         "# Commands: `belated`",
-        "`--help` prints the arguments of each command, as below. The exit code is 0 on success, 1"
-        " if a check found a problem, and 2 if the command failed; one line on stderr then names"
-        " the reason.",
+        "`--help` prints each command's arguments, as shown below. The exit code is 0 on success, 1"
+        " if a check found a problem, and 2 if the command failed; a line on stderr then gives the"
+        " reason.",
     ]
     for name, parser in _commands(command_line(), "belated"):
         parser.formatter_class = _fixed(parser.formatter_class)
@@ -59,9 +59,9 @@ def http() -> str:
     whole = describe(ROUTES, keys=True, tokens=True)
     parts = [
         "# HTTP: routes, fields and statuses",
-        "`GET /openapi.json` returns the same as an OpenAPI document. Fields marked with a star are"
-        " required. Times are ISO 8601. An error is a JSON object with `type`, `title`, `status`"
-        " and `detail` (RFC 9457).",
+        "`GET /openapi.json` returns the same information as an OpenAPI document. An asterisk marks"
+        " required fields. Times are ISO 8601. Errors are JSON objects with `type`, `title`,"
+        " `status` and `detail` (RFC 9457).",
     ]
     for path, methods in whole["paths"].items():
         for method, route in methods.items():
