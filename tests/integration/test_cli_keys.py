@@ -45,7 +45,7 @@ def test_a_key_from_its_making_to_its_end(keys: Say, store: Store) -> None:
     id = key[4:12]
     assert code == 0
     assert looks_whole(key)
-    assert f"this is the key {id} of cli shop: store it now" in said
+    assert f"created key {id} for cli shop: store it now" in said
     kept_keys = store.keys()
     (kept,) = [one for one in kept_keys.live() if one.id == id]
     assert kept == LiveKey(id, "cli shop", ("offers",), ("decide", "reward"), 50.0, hash_of(key))

@@ -171,8 +171,8 @@ def _cases(plan: LearningPlan) -> list[str]:
     ]
     head = ["", ">kept", ">", ">vs. the plan", ">rewards lost"]
     notes = [
-        f"Of the {percent(asked.lift)} that the best choices would bring, the bandit brings "
-        f"{percent(round(plan.cases[1].kept.mean, 2))}. {_cost_of_delay(plan)}"
+        f"The bandit achieves {percent(round(plan.cases[1].kept.mean, 2))} of the possible "
+        f"{percent(asked.lift)} gain. {_cost_of_delay(plan)}"
     ]
     if plan.decisions_a_round > 1.05:
         notes.append(
@@ -194,7 +194,7 @@ def _cost_of_delay(plan: LearningPlan) -> str:
     if change.low <= 0.0:
         return f"The cost of the delay is within the noise ({ends} points): increase --seeds."
     lost = planned.lost - at_once.lost
-    return f"The delay costs {100 * change.mean:.0f} points ({ends}) of it, or {lost:,.0f} rewards."
+    return f"The delay costs {100 * change.mean:.0f} points ({ends}), or {lost:,.0f} rewards."
 
 
 def _holdouts(plan: LearningPlan) -> list[str]:

@@ -53,5 +53,5 @@ def run(options: argparse.Namespace) -> None:
         (created,) = [key for key in keys.all() if key.id == id]
         record(config, created, "created", options.reason)
     print(key)
-    note = f"this is the key {id} of {name}: store it now, because it is not shown again"
+    note = f"created key {id} for {name}: store it now; it will not be shown again"
     print(f"belated: {note}", file=sys.stderr)
