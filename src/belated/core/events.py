@@ -48,7 +48,7 @@ class EventBase(
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and encoder.encode(self) == encoder.encode(other)
 
-    def __ne__(self, other: object) -> bool:  # msgspec defines its own
+    def __ne__(self, other: object) -> bool:  # overrides the method that msgspec defines
         return not self == other
 
     def __hash__(self) -> int:
@@ -64,7 +64,7 @@ class TimedEvent(EventBase, frozen=True):
         return as_datetime(self.at_us)  # type: ignore[attr-defined]
 
 
-#: Who made a decision.
+#: What chose the action of a decision.
 Source = Literal["policy", "holdout", "baseline", "fallback"]
 
 
@@ -402,8 +402,8 @@ class SubjectReward(TimedEvent, tag=15, frozen=True):
         return subject_id(self.subject)
 
 
-#: The first byte of every event. It changes when a kind gets a new field; a new kind only needs a
-#: new tag.
+#: The first byte of every event. It changes when an event kind gets a new field; a new kind only
+#: needs a new tag.
 VERSION = 2
 
 #: Events with no data other than a decision id and a time.

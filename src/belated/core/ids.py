@@ -37,7 +37,7 @@ ERASED_KEY_BYTES = 24
 _HASH = blake2b(digest_size=16)
 _SUBJECT_HASH = blake2b(b"\0", digest_size=16)
 
-_MILLISECONDS = 1 << 48  # exclusive upper bound of the time in an id: the year 10889
+_MILLISECONDS = 1 << 48  # upper bound of the time in an id, in the year 10889
 
 # The 80 bits after the time are drawn for 400 ids at once, with a single system call.
 _BLOCK = 400
@@ -46,7 +46,7 @@ _FIXED_BITS = int.from_bytes(b"\x70\x00\x80\x00\x00\x00\x00\x00\x00\x00" * _BLOC
 _tails: list[str] = []
 
 if hasattr(os, "register_at_fork"):
-    # Random bits drawn before a fork belong to the parent: two processes must not share an id.
+    # Random bits drawn before a fork belong to the parent, so that processes never share an id.
     os.register_at_fork(after_in_child=_tails.clear)
 
 

@@ -283,7 +283,7 @@ class LearnerAdapter:
         return self.table.where[number - self.table.base] == NOWHERE
 
     def with_rows(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the decisions that have a row."""
+        """Return the numbers of the decisions that have a row."""
         has_row: NDArray[np.bool_] = (
             self.table.column("where")[numbers - self.table.base] != NOWHERE
         )

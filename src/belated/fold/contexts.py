@@ -62,7 +62,7 @@ class PackedContext(NamedTuple):
         return None if self.catalogue is None else self.catalogue.digests(self.ids)
 
     def of_request(self, index: int) -> list[msgspec.Raw] | None:
-        """Return the records of the other actions."""
+        """Return the records of all actions except the chosen one."""
         if self.records is None:
             return None
         others = [*self.records[:index], _NIL, *self.records[index + 1 :]]

@@ -253,7 +253,7 @@ def _may_lack(history: DecisionHistory, trimmed: int, retention: int | None) -> 
 
 
 def _records_of_subject(journal: Journal, subject: str, others: Iterable[Record]) -> list[Record]:
-    """Return all records of a subject and the subject's decisions, and the others, in order."""
+    """Merge other records with all records of a subject and the subject's decisions, in order."""
     records = {record.position: record for record in others}
     own = journal.records_of([subject_id(subject)], MOST)
     ids = [record.event.decision for record in own if isinstance(record.event, SubjectDecision)]

@@ -170,7 +170,7 @@ class Fold:
 
     @property
     def folded(self) -> Sequence[int]:
-        """The partitions that are folded, which are all partitions."""
+        """The numbers of all partitions."""
         return range(self._partitions)
 
     def _outstanding(self) -> list[Outstanding]:
@@ -287,7 +287,7 @@ class Fold:
     def is_much(self, new: int) -> bool:
         """Return whether this many records should be folded in bulk, with one fit at the end.
 
-        A full page always should, because more records are likely to follow.
+        A full page is always folded in bulk, because more records are likely to follow.
         """
         tuning = self.tuning
         is_full = new >= tuning.page >= tuning.bulk

@@ -501,7 +501,7 @@ class Learner:
         if not refit.steps or refit.fitted.model is None:
             self._store_waiting()  # the sums of the fit also need the latest rows
             self._refit = None
-            # Break the reference cycle, so that both are freed before the next garbage collection.
+            # Break the reference cycle, so that both objects are freed without garbage collection.
             fitted, refit.fitted = refit.fitted, None
             self.weighting.finish_fit(fitted)
             self._compact()

@@ -763,7 +763,7 @@ class Ledger:
         return set(self._facts_of(self.find(id)).credits)
 
     def current(self, subject: str) -> tuple[int, int] | None:
-        """Return the time and position of a subject's latest decision that was not voided."""
+        """Return the time and position of a subject's latest decision not voided; None if none."""
         history = self._subjects.histories.get(key_of(subject_id(subject)))
         table = self._table
         for number in reversed(history.decisions if history else ()):

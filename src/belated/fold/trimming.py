@@ -29,7 +29,7 @@ def last_to_drop(journal: Journal, partition: int, before: int, saved: int, link
     low = journal.start(partition).position
     # Loading the snapshot requires the records of its last link.
     high = (saved - 1) // link * link
-    while low < high:  # find the largest position at which all records so far are old enough
+    while low < high:  # find the last position up to which all records are old enough
         middle = (low + high + 1) // 2
         record = journal.read(partition, middle - 1, 1)[0]
         if record.recorded < before:

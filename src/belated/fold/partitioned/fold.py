@@ -66,7 +66,7 @@ class PartitionFold(Fold):
 
     @property
     def folded(self) -> Sequence[int]:
-        """The partitions that are folded, which is only this one."""
+        """A tuple with the number of this partition."""
         return (self.partition,)
 
     @property

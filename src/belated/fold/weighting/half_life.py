@@ -183,7 +183,7 @@ class Track:
             start = int(later.argmax()) if later.any() else len(later)
             began, (rows, rewards) = columns.began[start:], store.since(start)
             began = began[began != REMOVED]
-            # Entries may be out of order, so remove old entries anywhere.
+            # Entries may be out of order, so also exclude old entries after ``start``.
             recent = began > oldest
             if not recent.all():
                 began, rows, rewards = began[recent], rows[recent], rewards[recent]

@@ -101,7 +101,7 @@ class AgedDecisions:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ThinnedEstimate(Estimate):
-    """An estimate from conversions, with the delay distribution that it is based on."""
+    """An estimate from conversions, and the delay distribution on which it is based."""
 
     law: ConversionLaw = field(kw_only=True)
 
@@ -281,7 +281,7 @@ def _square(data: AgedDecisions) -> float:
 def _fitted_variance(
     data: AgedDecisions, seen: Sequence[Vector], prior: Prior, polish: bool
 ) -> Estimate:
-    """Fit Gaussian rewards of unknown variance, in units of the variance, until it converges."""
+    """Fit Gaussian rewards of unknown variance, iterating until the variance converges."""
     known, total = _known(data, seen), _square(data)
     variance = total / known if total and known else 1.0
     for _ in range(VARIANCES):

@@ -32,7 +32,7 @@ from belated.model.kernels.source import (
     upper,
 )
 
-#: The kernels in the order of compilation; those for decisions come first.
+#: The kernels in order of compilation; kernels for decisions come first.
 NAMES = (*asdict(plain()), "crc_all", "fold_page")
 
 #: The argument types of each kernel. f is a float, i an int, u an unsigned int and b a bool. M and
@@ -113,7 +113,7 @@ def load_kernel(name: str) -> Callable[..., Any]:
 @cache
 def _compiled(name: str) -> Callable[..., Any]:
     dispatcher, signature = _dispatchers()[name]
-    with contextlib.suppress(OSError):  # raised if it was compiled but cannot be cached
+    with contextlib.suppress(OSError):  # raised if the kernel was compiled but cannot be cached
         dispatcher.compile(signature)
     dispatcher.disable_compile()
     return dispatcher  # type: ignore[no-any-return]  # numba has no types

@@ -32,7 +32,7 @@ def zeros(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
 
 
 def column(count: int, format: str) -> memoryview:
-    """Return zeros in a :mod:`struct` format, as a memoryview, which has faster access than NumPy.
+    """Return zeros in a :mod:`struct` format, as a memoryview for fast item access.
 
     >>> column(2, "q").tolist()
     [0, 0]

@@ -451,7 +451,7 @@ def fold_page(
             if not abs(mean) <= 1e300:
                 return k
             value, at = unsigned(data, at + 18)  # the model
-            # The decision is active, then its source, its group, and its overall propensity.
+            # The flag of an active decision, then its source, group and overall propensity.
             if value < 0 or at + 5 > end or data[at] != 0xC3:
                 return k
             at = after_source(data, at + 1, end)

@@ -110,7 +110,7 @@ def winners(rows: Matrix, blocks: Blocks, means: Vector, pools: Row) -> NDArray[
         scores = pools[0].T.dot(table.T)
     else:
         scores = np.array([x.dot(pools[k]) for k, x in zip(blocks, table, strict=True)]).T
-    best: NDArray[np.int64] = scores.argmax(axis=1)  # along contiguous memory: ten times faster
+    best: NDArray[np.int64] = scores.argmax(axis=1)  # contiguous, which is ten times faster
     return best
 
 

@@ -267,7 +267,7 @@ class Observations:
         if self.family is None or self._anywhere is not None:
             return
         now = theta.copy()
-        for block in self._blocks.values():  # the oldest first
+        for block in self._blocks.values():  # oldest first
             if block.theta is not None:
                 if self._frozen.moved(now - block.theta) <= moved:
                     continue
