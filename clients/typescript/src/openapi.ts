@@ -890,12 +890,12 @@ export interface components {
              */
             state: "open" | "paused" | "retired";
             /**
-             * @description when the state began, or will change if in the future; null if it never changed.
+             * @description when the state began, or when it will change; null if it has never changed.
              * @default null
              */
             since?: string | null;
             /**
-             * @description when a pause ends; null: only when the action is resumed.
+             * @description when a pause ends; null: when the action is resumed.
              * @default null
              */
             until?: string | null;
@@ -905,7 +905,7 @@ export interface components {
              */
             reason?: string;
             /**
-             * @description who changed the action.
+             * @description the person or process that changed the action.
              * @default
              */
             actor?: string;
@@ -994,7 +994,7 @@ export interface components {
         ModelState: {
             /** @description number of records it has learned from; decisions store it as ``model``. */
             version: number;
-            /** @description when it was published. */
+            /** @description when the model was published. */
             made_at: string;
             /** @description number of rewards it has learned from. */
             observations: number;

@@ -1,1 +1,1 @@
-"""The command line, such as ``belated serve belated.toml``: one module per command."""
+"""The command-line interface, with one module per command."""

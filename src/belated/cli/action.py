@@ -1,4 +1,4 @@
-"""``belated action``: list the actions of a bandit; pause, resume or retire one.
+"""``belated action``: list a bandit's actions, or pause, resume or retire one.
 
 The change is recorded in the journal and takes effect in all deciders within two seconds.
 """

@@ -1,7 +1,7 @@
-"""Resolve the argument of a command: an address, a configuration file or a SQLite file.
+"""Resolve command arguments that name a store: addresses, configuration files and SQLite files.
 
-Opening a journal creates it if it does not exist, and a command that reads must not create
-anything. Commands therefore look up the journal in the description of its store first.
+Opening a journal creates it if it does not exist, but a command that only reads must not create
+anything. Commands therefore first check whether the store lists the journal.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from belated.service.operating.doctor import Finding
     from belated.service.serving.definition import Definition
 
-#: The first bytes of a SQLite file, and file name extensions for new ones.
+#: The first bytes of a SQLite file, and file name extensions for new files.
 SQLITE, ENDINGS = b"SQLite format 3\0", (".db", ".sqlite", ".sqlite3")
 
 
@@ -56,16 +56,16 @@ def add_address(parser: argparse.ArgumentParser) -> None:
 
 
 def address_in(text: str, *, new: bool = False) -> str | None:
-    """Return the address for an argument; None if it names a configuration file.
+    """Return the address that an argument refers to; None if it names a configuration file.
 
-    If the argument is not an address, its interpretation is reported on stderr.
+    If the argument is a SQLite file, the resulting address is reported on stderr.
 
     Args:
-        text: the argument; ``?bandit=NAME`` may follow a file name, too.
-        new: whether a SQLite file need not exist.
+        text: the argument. ``?bandit=NAME`` may follow an address or a file name.
+        new: whether to accept a SQLite file that does not exist yet.
 
     Raises:
-        InvalidInput: it is neither an address nor such a file.
+        InvalidInput: the argument is neither an address nor such a file.
     """
     name, mark, query = text.partition("?")
     file = Path(name)
@@ -76,7 +76,7 @@ def address_in(text: str, *, new: bool = False) -> str | None:
     if file.is_file():
         if not _is_sqlite(file):
             return None
-    elif "=" in name or not name:  # libpq's parameters, with a password?
+    elif "=" in name or not name:  # perhaps libpq parameters with a password
         split_address(text)
     elif not (new and file.suffix in ENDINGS):
         message = f"{name} is not an address, and no such file exists: pass sqlite:///offers.db"
@@ -87,7 +87,7 @@ def address_in(text: str, *, new: bool = False) -> str | None:
 
 
 def config_file(text: str) -> str:
-    """Return the name of a configuration file.
+    """Return the file name of a configuration, after checking that it is not a journal.
 
     Raises:
         InvalidInput: the argument is an address or a SQLite file.
@@ -110,7 +110,7 @@ def _report(text: str, place: str) -> None:
 
 
 def _place_of(text: str) -> tuple[Store, str | None]:
-    """Return the store that an argument names, and the bandit; None if it names no bandit."""
+    """Return the store and the bandit that an argument names; None if it names no bandit."""
     address = address_in(text)
     if address is not None:
         place, bandit = split_address(address)
@@ -124,7 +124,7 @@ def _place_of(text: str) -> tuple[Store, str | None]:
 
 
 def find_bandits(address: str) -> tuple[Store, list[StoredBandit]]:
-    """Return the store that an argument names, and the bandit it names, or else all bandits."""
+    """Return the store that an argument names, and its bandits: the one named, or else all."""
     store, name = _place_of(address)
     if isinstance(store, SQLiteStore) and not store.path.exists():
         raise InvalidInput(f"{store.path}: no such file")
@@ -140,18 +140,18 @@ def find_bandits(address: str) -> tuple[Store, list[StoredBandit]]:
 
 
 def add_archive(parser: argparse.ArgumentParser) -> None:
-    """Add the option that names the archive of trimmed records."""
+    """Add the option for the archive of trimmed records."""
     about = "read trimmed records from this archive, written by `belated journal archive`"
     add_option(parser, "--archive", about, metavar="FOLDER")
 
 
 @contextmanager
 def opened(address: str, archive: str | None = None) -> Iterator[tuple[Journal, StoredBandit]]:
-    """Open the journal of the bandit that an address names, or of the only one there.
+    """Open the journal of the bandit that an address names, or of the only bandit in the store.
 
     Args:
         address: the address of the journal.
-        archive: the folder with trimmed records.
+        archive: the folder that contains trimmed records.
     """
     store, bandits = find_bandits(address)
     if len(bandits) > 1:
@@ -165,7 +165,7 @@ def opened(address: str, archive: str | None = None) -> Iterator[tuple[Journal, 
 
 
 def starts_of(journal: Journal) -> list[Tail]:
-    """Return position and stamp of the last trimmed record of each partition."""
+    """Return the position and timestamp of the last trimmed record of each partition."""
     return [journal.start(partition) for partition in range(journal.partitions)]
 
 
@@ -180,7 +180,7 @@ def undoing_in(journal: Journal) -> list[int]:
 
 
 def configured(journal: Journal) -> Configured | None:
-    """Return the settings in a journal; None if there are none or they are damaged."""
+    """Return the settings stored in a journal; None if they are missing or damaged."""
     with suppress(CorruptEvent, CorruptJournal):
         return journal.configured()
     return None
@@ -199,13 +199,13 @@ def add_file(parser: argparse.ArgumentParser) -> None:
 
 
 def add_service(parser: argparse.ArgumentParser) -> None:
-    """Add the option that names the configuration file, for commands with other arguments."""
+    """Add the option that names the configuration file, for commands that take other arguments."""
     about = "config file of the service"
     add_option(parser, "--config", about, default="belated.toml", metavar="FILE")
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
-    """Add the configuration file, and options of long-running commands."""
+    """Add the configuration file argument and the options for long-running commands."""
     add_file(parser)
     about = "create or migrate the tables first; not needed for SQLite"
     add_option(parser, "--create-tables", about, action="store_true")
@@ -218,7 +218,7 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 
 
 def prepared(options: argparse.Namespace) -> Config:
-    """Read the configuration, start logging, and check that every journal can be opened."""
+    """Read the configuration, start logging, and check that all journals can be opened."""
     config = read(options.file)
 
     from belated.service.operating.logs import start_logging
@@ -226,14 +226,14 @@ def prepared(options: argparse.Namespace) -> Config:
     start_logging(options.log_level)
     if options.create_tables:
         config.store.create_tables()
-    for bandit in config.bandits:  # fail now, with a one-line error
+    for bandit in config.bandits:  # fail early, with a one-line error
         config.store.journal(bandit.name, partitions=bandit.partitions).close()
     return config
 
 
 @contextmanager
 def controlled(options: argparse.Namespace) -> Iterator[tuple[Definition, Journal, Store]]:
-    """Open the journal of the bandit that an operator names, in the service's store."""
+    """Open the journal of the bandit named on the command line, in the service's store."""
     config = read(options.config)
     known = {bandit.name: bandit for bandit in config.bandits}
     if (name := options.bandit) not in known:
@@ -245,7 +245,7 @@ def controlled(options: argparse.Namespace) -> Iterator[tuple[Definition, Journa
 
 
 def extras() -> list[Finding]:
-    """Return a finding for each extra that a service needs and that is not installed."""
+    """Return a finding for each extra that the service requires but that is not installed."""
     from belated.service.operating.doctor import wrong
 
     try:
@@ -257,7 +257,7 @@ def extras() -> list[Finding]:
 
 
 def read(file: str) -> Config:
-    """Read a configuration file; of several mistakes, the error shows the first."""
+    """Read a configuration file. If it contains several errors, the exception shows the first."""
     from belated.service.operating.config import read_config
 
     try:
@@ -272,7 +272,7 @@ def read(file: str) -> Config:
 
 # --- identity ------------------------------------------------------------------------------------
 
-#: The end of a message about a snapshot that another fold has saved.
+#: The end of a message about a snapshot saved with different settings.
 OTHER_SETTINGS = (
     "was saved with other settings or by another release: pass the bandit's --window, --default, "
     "--retention, --reduce and --bounds"
@@ -282,12 +282,12 @@ OTHER_SETTINGS = (
 def empty_fold(
     bandit: StoredBandit, journal: Journal, rewards: Rewards, retention: int | None
 ) -> Fold:
-    """Return an empty fold that learns as the bandit does; its policy is irrelevant.
+    """Return an empty fold that learns in the same way as the bandit. Its policy is irrelevant.
 
-    Custom features cannot be created here; the fold then leaves out rows of earlier features.
+    Custom features cannot be created here. In this case, the fold omits rows of earlier features.
 
     Raises:
-        InvalidInput: no bandit has used the journal yet, or its identity cannot be read.
+        InvalidInput: no bandit has used the journal yet, or the journal's identity cannot be read.
     """
     identity = bandit.identity
     if identity is None:
@@ -302,7 +302,7 @@ def empty_fold(
         int(dim), family, blocks=int(blocks) if "blocks" in identity else None, features=made_by
     )
     features = _features_of(journal)
-    if features is not None and features.fingerprint != made_by:  # written by another release
+    if features is not None and features.fingerprint != made_by:  # written by a different release
         features = None
     return Fold(
         policy, rewards, features=features, partitions=bandit.partitions, retention=retention
@@ -310,7 +310,7 @@ def empty_fold(
 
 
 def _features_of(journal: Journal) -> Features | None:
-    """Return the features in the journal's settings; None if there are none, or custom ones."""
+    """Return the features in the journal's settings; None if missing or custom."""
     event = configured(journal)
     if event is None or "features" not in event.settings:
         return None
@@ -330,8 +330,8 @@ def log_at(
 
     Args:
         address: the address of the journal.
-        archive: the folder with trimmed records.
-        until: leave out records stamped later, in microseconds since 1970.
+        archive: the folder that contains trimmed records.
+        until: omit records with a later timestamp, in microseconds since 1970.
     """
     with (
         opened(address, archive) as (journal, _),

@@ -1,6 +1,6 @@
 """``belated bounds``: bound how many rewards can be pending at once under a delay.
 
-Only ``--figure`` needs an extra.
+Only ``--figure`` requires an extra.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ from belated.theory import Bound, Bounds, bounds_for, missing_bennett
 
 EXAMPLE = 'belated bounds --delay "Geometric(mean=100)" --rounds 10000 --delta 0.05'
 
-#: The cost grows with the rounds: these take some seconds.
+#: Maximum number of rounds. The cost grows with the number of rounds, and this many take seconds.
 MOST_ROUNDS = 10_000_000
-#: Bounds that always hold, and why.
+#: Bounds that hold with certainty, and why.
 CERTAIN = {
     "bounded": "there are never more",
     "rounds": "nothing but the number of rounds is known to bound them",
 }
-#: Shares of lost rewards above this are reported.
+#: The share of lost rewards is reported if it is above this threshold.
 FEW = 0.0005
 
 
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def bounded(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the properties of the delay, all bounds, and the number to plan for."""
+    """Return properties of the delay, all bounds, and the number of pending rewards to plan for."""
     if options.file is not None:
         return _from_file(options)
     if options.column is not None:
@@ -104,13 +104,14 @@ def bounded(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _from_file(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the report for observed delays, which may be independent or not."""
+    """Return the report for observed delays, whether they are independent or not."""
     if options.delay:
         raise InvalidInput("--delay and --file are alternatives: pass one of them", options.file)
     seen = read_delays(options.file, options.column)
     law, n = Empirical(seen), len(seen)
     alone = bounds_for(law, horizon=options.rounds, delta=options.delta)
-    # Pairs of equal delays have this law, but bounds for independent delays do not apply to them.
+    # Pairs of equal delays have the same law but are dependent, so bounds for independent delays do
+    # not apply.
     together = bounds_for(
         BlockDependent(law, length=2), horizon=options.rounds, delta=options.delta
     )
@@ -129,7 +130,7 @@ def _from_file(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _most_out(seen: NDArray[np.int64]) -> int:
-    """Return the maximum of pending rewards, if these are the delays of consecutive rounds."""
+    """Return the maximum number of pending rewards, for the delays of consecutive rounds."""
     n = len(seen)
     arrival = np.arange(1, n + 1) + seen
     arrived = np.bincount(arrival[arrival < n], minlength=n)
@@ -154,7 +155,7 @@ def _report(
 
 
 def _ordered(bounds: Bounds) -> list[Bound]:
-    """Return the bounds, least first; certain ones before equals, inapplicable ones last."""
+    """Sort bounds by size. Certain bounds precede equal ones; inapplicable bounds come last."""
 
     def place(row: Bound) -> tuple[bool, float, bool, float]:
         if row.maximum is None:
@@ -171,7 +172,7 @@ def _whole(bound: float) -> int:
 
 
 def _law(delay: DelayProcess) -> dict[str, float | None]:
-    """Return statistics of a delay; None for infinite ones."""
+    """Return statistics of a delay, with None for infinite values."""
     return {
         "mean": delay.mean if math.isfinite(delay.mean) else None,
         "median": _quantile(delay, 0.5),
@@ -181,7 +182,7 @@ def _law(delay: DelayProcess) -> dict[str, float | None]:
 
 
 def _quantile(delay: DelayProcess, share: float) -> int | None:
-    """Return the least delay that this share of rewards does not exceed; None if it is infinite."""
+    """Return the quantile of a delay for a share of the rewards; None if it is infinite."""
 
     def enough(delay_rounds: int) -> bool:
         return float(delay.tail(delay_rounds + 1.0)) <= 1.0 - share + 1e-12
@@ -224,7 +225,7 @@ def _aligned(items: list[tuple[str, str]]) -> str:
 
 
 def _known(report: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return what is known of the delay and of the average number of pending rewards."""
+    """Return what is known about the delay and the average number of pending rewards."""
     file, law, expected = report["file"], report["law"], report["expected"]
     lines = [("delay", report["delay"])]
     if file is not None:
@@ -263,7 +264,7 @@ def _notes(report: dict[str, Any]) -> list[str]:
 
 
 def _advice(report: dict[str, Any]) -> str:
-    """Return the conclusion, as one sentence."""
+    """Return the conclusion as one sentence."""
     file, best = report["file"], report["best"]
     text = f"Plan for at most {several(report['plan'], 'pending reward')}"
     risk = f"at most {percent(report['delta'])} of runs of {several(report['rounds'], 'round')}"
@@ -282,11 +283,11 @@ DIVIDERS = (",", ";", "\t")
 
 
 def read_delays(path: str, column: str | None = None) -> NDArray[np.int64]:
-    """Read delays in order, rounded up; an empty cell or ``never`` is NEVER.
+    """Read delays in order, rounded up. An empty cell or ``never`` stands for NEVER.
 
     Args:
         path: the path of the file; ``-`` for standard input.
-        column: the column of a CSV file with a header; None if each line is a delay.
+        column: the column to read from a CSV file with a header; None if each line is a delay.
     """
     name = "standard input" if path == "-" else path
     try:
@@ -347,16 +348,16 @@ def _refuse(name: str, number: int, why: str) -> NoReturn:
 
 # --- the figure ----------------------------------------------------------------------------------
 
-#: Height of a row and of the legend, in inches.
+#: Heights of a row and of the legend, in inches.
 ROW, KEY = 0.5, 0.3
-#: Bounds beyond this multiple of the rounds are drawn at the edge.
+#: Bounds that exceed the number of rounds by more than this factor are drawn at the edge.
 BEYOND = 10.0
-#: Colours of the best bound, the best one for dependent delays, the others, and the average.
+#: Colors of the best bound, the best bound for dependent delays, other bounds, and the average.
 BEST, DEPENDENT, OTHER, AVERAGE = COLOURS[0], COLOURS[2], "#888888", COLOURS[1]
 
 
 def save(path: str, report: dict[str, Any]) -> None:
-    """Draw the bounds into a file."""
+    """Draw a figure of the bounds and save it to a file."""
     rows = [row for row in report["bounds"] if row["holds"]]
     rounds, expected = report["rounds"], report["expected"]
     title, about = _words(report)
@@ -391,7 +392,7 @@ def save(path: str, report: dict[str, Any]) -> None:
 
 
 def _words(report: dict[str, Any]) -> tuple[str, list[str]]:
-    """Return the title, and the lines below it."""
+    """Return the title of the figure and the lines below it."""
     file, about = report["file"], []
     where = f"{report['delay']} over {several(report['rounds'], 'round')}"
     if file is not None:

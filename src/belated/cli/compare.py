@@ -1,7 +1,7 @@
 """``belated compare``: compare policies on the same problems, delays and random numbers.
 
-Under one seed, every policy meets the same problem, contexts, random numbers and delays, so that
-policies are compared pairwise. Needs the extra ``experiments``.
+For each seed, all policies get the same problem, contexts, random numbers and delays, so that
+policies are compared pairwise. Requires the extra ``experiments``.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ EXAMPLE = 'belated compare --delay "Batched(500)" "Constant(0)" --figure regret.
 
 #: Policies to compare by default.
 POLICIES_BY_DEFAULT = ("DelayedUCB", "DelayedThompson", "BlindUCB")
-#: Number of rounds at which the regret of a run is recorded.
+#: Number of times at which the regret of a run is recorded.
 CHECKPOINTS = 50
 
 T = TypeVar("T")
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> None:
         resume=options.resume,
         jobs=options.jobs or -1,
         progress=sys.stderr.isatty(),
-    ).drop(columns="seconds")  # the only column that varies between equal calls
+    ).drop(columns="seconds")  # the only column that is not reproducible
     report = compared(runs, list(policies), list(environments), list(delays))
     if options.csv is not None:
         runs.to_csv(options.csv, index=False)
@@ -110,7 +110,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def checkpoints(rounds: int) -> list[int]:
-    """Return evenly spaced rounds, including the last.
+    """Return evenly spaced rounds, including the last round.
 
     >>> checkpoints(200)[:3], len(checkpoints(200)), checkpoints(3)
     ([4, 8, 12], 50, [1, 2, 3])
@@ -121,7 +121,7 @@ def checkpoints(rounds: int) -> list[int]:
 def compared(
     runs: pd.DataFrame, policies: Sequence[str], environments: Sequence[str], delays: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the final regret of all policies, and its difference from that of the first."""
+    """Return the final regret of each policy, and the difference from the first policy's regret."""
     rounds = int(runs["round"].max())
     last = runs[runs["round"] == rounds]
     results = []
@@ -191,7 +191,7 @@ def _explained(first: str, seeds: int) -> str:
 
 
 def _named(texts: Sequence[str], read: Callable[[str], T]) -> dict[str, T]:
-    """Return the values of expressions, by label."""
+    """Parse expressions and return their values by label."""
     values: dict[str, T] = {}
     seen: set[str] = set()
     for text in texts:
@@ -206,13 +206,13 @@ def _named(texts: Sequence[str], read: Callable[[str], T]) -> dict[str, T]:
 
 # --- the figure ----------------------------------------------------------------------------------
 
-#: Line styles, for policies beyond the number of colours.
+#: Line styles, to distinguish policies if there are more policies than colors.
 DASHES = ("-", (0, (4, 1.5)), (0, (1, 1.2)))
 
-#: Sizes in inches.
+#: Heights in inches: of a panel, of a single panel, and between panels.
 PLOT_HEIGHT, ALONE, BETWEEN = 2.1, 3.2, 0.42
 LEFT, STUB, GAP = 0.62, 0.28, 0.06
-#: Up to this number, panels are stacked; beyond, there are two per row.
+#: Up to this number of panels, stack them in one column. Otherwise, arrange them in two columns.
 STACKED = 3
 
 
@@ -223,7 +223,7 @@ def save(
     environments: Sequence[str],
     delays: Sequence[str],
 ) -> None:
-    """Draw the table of :func:`~belated.simulation.sweeps.simulate_many` into a file."""
+    """Draw the results of :func:`~belated.simulation.sweeps.simulate_many` and save the figure."""
     panels = [(environment, delay) for environment in environments for delay in delays]
     columns = 1 if len(panels) <= STACKED else 2
     rows = math.ceil(len(panels) / columns)
@@ -260,7 +260,7 @@ def _head(figure: Any, runs: pd.DataFrame) -> None:
 
 
 def _curves(axes: Any, runs: pd.DataFrame, policies: Sequence[str]) -> list[float]:
-    """Draw the curves; return the height of each at its end, as a share of the axes."""
+    """Draw the curves, and return the height of each curve's end as a share of the axes."""
     ends, most = [], 0.0
     for number, policy in enumerate(policies):
         by_seed = runs[runs["policy"] == policy].pivot(
@@ -296,7 +296,7 @@ def _labels(
     heights: list[float],
     plot_width: float,
 ) -> None:
-    """Label each curve at its end, moving labels apart where they would overlap."""
+    """Label the curves at their ends, moving labels apart where they would overlap."""
     places = spread_out(ends, heights)
     stub, beside = STUB / plot_width, {"transform": axes.transAxes, "clip_on": False}
     look = {"va": "center", "fontsize": SMALL, "color": INK, "linespacing": 1.1}
@@ -308,7 +308,7 @@ def _labels(
 
 
 def spread_out(ends: Sequence[float], heights: Sequence[float]) -> Vector:
-    """Return positions near the ends, spaced by the heights, and within 0 and 1 if they fit.
+    """Return label positions near the ends that do not overlap, between 0 and 1 if they fit.
 
     >>> spread_out([0.5, 0.5], [0.2, 0.2]).round(2), spread_out([0.0, 1.0], [0.2, 0.2]).round(2)
     (array([0.4, 0.6]), array([0.1, 0.9]))
@@ -317,7 +317,7 @@ def spread_out(ends: Sequence[float], heights: Sequence[float]) -> Vector:
 
     order = np.argsort(ends, kind="stable")
     sizes = np.array(heights)[order]
-    stacked = np.cumsum(sizes) - 0.5 * sizes  # centres if all were stacked from 0
+    stacked = np.cumsum(sizes) - 0.5 * sizes  # centers if all were stacked from 0
     shift = isotonic_regression(np.array(ends)[order] - stacked).x
     places = np.empty(len(ends))
     places[order] = stacked + np.clip(shift, 0.0, max(1.0 - sizes.sum(), 0.0))

@@ -1,8 +1,8 @@
 """``belated demo``: watch a bandit earn in a simulated shop, in half a minute, with no setup.
 
-Two bandits choose offers for the same visitors of a shop whose purchases are reported days later.
-One counts pending decisions; the other waits for its attribution window to end, as most tools do.
-The clock is the shop's: four weeks pass as fast as this machine computes them.
+Two bandits choose offers for the same visitors to a shop in which purchases are reported days
+later. One counts pending decisions. The other waits until its attribution window has ended, as most
+tools do. Time is simulated, so the four weeks pass as fast as this machine can compute them.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from belated.policies import Policy
 
 EXAMPLE = "belated demo"
 
-#: How long the shop is open.
+#: Duration of the simulation, in weeks.
 WEEKS = 4
 #: Visitors per day.
 VISITORS = 500
-#: Share of the visitors who get a random offer.
+#: Share of visitors who get a random offer.
 HOLDOUT = 0.1
 DAY = 86_400_000_000  # in microseconds
 OFFERS = ("free shipping", "10% off", "gift", "bundle")
-#: Days after which nobody buys any more.
+#: Days after which visitors no longer buy.
 WINDOW = 7
-#: Where the report is written.
+#: File name of the report.
 REPORT = "belated-demo.html"
 
 _INTRODUCTION = f"""\
@@ -108,7 +108,7 @@ def _line(day: int, belated: Branch, waiting: Branch) -> str:
 
 
 def _findings(data: dict[str, Any], branch: Branch) -> list[tuple[str, str]]:
-    """Return results from the report, next to the truth if only the simulation knows it."""
+    """Return results from the report, along with the number of purchases still to come."""
     head, delay, to_come = data["headline"], data["delay"], data["forecast"]["total"]
     lift, extra = head["lift"], head["extra"]
     return [
@@ -134,20 +134,20 @@ def _findings(data: dict[str, Any], branch: Branch) -> list[tuple[str, str]]:
 
 
 class Branch:
-    """A bandit that shows offers to visitors and gets their purchases reported, on its own clock.
+    """One of the two bandits and its simulated shop, with a separate clock.
 
     Args:
         policy: the policy of the bandit.
         rewards: the meaning of a missing reward.
-        seed: the seed of the shop and of the policy. Branches with the same seed get the same
-            visitors, who respond alike to the same offer, and the same holdout.
+        seed: the seed for the shop and the policy. Branches with the same seed get the same
+            holdout and the same visitors, who respond in the same way to the same offer.
         start: the first day, in microseconds since 1970.
 
     Attributes:
-        visitors: the number of visitors who were shown an offer.
+        visitors: the number of visitors who have been shown an offer.
         purchases: the number of purchases reported so far.
-        expected: the expected number of purchases with these offers.
-        best: the expected number of purchases with the best offer for each visitor.
+        expected: the expected number of purchases with the offers shown.
+        best: the expected number of purchases if each visitor had been shown the best offer.
     """
 
     def __init__(self, policy: type[Policy], rewards: Rewards, *, seed: int, start: int) -> None:
@@ -167,11 +167,11 @@ class Branch:
 
     @property
     def upcoming(self) -> int:
-        """The number of purchases that are still to be reported."""
+        """The number of purchases that have not been reported yet."""
         return len(self._upcoming)
 
     def open_for_a_day(self) -> None:
-        """Serve the visitors of the next day, and report the purchases of that day."""
+        """Serve the next day's visitors, and report the purchases due by the end of the day."""
         for _ in range(VISITORS):
             self._report_until(self.visitors / VISITORS)
             self._serve_visitor()
@@ -189,7 +189,7 @@ class Branch:
             heapq.heappush(self._upcoming, (day + delay, decision.id))
 
     def _report_until(self, day: float) -> None:
-        """Report the purchases up to a time in days, each at its own time, and set the clock."""
+        """Report all purchases up to a time in days, each at the right time, and set the clock."""
         while self._upcoming and self._upcoming[0][0] <= day:
             when, id = heapq.heappop(self._upcoming)
             self._now = self._start + round(when * DAY)
@@ -200,7 +200,7 @@ class Branch:
 
 # --- the shop ------------------------------------------------------------------------------------
 
-#: Probability of a purchase by offer, new or returning visitor, and computer or phone.
+#: Purchase probability by offer, new or returning visitor, and computer or phone.
 CHANCES = np.array(
     [
         [[0.06, 0.05], [0.08, 0.07]],
@@ -209,12 +209,12 @@ CHANCES = np.array(
         [[0.04, 0.04], [0.15, 0.19]],
     ]
 )
-#: Mean days from an offer to its purchase.
+#: Mean number of days from an offer to the purchase, by offer.
 DELAYS = np.array([1.0, 1.5, 2.0, 2.5])
 
 
 class Shop:
-    """Visitors and their random behaviour.
+    """Simulates visitors and their random behavior.
 
     Args:
         seed: the random seed.
@@ -224,20 +224,20 @@ class Shop:
         self._rng = np.random.default_rng(seed)
 
     def visitor(self) -> dict[str, Any]:
-        """Return the context of the next visitor."""
+        """Return the next visitor's context."""
         returning, phone = self._rng.random(2) < (0.4, 0.5)
         return {"returning": int(returning), "phone": int(phone)}
 
     def chances(self, visitor: dict[str, Any]) -> Vector:
-        """Return the probability that a visitor buys, by offer."""
+        """Return the probability that a visitor buys after seeing each offer."""
         chances: Vector = CHANCES[:, visitor["returning"], visitor["phone"]]
         return chances
 
     def purchase(self, visitor: dict[str, Any], offer: int) -> float | None:
-        """Return after how many days a visitor buys, or None for never.
+        """Return the number of days after which a visitor buys; None if the visitor does not buy.
 
-        It draws the same number of random numbers for every offer, so that shops with one seed
-        stay in step.
+        This always draws the same number of random numbers, so that shops with the same seed stay
+        synchronized whatever is offered.
         """
         buys = self._rng.random() < self.chances(visitor)[offer]
         days = float(self._rng.exponential(DELAYS[offer]))

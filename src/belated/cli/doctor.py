@@ -1,7 +1,7 @@
-"""``belated doctor``: check every setting that the guarantees of the service depend on.
+"""``belated doctor``: check every setting that the service's guarantees depend on.
 
-It prints a line per setting: ok, warning or wrong, its consequence, and a remedy. The exit code is
-1 if anything is wrong. Nothing is changed.
+For each setting, the command prints a line with the result (ok, warning or wrong), the consequence
+and a remedy. The exit code is 1 if anything is wrong. The command changes nothing.
 """
 
 from __future__ import annotations

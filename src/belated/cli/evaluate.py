@@ -1,7 +1,7 @@
-"""``belated evaluate``: estimate what a bandit or another policy earns, and when rewards come.
+"""``belated evaluate``: estimate what a bandit or another policy earns, and when rewards arrive.
 
-``--lift`` compares the bandit with its holdout. ``--policy`` needs a journal with stored requests
-and a policy with a floor. ``--delays`` also forecasts the rewards that are still to come.
+``--lift`` compares the bandit with its holdout. ``--policy`` requires a journal with stored
+requests, recorded with a policy that has a floor. ``--delays`` also forecasts future rewards.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ EXAMPLE = """belated evaluate sqlite:///offers.db --lift
   belated evaluate sqlite:///offers.db --policy uniform
   belated evaluate sqlite:///offers.db --delays --ahead 1d 7d"""
 
-#: Height of a line with an interval, and of the curve, in inches.
+#: Heights of a line with an interval and of the curve, in inches.
 LINE, CURVE = 0.55, 3.2
-#: Options that each question accepts, besides a figure.
+#: Options that can be combined with each kind of evaluation, in addition to ``--figure``.
 OPTIONS = {
     "lift": ("limit",),
     "policy": ("limit", "since", "module", "catalogue"),
@@ -62,7 +62,7 @@ OPTIONS = {
 
 
 class Interval(NamedTuple):
-    """An estimate with the ends of its interval."""
+    """An estimate and the bounds of its interval."""
 
     name: str
     value: float
@@ -128,7 +128,7 @@ def _lift(options: argparse.Namespace, log: JournalLog) -> tuple[Any, str]:
 
 
 def _lift_lines(lift: Lift) -> list[Interval]:
-    """Both groups and their difference, for the picture."""
+    """Return the intervals of both groups and of their difference, for the figure."""
     wide = float(ndtri(0.5 + lift.level / 2))
     groups = [
         Interval(one.name, one.value, one.value - wide * one.error, one.value + wide * one.error)
@@ -204,12 +204,12 @@ def _delays(options: argparse.Namespace, log: JournalLog) -> tuple[Any, str]:
 def describe(
     table: JournalTable, predicted: JournalTable, ahead: list[timedelta]
 ) -> dict[str, Any]:
-    """Return a report on the delays; parts for which there are too few rewards are None.
+    """Return a report on the delays. Parts are None if there are too few rewards to compute them.
 
     Args:
         table: the decisions.
         predicted: the decisions with predicted means, as in the report.
-        ahead: forecast horizons; the total is added.
+        ahead: forecast horizons. A forecast of the total is added.
     """
     report: dict[str, Any] = {"delays": delay_curve(table).to_dict()}
     report["forecast"], expected = None, []
@@ -264,7 +264,7 @@ def _delays_text(report: dict[str, Any]) -> str:
 
 
 def save_intervals(path: str, title: str, about: str, lines: Sequence[Interval]) -> None:
-    """Draw estimates with their intervals, one per row."""
+    """Draw a figure of estimates with their intervals, one per row, and save it to a file."""
     with drawn(path, HEAD + LINE * len(lines) + FOOT) as figure:
         add_head(figure, title, [about])
         axes = add_rows(figure, [line.name for line in lines], HEAD, LINE)
@@ -278,7 +278,7 @@ def save_intervals(path: str, title: str, about: str, lines: Sequence[Interval])
 
 
 def save_curve(path: str, curve: DelayCurve) -> None:
-    """Draw the share of the rewards that have come, by age."""
+    """Draw a figure of the share of rewards that have arrived, by age, and save it to a file."""
     if not len(curve.delays):
         return
     unit, name = largest_unit(float(curve.delays[-1]) / 1e6, least=2.0)

@@ -1,6 +1,6 @@
-"""Colours, sizes and text of figures, and checks before a long run.
+"""Layout helpers for figures, and checks to perform before a long run.
 
-Figures are laid out in inches, so that their text is readable at a width of 800 pixels.
+Figures are laid out in inches, so that the text is readable at a width of 800 pixels.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from typing import Any
 
 from belated.exceptions import InvalidInput, extra
 
-#: File name extensions of figures.
+#: Supported file name extensions for figures.
 KINDS = (".png", ".svg", ".pdf")
 
 
-#: Colours of the paper, text, lines and curves: the Okabe–Ito palette, which is safe for
-#: colour-blind readers, without its yellow.
+#: Colors of the background, text, lines and curves. The curves use the Okabe–Ito palette without
+#: yellow, which is suitable for color-blind readers.
 PAPER, INK, GREY, PALE, GRID = "white", "#222222", "#666666", "#bbbbbb", "#dddddd"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
 
 #: Sizes in inches; font sizes in points.
 WIDTH, HEAD, FOOT, MARGIN = 8.0, 0.72, 0.5, 0.15
 TEXT, SMALL, LARGE, LINE = 10.0, 9.5, 13.0, 1.25
-#: Resolution of a PNG: 1600 pixels wide.
+#: Resolution of PNG files, which are 1600 pixels wide.
 DPI = 200
 
 
 @contextmanager
 def drawn(path: str, height: float) -> Iterator[Any]:
-    """Yield a figure, then write it to a file; equal figures give equal files."""
+    """Yield a figure, then write it to a file. Identical figures result in identical files."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -45,7 +45,7 @@ def drawn(path: str, height: float) -> Iterator[Any]:
 
 
 def add_head(figure: Any, title: str, about: Sequence[str]) -> None:
-    """Add a title, and lines below it."""
+    """Add a title and the lines of text below it."""
     left, height = MARGIN / WIDTH, figure.get_figheight()
     figure.text(left, 1 - 0.3 / height, title, fontsize=LARGE, color=INK, weight="bold")
     for number, line in enumerate(about):
@@ -54,7 +54,7 @@ def add_head(figure: Any, title: str, about: Sequence[str]) -> None:
 
 
 def add_axes(figure: Any, left: float, top: float, width: float, height: float) -> Any:
-    """Add axes at a position in inches from the left and top, with thin lines and small labels."""
+    """Add axes with thin lines and small labels. Positions are in inches from the top left."""
     from matplotlib.ticker import FuncFormatter
 
     def plain(value: float, _: Any) -> str:
@@ -84,16 +84,16 @@ def add_rows(figure: Any, labels: Sequence[str], top: float, height: float) -> A
 
 
 def add_note(axes: Any, text: str, at: tuple[float, float], right: int, up: int) -> None:
-    """Write a number beside a point, with an offset to the right and upwards in points."""
+    """Write a text next to a point, with offsets to the right and upwards in points."""
     align = "center" if right == 0 else "left" if right > 0 else "right"
     style = {"ha": align, "va": "bottom" if up else "center_baseline", "fontsize": SMALL}
     offset = {"xytext": (right, up), "textcoords": "offset points"}
-    paper = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.8}  # hides lines
+    paper = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.8}  # hides lines behind the text
     axes.annotate(text, at, color=INK, bbox=paper, **offset, **style)
 
 
 def lines_of(text: str, width: int) -> list[str]:
-    """Wrap a text, preferably after brackets and commas."""
+    """Wrap text, preferably after brackets and commas."""
     open_up = text.replace("(", "( ") if len(text) > width else text
     lines = textwrap.wrap(open_up, width, break_long_words=True, break_on_hyphens=False)
     return [line.replace("( ", "(") for line in lines]
@@ -116,7 +116,7 @@ def width_of(lines: Sequence[str]) -> float:
 
 
 def check_place(name: str | None) -> None:
-    """Raise InvalidInput if a file cannot be created."""
+    """Raise InvalidInput if a file cannot be created under this name."""
     if name is not None and not Path(name).parent.is_dir():
         raise InvalidInput(f"{Path(name).parent}: no such folder", name)
     if name is not None and Path(name).is_dir():
@@ -124,7 +124,7 @@ def check_place(name: str | None) -> None:
 
 
 def check_figure(name: str | None) -> None:
-    """Raise InvalidInput if a figure cannot be written; its extension determines the format."""
+    """Raise InvalidInput if a figure cannot be written. The extension determines the format."""
     if name is None:
         return
     if Path(name).suffix.lower() not in KINDS:
@@ -134,7 +134,7 @@ def check_figure(name: str | None) -> None:
 
 
 def check_extra(what: str, *modules: str) -> None:
-    """Raise MissingExtra unless these modules are installed."""
+    """Raise MissingExtra unless all of these modules are installed."""
     for module in modules:
         with extra(what, "experiments"):
             importlib.import_module(module)

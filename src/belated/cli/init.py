@@ -1,4 +1,4 @@
-"""``belated init``: write a configuration for a first bandit, with a SQLite file as its store."""
+"""``belated init``: write a configuration for a first bandit, with a SQLite file as the store."""
 
 from __future__ import annotations
 

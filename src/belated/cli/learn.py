@@ -1,7 +1,7 @@
-"""``belated learn``: learn for the bandits that other processes serve.
+"""``belated learn``: run the learners of bandits that other processes serve.
 
-For services configured with ``learn = false``. Run it on several machines: one learner leads, the
-others stand by, and one of them takes over if the leader dies.
+Use this command with services configured with ``learn = false``. If you run it on several machines,
+one learner leads and the others stand by. If the leader dies, another learner takes over.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run the command, until SIGTERM or SIGINT."""
+    """Run the command until SIGTERM or SIGINT."""
     config = prepared(options)
 
     from belated.service.console.reports import Reports

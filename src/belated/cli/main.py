@@ -1,7 +1,7 @@
 """``belated``: parse the command line and run the command.
 
-The exit code is 0 for success, 1 if a command has found a problem, and 2 if a command has failed;
-the reason is then on stderr, in one line.
+The exit code is 0 on success, 1 if a check found a problem, and 2 if the command failed. In the
+latter case, one line on stderr gives the reason.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from belated.cli.journal import (
 from belated.cli.keys import create, list as list_keys, revoke
 from belated.exceptions import BelatedError
 
-#: Subcommands in the order of the help.
+#: Subcommands, in the order in which the help lists them.
 JOURNAL = (inspect, show, verify, export, import_, retract, erase, archive, trim)
 KEYS = (create, list_keys, revoke)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code.
+    """Run a command and return the exit code.
 
     Args:
-        arguments: the arguments after ``belated``; None for those of the process.
+        arguments: the arguments after ``belated``; None to use those of the process.
     """
     options = command_line().parse_args(arguments)
     try:
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that reports errors in one line."""
+    """An argument parser that reports errors in a single line."""
 
     def error(self, message: str) -> NoReturn:
         _complain(f"{message} (see `{self.prog} --help`)")
@@ -82,7 +82,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def command_line() -> argparse.ArgumentParser:
-    """Return the argument parser of all commands."""
+    """Return the argument parser for all commands."""
     parser = _Parser(prog="belated", description="Contextual bandits with delayed rewards.")
     parser.add_argument("--version", action="version", version=f"belated {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -104,7 +104,7 @@ def _add_group(to: Any, name: str, commands: Sequence[Any], what: str) -> None:
 
 
 def _add(to: Any, command: Any) -> None:
-    name = command.__name__.rpartition(".")[2].rstrip("_")  # `import` cannot name a module
+    name = command.__name__.rpartition(".")[2].rstrip("_")  # `import` is a keyword
     what = (command.__doc__ or "").partition("\n")[0].partition(": ")[2]
     parser = _parser(to, name, what, command.EXAMPLE)
     command.add_arguments(parser)

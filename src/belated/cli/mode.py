@@ -53,6 +53,6 @@ def run(options: argparse.Namespace) -> None:
 
 
 def by_whom(event: ModeChanged | ModelChosen) -> str:
-    """Return who made a change and why, if known."""
+    """Describe who made a change and, if known, why."""
     by = f"; by {event.actor}" if event.actor else ""
     return f"{by}; reason: {event.reason}" if event.reason else by

@@ -1,4 +1,4 @@
-"""``belated model``: list the models of a bandit; decide with an earlier one or the latest.
+"""``belated model``: list a bandit's models, or decide with an earlier or the latest model.
 
 The choice is recorded in the journal and takes effect in all deciders within a second. Learning
 continues.

@@ -1,4 +1,4 @@
-"""Options that several commands share, and parsers of their values."""
+"""Command-line options shared by several commands, and parsers for option values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def as_argument(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Make argparse report the errors that ``parse`` raises."""
+    """Wrap a parser so that argparse reports the errors it raises."""
 
     def read(text: str) -> T:
         try:
@@ -32,9 +32,9 @@ def as_argument(parse: Callable[[str], T]) -> Callable[[str], T]:
     return read
 
 
-#: A duration: whole numbers with units, such as 1h30m.
+#: Parses a duration: whole numbers with units, such as 1h30m.
 duration = as_argument(parse_duration)
-#: A time in ISO 8601 with a zone, as microseconds since 1970.
+#: Parses an ISO 8601 time with a time zone, and returns microseconds since 1970.
 time = as_argument(partial(as_microseconds, name="the time"))
 
 
@@ -53,14 +53,14 @@ def count(text: str) -> int:
     return number
 
 
-#: Placeholders in the help, by type.
+#: Placeholders for option values in the help, by type.
 PLACEHOLDERS: dict[Any, str] = {count: "N", duration: "TIME", time: "TIME"}
 
 
 def add_option(
     parser: Any, name: str, about: str, type: Any = None, default: Any = None, **more: Any
 ) -> None:
-    """Add an option; its placeholder follows from its type, and its help ends with its default."""
+    """Add an option with a placeholder for its type, and with its default in the help text."""
     if default is not None:
         about, more["default"] = f"{about}; default: {default}", default
     if type is not None:
@@ -82,10 +82,10 @@ def add_expression(
     several: bool,
     instead: str = "",
 ) -> Any:
-    """Add an option for a Python-like expression; its help lists the known names.
+    """Add an option for a Python-like expression. The help lists the known names.
 
     Returns:
-        The option group, for the option ``instead``, an alternative to this one.
+        The option group, to which the alternative option ``instead`` can be added.
     """
     known = wrapped(f"  {about}, such as {kind.example}; known: {kind.known}", indent="  ")
     group = parser.add_argument_group(kind.noun, known.lstrip().replace("\n  ", "\n"))
@@ -100,7 +100,7 @@ def add_expression(
 
 
 def add_module(parser: Any) -> None:
-    """Add the option for modules with custom policies."""
+    """Add the option for modules that define custom policies."""
     parser.add_argument(
         "--module",
         action="append",
@@ -113,7 +113,7 @@ def add_module(parser: Any) -> None:
 def add_simulation(
     parser: argparse.ArgumentParser, delay: str, policy: str, default: str, *, several: bool
 ) -> None:
-    """Add the options of a simulation; ``delay`` and ``policy`` describe these two."""
+    """Add simulation options; ``delay`` and ``policy`` are the help texts of these two options."""
     add_expression(parser, DELAYS, delay, several=several)
     add_module(add_expression(parser, POLICIES, policy, default=default, several=several))
     problems = "the problems, drawn for each seed"
@@ -125,7 +125,7 @@ def add_simulation(
 
 
 def add_semantics(parser: argparse.ArgumentParser) -> None:
-    """Add the options that override the journal's settings of rewards."""
+    """Add the options that override the reward settings in the journal."""
     group = parser.add_argument_group(
         "settings of rewards",
         "default: those in the journal; durations such as 7d, 12h, 30m, 45s",
@@ -143,13 +143,13 @@ def add_semantics(parser: argparse.ArgumentParser) -> None:
 def semantics(
     options: argparse.Namespace, configured: Configured | None
 ) -> tuple[Rewards, int | None]:
-    """Return the meaning of missing rewards, and the retention in microseconds.
+    """Return the meaning of a missing reward, and the retention in microseconds.
 
-    If none of the options is given, the journal's settings apply.
+    If none of these options is given, the settings in the journal apply.
 
     Args:
         options: the options of the command.
-        configured: the settings in the journal, if any.
+        configured: the settings in the journal; None if there are none.
     """
     given = options.window, options.default, options.retention, options.reduce, options.bounds
     if configured is not None and all(option is None for option in given):
@@ -177,9 +177,9 @@ def add_reason(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
 
 
 def actor() -> str:
-    """Return user and host name, for the journal."""
+    """Return the user and host name to record in the journal."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # the user has no name
+    except (KeyError, OSError):  # the user id has no name
         user = "unknown"
     return f"{user}@{socket.gethostname()}"

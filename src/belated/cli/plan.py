@@ -1,6 +1,6 @@
 """``belated plan``: estimate what a delay costs a bandit, and the holdout it needs.
 
-The planned period is simulated with the real policy, learner and ledger.
+The command simulates the planned period with the actual policy, learner and ledger.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _asked(options: argparse.Namespace) -> Learning:
 
 
 def _delay(text: str) -> SecondsDelay:
-    """Parse a delay: a mean, or a law."""
+    """Parse a delay: either a mean or a distribution."""
     if "(" in text:
         return as_delay(text)
     return Exponential(mean=as_duration(text, "--delay").total_seconds())

@@ -1,6 +1,6 @@
 """``belated report``: write a report of what a bandit earns as one HTML file.
 
-The file is self-contained: it needs no network and no server, and can be sent by mail.
+The file is self-contained. It requires neither a network nor a server, and can be sent by email.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``belated schema``: print the SQL that creates or migrates the PostgreSQL tables, or apply it.
 
-Printing needs neither psycopg nor a server.
+Printing requires neither psycopg nor a server.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``belated serve``: serve bandits over HTTP.
 
-The configuration names the bandits and their store; `belated init` writes one. Needs the extra
-``service``, and ``postgres`` for journals in PostgreSQL.
+The configuration file defines the bandits and their store. `belated init` writes an example.
+Requires the extra ``service``, and ``postgres`` for journals in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _feature_changes(config: Config) -> Iterator[str]:
-    """Yield the effects of changed features on the journals."""
+    """Yield descriptions of how changed features affect the journals."""
     from belated.service.operating.feature_changes import feature_changes
 
     for plan in feature_changes(config.store, config.bandits):

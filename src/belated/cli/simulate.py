@@ -1,6 +1,6 @@
 """``belated simulate``: run one policy under one delay, on problems with a known solution.
 
-Needs no extra. To compare several policies, see :mod:`belated.cli.compare`.
+No extra is required. To compare several policies, see :mod:`belated.cli.compare`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from belated.simulation import simulate
 
 EXAMPLE = 'belated simulate --delay "Geometric(mean=100)" --rounds 2000 --seeds 5'
 
-#: Statistics of a run, with their labels.
+#: Labels for the statistics of a run.
 ROWS = {"regret": "regret", "pending": "pending at the end", "most_pending": "pending at most"}
 
 
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def simulated(options: argparse.Namespace) -> dict[str, Any]:
-    """Run the simulation for all seeds, and return the results."""
+    """Run the simulation for all seeds and return the results."""
     load_modules(options.module)
     delay = as_delay(options.delay)
     policy_for = as_policy(options.policy)
@@ -95,7 +95,7 @@ def simulated(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _notes(messages: Iterable[str]) -> list[str]:
-    """Return one note of each kind; those of other seeds differ only in numbers."""
+    """Return one note of each kind, because notes for other seeds differ only in numbers."""
     kinds: dict[str, str] = {}
     for message in messages:
         kinds.setdefault(re.sub(r"[-\d.]+", "", message), message)
@@ -154,11 +154,11 @@ class Spread:
 
     @property
     def t(self) -> float | None:
-        """The mean in standard errors; None for a single value."""
+        """The mean divided by its standard error; None for a single value."""
         return self.mean / self.error if self.error else None
 
     def text(self, sign: str = "") -> str:
-        """Format the mean with its error; ``sign="+"`` also writes the sign of a positive mean."""
+        """Format the mean and its error. With ``sign="+"``, positive means have a sign, too."""
         mean = format(self.mean, f"{sign},.1f")
         return mean if self.error is None else f"{mean} ± {self.error:,.1f}"
 

@@ -1,4 +1,4 @@
-"""Text output: times, amounts, tables of at most 80 columns, and a progress line."""
+"""Helpers for text output: times, amounts, tables and a progress line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def moment(microseconds: int) -> str:
 
 
 def size(count: int) -> str:
-    """Format a number of bytes in the largest unit.
+    """Format a number of bytes in the largest suitable unit.
 
     >>> size(1_234_567)
     '1.2 MB'
@@ -37,7 +37,7 @@ def size(count: int) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], indent: str = "") -> str:
-    """Format a table; columns whose name starts with ">" are aligned to the right.
+    """Format a table. Columns whose name starts with ">" are right-aligned.
 
     >>> print(table(["kind", ">count"], [["decision", 1_200], ["reward", 3]]))
     kind      count
@@ -58,7 +58,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]], indent: str = "
 
 
 def pairs(items: Sequence[tuple[str, str]], indent: str = "") -> str:
-    """Format names with values, one per line.
+    """Format names and values, one pair per line.
 
     >>> print(pairs([("family", "Bernoulli()"), ("rows of", "2 numbers")]))
     family   Bernoulli()
@@ -69,7 +69,7 @@ def pairs(items: Sequence[tuple[str, str]], indent: str = "") -> str:
 
 
 def several(count: int, noun: str) -> str:
-    """Format a number with its noun.
+    """Format a number with a noun, in the plural if necessary.
 
     >>> several(1, "record"), several(2000, "record")
     ('1 record', '2,000 records')
@@ -98,7 +98,7 @@ def percent(share: float) -> str:
 
 
 def wrapped(text: str, indent: str = "") -> str:
-    """Wrap a sentence at 80 columns; all lines but the first are indented.
+    """Wrap a sentence at 80 columns, and indent all lines except the first.
 
     >>> len(wrapped("word " * 40, indent="  ").splitlines()[1])
     76
@@ -112,13 +112,13 @@ def wrapped(text: str, indent: str = "") -> str:
 
 
 class Progress(AbstractContextManager["Progress"]):
-    """A progress line with the number of processed records or rounds, and the remaining time.
+    """A progress line with the number of records or rounds processed, and the remaining time.
 
     Nothing is printed unless stderr is a terminal.
 
     Args:
-        verb: what happens to them, such as "read".
-        total: their number, or None if unknown.
+        verb: what is done to the records or rounds, such as "read".
+        total: the total number of records or rounds; None if unknown.
     """
 
     def __init__(self, verb: str, total: int | None = None) -> None:
@@ -131,7 +131,7 @@ class Progress(AbstractContextManager["Progress"]):
         self._shown = False
 
     def step(self, count: int) -> None:
-        """Report that ``count`` more are done."""
+        """Report that ``count`` more records or rounds have been processed."""
         self._done += count
         if self._shows and (now := time.monotonic()) >= self._next:
             self._next = now + 0.2
@@ -141,7 +141,7 @@ class Progress(AbstractContextManager["Progress"]):
                 share = f" of {self._total:,} ({self._done / self._total:.0%})"
                 left = (now - self._start) * (self._total - self._done) / max(self._done, 1)
                 share += f", {lasting(left)} left"
-            line = f"\r{self._verb} {self._done:,}{share}\x1b[K"  # clears the rest of a longer line
+            line = f"\r{self._verb} {self._done:,}{share}\x1b[K"  # clear the rest of the line
             print(line, end="", file=sys.stderr, flush=True)
 
     def __exit__(self, *raised: object) -> None:

@@ -1,7 +1,7 @@
 """``belated warm``: compile the kernels into numba's cache, so that other processes need not.
 
-On a terminal, a progress line shows the current kernel and the remaining time; otherwise, a line is
-printed for each kernel.
+On a terminal, a progress line shows the current kernel and the remaining time. Otherwise, one line
+is printed per kernel.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from belated.model.kernels.compiler import (
 
 EXAMPLE = "NUMBA_CACHE_DIR=/var/cache/belated belated warm"
 
-#: Percentage of the total time by kernel: the first ones compile functions that others share.
+#: Percentage of the total time, by kernel. The first ones also compile functions that others share.
 SHARES = {"argmax_ucb_all": 47, "count": 6, "learn": 6, "upper": 8, "sampled": 20}
-#: The percentage of any other kernel.
+#: Percentage of the total time for any other kernel.
 SHARE = 3
 
 
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _compile() -> int:
-    """Compile the kernels that are not cached, and return their number."""
+    """Compile the kernels that are not cached, and return the number of kernels compiled."""
     shows, start = sys.stderr.isatty(), time.monotonic()
     done = compiled = 0
     for name in NAMES:

@@ -1,1 +1,1 @@
-"""``belated features``: preview the effects of changed features on a journal."""
+"""``belated features``: preview how changed features affect a journal."""

@@ -1,1 +1,1 @@
-"""``belated journal``: one module per command, and what they share."""
+"""``belated journal``: one module per command, and shared helpers."""

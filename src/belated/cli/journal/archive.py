@@ -1,11 +1,11 @@
-"""``belated journal archive``: write decisions that are final to Parquet, day by day.
+"""``belated journal archive``: write final decisions to Parquet files, day by day.
 
-A decision is final when its retention has ended. A day is written once, when all of its decisions
-are final, with their rewards, all their records and their stored requests. If the command is
-interrupted, run it again: it continues after the last complete day.
+A decision is final when its retention period has ended. When all decisions of a day are final, the
+day is written once, with the decisions' rewards, records and stored requests. If the command is
+interrupted, run it again. It continues after the last complete day.
 
-Archived records can be trimmed (``belated journal trim --archived``). A journal and its archive
-together are equivalent to the untrimmed journal.
+Archived records can be trimmed (``belated journal trim --archived``). A trimmed journal and its
+archive are together equivalent to the untrimmed journal.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """``belated journal erase``: make decisions count as if they had never been made.
 
-The erasure is recorded with a hash of the id. Learners read the record and fold the journal again
-without anything recorded under that id.
+The erasure is recorded with a hash of the id. When learners read this record, they fold the journal
+again without anything recorded under that id.
 
-Once a learner has saved a snapshot without the decision, its bytes are no longer needed:
-``--overwrite`` destroys them, with those of everything recorded under its id. Positions, stamps and
-digests remain, so that the journal still verifies. The command is idempotent.
+Once a learner has saved a snapshot without the decision, the stored bytes are no longer needed.
+``--overwrite`` destroys the bytes of everything recorded under the id. Positions, timestamps and
+digests remain, so that the journal can still be verified. The command is idempotent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from belated.journals import Journal
 from belated.journals.arrivals import erased_key_in, erasure_of_subject
 from belated.journals.log import finds_by_id
 
-#: Records per read, in journals without an index of ids.
+#: Number of records to read at a time, in journals without an index of ids.
 PAGE = 10_000
 
 EXAMPLE = """belated journal erase sqlite:///offers.db order-17 --reason "asked for"
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     ids = list(dict.fromkeys(map(check_id, options.ids)))
     with opened(options.address) as (journal, _):
         starts = starts_of(journal)
-        # Decisions in a base cannot be erased, even while their records are still being dropped.
+        # Decisions in a base cannot be erased, even if their records have not been dropped yet.
         known = {
             erased_key_in(record.event)
             for record in journal.records_of(ids)
@@ -89,7 +89,7 @@ def _erase_subject(address: str, subject: str, options: argparse.Namespace) -> i
 
 
 def _records_of(journal: Journal, subject: str) -> list[Record]:
-    """Return all records of a subject; without an index, by reading its partition."""
+    """Return all records of a subject. Without an index, this reads the whole partition."""
     if finds_by_id(journal):
         return journal.records_of([subject_id(subject)])
     home = slot_of_subject(subject) % journal.partitions
@@ -109,7 +109,7 @@ def _overwrite(address: str) -> int:
         for partition in range(journal.partitions):
             for record in journal.undone(partition):
                 if isinstance(record.event, Erased):
-                    # Earlier snapshots still contain the row.
+                    # Snapshots that are older than the erasure still contain the row.
                     if saved.get(partition, record.position) >= record.position:
                         ready.append(record.event.key)
                     else:

@@ -1,10 +1,10 @@
 """``belated journal export``: write all records as JSON lines, or decisions for other tools.
 
-The format ``records`` is what ``belated journal import`` reads: every record of every partition as
-of the start of the command, ordered by ``recorded``; trimmed records are missing. Partitions are
-merged page by page, so memory is bounded. :mod:`belated.cli.journal.lines` documents the lines.
+``belated journal import`` reads the format ``records``. It contains all records that exist when the
+command starts, ordered by ``recorded``, but no trimmed records. Partitions are merged page by page,
+so that memory use is bounded. :mod:`belated.cli.journal.lines` documents the lines.
 
-The other formats have one line per decision, with its outcome (:mod:`belated.evaluation.files`).
+The other formats have one line per decision with its outcome (:mod:`belated.evaluation.files`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ EXAMPLE = "belated journal export sqlite:///offers.db | gzip > offers.jsonl.gz"
 
 #: The lossless format.
 RECORDS = "records"
-#: Lines per write.
+#: Number of lines per write.
 BATCH = 1_000
 
 
@@ -82,12 +82,12 @@ def run(options: argparse.Namespace) -> None:
 
 @contextmanager
 def _new_file(path: str | None) -> Iterator[BinaryIO]:
-    """Create a file, and remove it again if the block raises."""
+    """Create a file, and delete it if the block raises an error."""
     if path is None:
         yield sys.stdout.buffer
         return
     try:
-        output = open(path, "xb")  # noqa: SIM115 - closed below, and removed if cut off
+        output = open(path, "xb")  # noqa: SIM115 - closed below, and deleted if incomplete
     except FileExistsError:
         raise InvalidInput(f"{path} already exists: choose another file", path) from None
     try:
@@ -110,7 +110,7 @@ def write_decisions(journal: Journal, format: str, requests: bool, output: Binar
 
 
 def write(journal: Journal, header: Header, output: BinaryIO) -> None:
-    """Write all records that exist now."""
+    """Write all records that currently exist."""
     ends = ends_of(journal)
     chains = [Chain() for _ in ends]
     encoder = msgspec.json.Encoder()
@@ -127,7 +127,7 @@ def write(journal: Journal, header: Header, output: BinaryIO) -> None:
 
 
 def _lines(journal: Journal, records: Sequence[Record]) -> list[Line]:
-    """Return records as lines, with the stored requests of decisions."""
+    """Convert records to lines, including the stored requests of decisions."""
     positions: dict[int, list[int]] = {}
     for record in records:
         if isinstance(record.event, Decision):
@@ -140,7 +140,7 @@ def _lines(journal: Journal, records: Sequence[Record]) -> list[Line]:
 
 
 def in_order(journal: Journal, ends: list[int], chains: list[Chain]) -> Iterator[Record]:
-    """Yield the records of all partitions, ordered by ``recorded``, and add them to the chains."""
+    """Yield all records, ordered by ``recorded``, and add them to the partitions' chains."""
     streams = [
         _records(journal, partition, end, chain)
         for partition, (end, chain) in enumerate(zip(ends, chains, strict=True))
@@ -150,6 +150,6 @@ def in_order(journal: Journal, ends: list[int], chains: list[Chain]) -> Iterator
 
 def _records(journal: Journal, partition: int, end: int, chain: Chain) -> Iterator[Record]:
     for page in pages(journal, partition, end=end):
-        # Digests of the events as an import will encode them.
+        # Use the digests that the events will have after an import.
         chain.add([replace(record, digest=digest_of(encode(record.event))) for record in page])
         yield from page

@@ -1,8 +1,9 @@
 """``belated journal import``: create a journal from exported records, or from a log in any format.
 
-Records keep their stamps and order, with any number of partitions: :func:`repartitioned` documents
-how records that belong to a partition are converted. :mod:`belated.evaluation.logs` and
-:mod:`belated.evaluation.frames` document what is read from other logs.
+Records keep their timestamps and order, even if the number of partitions changes.
+:func:`repartitioned` documents how partition-specific records are converted.
+:mod:`belated.evaluation.logs` and :mod:`belated.evaluation.frames` document how other logs are
+read.
 """
 
 from __future__ import annotations
@@ -56,12 +57,12 @@ from belated.journals.chain import Chain, Head
 
 EXAMPLE = "belated journal import offers.jsonl sqlite:///new.db --partitions 4"
 
-#: Records per write.
+#: Number of records per write.
 PAGE = 10_000
-#: Formats with a line per decision, and formats by file name extension.
+#: Formats with one row per decision, and formats by file name extension.
 FRAMES = ("parquet", "csv")
 _BY_ENDING = {".parquet": "parquet", ".csv": "csv", ".dsjson": "dsjson", ".npz": "obp"}
-#: Columns of files with a line per decision.
+#: Columns in files with one row per decision.
 COLUMNS = {
     "action": "the chosen action",
     "propensity": "its probability, or a list with those of all actions",
@@ -148,11 +149,11 @@ def run(options: argparse.Namespace) -> None:
 
 
 class Lines:
-    """The records of an exported file, validated one by one.
+    """The records in an exported file, validated one by one.
 
     Args:
-        source: the lines.
-        name: the name of the file, for messages.
+        source: the file, opened for reading.
+        name: the name of the file, for error messages.
     """
 
     def __init__(self, source: BinaryIO, name: str) -> None:
@@ -175,7 +176,7 @@ class Lines:
                     self._check_end(number, line)
                     return
                 record = record_of(line)
-                data = encode(record.event)  # events that cannot be encoded fail here
+                data = encode(record.event)  # raises an error if the event cannot be encoded
                 check_values(record.event, self._dim, self._features)
             except (msgspec.MsgspecError, ValueError, OverflowError) as error:
                 raise self._wrong(number, str(error)) from None
@@ -197,7 +198,7 @@ class Lines:
         raise InvalidInput(message, self._name)
 
     def requests_of(self, records: Sequence[Record]) -> dict[int, bytes]:
-        """Return the stored requests of decisions among these records, by index; only once."""
+        """Return the stored requests for decisions in these records, by index, and forget them."""
         requests = {
             n: self._requests.pop((record.partition, record.position), None)
             for n, record in enumerate(records)
@@ -237,7 +238,7 @@ class Lines:
 
 
 def _dim_of(header: Header) -> int | None:
-    """Return the width of the rows, if the header contains it."""
+    """Return the width of the rows; None if the header does not contain it."""
     identity = header.identity or {}
     dim, blocks = identity.get("dim", ""), identity.get("blocks", "")
     if not dim.isdecimal():
@@ -262,7 +263,7 @@ def _source(name: str) -> Iterator[BinaryIO]:
 
 
 def import_frame(options: argparse.Namespace, format: str, address: str) -> None:
-    """Create a journal from a file with a line per decision."""
+    """Create a journal from a file with one row per decision."""
     if options.rewards is None:
         message = (
             "the meaning of a missing reward is unknown: add --rewards \"ConversionsOnly('7d')\""
@@ -297,7 +298,7 @@ def _frame(name: str, format: str) -> Any:
 
 
 def import_foreign(source: BinaryIO, name: str, format: str, address: str) -> None:
-    """Create a journal from a log of another system."""
+    """Create a journal from another system's log."""
     place, bandit = split_address(address)
     read, features_of = READERS[format]
     log = list(read(source, name))
@@ -308,39 +309,41 @@ def import_foreign(source: BinaryIO, name: str, format: str, address: str) -> No
 
 # --- another number of partitions ----------------------------------------------------------------
 
-#: Reporter, start and end of a retraction.
+#: The reporter, start and end of a retraction.
 Span = tuple[str, int, int]
 
 
 def repartitioned(records: Iterable[Record], before: int, after: int) -> Iterator[Record]:
-    """Yield the records for another number of partitions.
+    """Convert the records for a different number of partitions and yield them.
 
-    A decision and all its records stay together in one partition. Events that belong to a partition
-    are rewritten: ``Settled(p, until)``, which advances the journal time of p to ``until``, and
-    ``Retracted(p, …)``, which retracts the rewards that a key reported in p.
+    A decision and all its records stay together in one partition. Partition-specific events are
+    rewritten. These are ``Settled(p, until)``, which advances the journal time of partition p to
+    ``until``, and ``Retracted(p, …)``, which retracts the rewards that a key reported in p.
 
-    * *As many partitions as before, or more.* Every new partition gets its decisions from one old
-      partition, and copies of its Settled and Retracted events with their stamps. Each decision is
-      settled, and each reward retracted, by the same event as before.
-    * *Fewer.* A new partition gets decisions from several old ones, which may have been settled to
-      different times. It gets a Settled whenever the minimum of these times advances, so no
-      decision is settled earlier than it was. (Old partitions without decisions so far do not
-      count.) At the end it gets one Settled with the maximum of these times, so no settled decision
-      becomes pending again. Rewards are delivered (``delivered``) up to the minimum. Retractions
-      were recorded in every old partition, and are written once.
+    * *The same number of partitions, or more.* Each new partition gets its decisions from a single
+      old partition, and copies of that partition's Settled and Retracted events with their
+      timestamps. Each decision is settled, and each reward retracted, by the same event as before.
+    * *Fewer partitions.* A new partition gets decisions from several old ones, which may have been
+      settled to different times. Whenever the minimum of these times advances, the new partition
+      gets a Settled event, so that no decision is settled earlier than before. (Old partitions that
+      have had no decisions so far are disregarded.) At the end, the new partition gets one Settled
+      event with the maximum of these times, so that no settled decision becomes pending again.
+      Rewards are delivered (``delivered``) up to the minimum. A retraction, which was recorded in
+      every old partition, is written once.
 
-    The decisions therefore have the same states in the new journal, settled in each partition as
-    far as in the most advanced old one. If a bandit has settled everything that was due, as
-    ``bandit.sync()`` does, the digest is the same. It differs if a decision is overdue, that is, if
-    its window has ended by the time of another partition, but its own has no Settled for it yet.
-    The next step of a bandit would settle the decision, and so does the import.
+    The decisions therefore have the same states in the new journal, and each new partition is
+    settled as far as the most advanced of its old partitions. If a bandit has settled everything
+    that was due, as ``bandit.sync()`` does, the digest is the same. The digest differs if a
+    decision is overdue, that is, if its window has ended by the time of another partition, but its
+    own partition does not have the Settled event yet. The next step of a bandit would settle the
+    decision, and so does the import.
 
-    With a retention, merged partitions forget at the same time. This affects only decisions about
-    which something other than a reward is recorded after the retention.
+    With a retention, merged partitions forget decisions at the same time. This affects only
+    decisions for which something other than a reward is recorded after the retention period.
 
-    Two cases are rejected. An event that this release cannot read does not show which decision it
-    belongs to, so its partition can be merged but not split. And partitions with different
-    retractions of one key cannot be merged.
+    Two cases are rejected. If this release cannot read an event, it cannot determine the event's
+    decision, so the partition can be merged but not split. Partitions in which the rewards of the
+    same key are retracted differently cannot be merged.
 
     Args:
         records: the records, ordered by ``recorded``.
@@ -405,17 +408,17 @@ def _merged(records: Iterable[Record], before: int, after: int) -> Iterator[Reco
 
 
 class _MergedTime:
-    """The time to which a new partition is settled, from those of the merged partitions."""
+    """Computes the time to which a new partition is settled from the times of the old ones."""
 
     def __init__(self, new: int, old: range) -> None:
         self._reached = {partition: Settled(partition, 0) for partition in old}
         self._written = Settled(new, 0)
-        #: Old partitions that have had a decision.
+        #: Old partitions that have had at least one decision.
         self.begun: set[int] = set()
 
     def settle(self, old: int, event: Settled, recorded: int) -> Settled | None:
-        """Return the event that advances the new partition, or None."""
-        # An event cannot advance journal time beyond its own stamp.
+        """Return the event that advances the new partition's time; None if it does not advance."""
+        # An event cannot advance journal time beyond its own timestamp.
         until = min(event.until, recorded)
         self._reached[old] = _further(self._reached[old], until, event.delivered)
         return self._write(
@@ -424,7 +427,7 @@ class _MergedTime:
         )
 
     def end(self) -> Settled | None:
-        """Return the event that advances the new partition to the maximum, or None."""
+        """Return the event that advances the new partition to the maximum; None if unnecessary."""
         return self._write(max(settled.until for settled in self._reached.values()), 0)
 
     def _write(self, until: int, delivered: int) -> Settled | None:
@@ -439,20 +442,20 @@ def _further(settled: Settled, until: int, delivered: int) -> Settled:
 
 
 class _MergedActs:
-    """The retractions of a new partition, from those of the merged partitions."""
+    """Computes the retractions for a new partition from those in the old ones."""
 
     def __init__(self, new: int, old: range) -> None:
         self._new = new
         self._retracted: dict[int, set[Span]] = {partition: set() for partition in old}
         self._written: set[Span] = set()
-        # Occurrences of each retraction, which may be repeated in a partition.
+        # Number of times that each retraction occurs, by old partition.
         self._met: dict[int, Counter[Retracted]] = {partition: Counter() for partition in old}
         self._most: Counter[Retracted] = Counter()
         #: Reporters of rewards, by old partition.
         self.reporters: dict[int, set[str]] = {partition: set() for partition in old}
 
     def retract(self, old: int, event: Retracted) -> Retracted | None:
-        """Return the retraction for the new partition; None if another partition had it, too."""
+        """Return the retraction for the new partition; None if it has already been written."""
         act = replace(event, partition=self._new)
         _apply(act, self._retracted[old])
         self._met[old][act] += 1
@@ -463,7 +466,7 @@ class _MergedActs:
         return act
 
     def check(self) -> None:
-        """Raise InvalidInput if a reward was retracted in only some of the merged partitions."""
+        """Raise InvalidInput if rewards of a key were retracted in only some old partitions."""
         for old, spans in self._retracted.items():
             for span in sorted(spans ^ self._written):
                 reporter, start, end = span

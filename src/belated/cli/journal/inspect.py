@@ -1,6 +1,6 @@
 """``belated journal inspect``: show the contents of a journal.
 
-It needs no policy, and changes nothing.
+The command does not require a policy and does not change the journal.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from belated.journals.store import StoredBandit
 
 EXAMPLE = "belated journal inspect sqlite:///offers.db"
 
-#: Maximum length of a setting in the text; ``--json`` has all of it.
+#: Maximum length of a setting in text output. With ``--json``, settings are not truncated.
 MAX_VALUE = 68
 
 
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def describe(journal: Journal, bandit: StoredBandit) -> dict[str, Any]:
-    """Return a description of the journal of one bandit."""
+    """Return a description of a bandit's journal."""
     now = time.time_ns() // 1000
     ends = ends_of(journal)
     kinds: Counter[str] = Counter()
@@ -105,7 +105,7 @@ def describe(journal: Journal, bandit: StoredBandit) -> dict[str, Any]:
 
 
 def _age(journal: Journal, partition: int, position: int, now: int) -> int | None:
-    """Return the age of the last record of a snapshot, in microseconds."""
+    """Return the age of the last record that a snapshot includes, in microseconds."""
     if position == 0:
         return None
     try:

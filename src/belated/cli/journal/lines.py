@@ -1,13 +1,15 @@
-"""Journals as JSON lines, from which exactly the same events can be restored.
+"""Lossless representation of journals as JSON lines.
 
-The first line is a header. The last line has the number of records, which reveals a truncated file,
-and the head of the journal, which reveals a changed one. Between them there is a line per record,
-ordered by ``recorded``. ``kind`` names the kind of a line; its other fields are those of the event
-that differ from their defaults. The numbers of a row are written as the float64 values that equal
-each float32. A decision has its ``request``, if it was stored: the bytes in the journal, in base64.
+The first line is a header. The last line contains the number of records, to detect truncated files,
+and the head of the journal, to detect modified files. Between them, there is one line per record,
+ordered by ``recorded``. ``kind`` is the kind of line. The other fields are those of the event,
+unless they equal their defaults. The numbers in a row are the exact float64 equivalents of its
+float32 values. If the request for a decision was stored, ``request`` contains the bytes in the
+journal, encoded as base64.
 
-If JSON cannot represent an event, the line also has its ``bytes`` in base64, which take precedence:
-for events that this release cannot read (kind ``unknown``), and for numbers that are not finite.
+If JSON cannot represent an event, the line also contains ``bytes``, the event encoded as base64,
+which takes precedence. This applies to events that this release cannot read (kind ``unknown``) and
+to events with non-finite numbers.
 """
 
 from __future__ import annotations
@@ -36,17 +38,16 @@ from belated.core.inputs import as_row
 from belated.exceptions import CorruptEvent, InvalidInput
 from belated.fold.contexts import NAME
 
-#: Version of the format; files of a greater version are rejected.
+#: Version of the format. Files with a higher version are rejected.
 FORMAT = 2
-#: Maximum magnitude of a predicted mean; it leaves room above
-#: :data:`belated.core.inputs.MAX_REWARD`.
+#: Maximum magnitude of a predicted mean, well above :data:`belated.core.inputs.MAX_REWARD`.
 MAX_MEAN = 1e12
 #: The end of the year 9999, in microseconds since 1970.
 MAX_TIME = 253_402_300_799_999_999
 
 
 class Header(msgspec.Struct, tag_field="kind", tag="journal", frozen=True, omit_defaults=True):
-    """The first line: the bandit, and how far each partition was trimmed, if at all."""
+    """The first line, with the bandit and the position up to which each partition was trimmed."""
 
     format: int
     bandit: str
@@ -58,18 +59,18 @@ class Header(msgspec.Struct, tag_field="kind", tag="journal", frozen=True, omit_
 class _Strict(
     msgspec.Struct, tag_field="kind", frozen=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """A line without unknown fields."""
+    """A line in which unknown fields are not allowed."""
 
 
 class End(_Strict, tag="end", frozen=True):
-    """The last line: the number of records, and the head of the journal."""
+    """The last line, with the number of records and the head of the journal."""
 
     records: int
     head: str = ""
 
 
 class Line(_Strict, tag="unknown", frozen=True, gc=False, kw_only=True):
-    """A record; those of known kinds are subclasses with the fields of the event."""
+    """A record. For known kinds, there are subclasses with the fields of the event."""
 
     partition: int
     position: int
@@ -88,12 +89,12 @@ _IN_JSON: dict[str, Any] = {
 
 
 def _line_class(kind: Any) -> type[Line]:
-    """Return the class of lines for a kind of event."""
+    """Create the class of lines for a kind of event."""
     fields: list[Any] = []
     for field in msgspec.structs.fields(kind):
-        if field.name == "partition":  # a field of all lines
+        if field.name == "partition":  # all lines have this field
             continue
-        # Numbers that are not finite are null; the bytes have their values.
+        # Numbers that are not finite are written as null. The bytes contain their values.
         shape = (field.name, _IN_JSON.get(field.name, field.type))
         required = field.default is msgspec.NODEFAULT
         fields.append(shape if required else (*shape, field.default))
@@ -106,7 +107,7 @@ def _line_class(kind: Any) -> type[Line]:
         tag=kind_of(kind),
         kw_only=True,
         frozen=True,
-        rename={"at_us": "at"},  # without a suffix, as other times of a line
+        rename={"at_us": "at"},  # no suffix, as with the other times in a line
     )
     return cast("type[Line]", line)
 
@@ -116,7 +117,7 @@ _KINDS = {line: kind for kind, line in _CLASSES.items()}
 
 
 def line_of(record: Record, request: bytes | None = None) -> Line:
-    """Return a record as a line, with the stored request of a decision.
+    """Convert a record to a line, with the stored request if the record is a decision.
 
     >>> from belated.core.events import Void
     >>> msgspec.json.encode(line_of(Record(0, 1, 7, Void("a1", 5)))).decode()
@@ -139,7 +140,7 @@ def line_of(record: Record, request: bytes | None = None) -> Line:
 
 
 def record_of(line: Line) -> Record:
-    """Return the record of a line.
+    """Convert a line to a record.
 
     >>> record_of(line_of(Record(0, 1, 7, Reward("a1", 5, float("inf"))))).event.value
     inf
@@ -152,10 +153,10 @@ def record_of(line: Line) -> Record:
 
 
 def check_values(event: Event | Opaque, dim: int | None, features: bytes) -> None:
-    """Raise InvalidInput for values that no bandit writes, and later commands could not process.
+    """Raise InvalidInput for values that no bandit writes and that other commands cannot process.
 
     Args:
-        event: the event of a line.
+        event: the event in a line.
         dim: the width of rows with these features; None if unknown.
         features: the name of the features in records.
 
@@ -187,7 +188,7 @@ def check_values(event: Event | Opaque, dim: int | None, features: bytes) -> Non
 
 
 def request_of(line: Line) -> bytes | None:
-    """Return the stored request of a decision, if the line has it."""
+    """Return the stored request for a decision; None if the line does not contain it."""
     return getattr(line, "request", None)
 
 
@@ -209,6 +210,6 @@ def _read(line: Line) -> Event:
     return event
 
 
-#: Decoders of the first line, and of the others.
+#: Decoders for the first line and for all other lines.
 read_header = msgspec.json.Decoder(Header).decode
 read_line = msgspec.json.Decoder(Union[(*_KINDS, Line, End)]).decode

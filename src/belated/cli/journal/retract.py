@@ -1,7 +1,8 @@
-"""``belated journal retract``: undo a bad feed: ignore the rewards one key reported in a period.
+"""``belated journal retract``: undo a bad feed by ignoring a key's rewards from a period.
 
-Nothing is deleted. The retraction is recorded; learners read it, fold the journal again without
-those rewards, and publish a model that never saw them. ``--restore`` reverts a retraction.
+Nothing is deleted. When learners read the retraction in the journal, they fold the journal again
+without those rewards and publish a model that does not include them. ``--restore`` reverts a
+retraction.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """``belated journal show``: show the full history of one decision.
 
-It lists all records in order, with the effect of each, and the resulting state, computed from the
-records by the rules of the ledger. The settings of rewards are those in the journal unless options
-are given; without any, they are ``Explicit()``: no window ends.
+The command lists all records in order, with the effect of each record, and the resulting state,
+which it computes from the records according to the rules of the ledger. By default, it uses the
+reward settings in the journal. If there are none, it uses ``Explicit()``, with which no window
+ends.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def tell(
     """Return the history of one decision."""
     min_reward, max_reward = rewards.min_reward, rewards.max_reward
     if identity is not None:
-        # The support of a custom family is unknown here.
+        # The support of custom families is unknown here.
         with suppress(InvalidInput):
             min_reward, max_reward = rewards.range(family_in(identity.get("family", "")).support)
     bounds = {"min_reward": min_reward, "max_reward": max_reward}
@@ -139,7 +140,7 @@ def _record(record: dict[str, Any]) -> str:
 
 
 def _request(request: dict[str, Any]) -> str:
-    """Format the stored request of a decision."""
+    """Format the stored request for a decision."""
     rows, shares, records = request["rows"], request["propensities"], request["records"]
     names = request["actions"] or range(len(rows or ()))
     head = (

@@ -1,12 +1,12 @@
 """``belated journal trim``: drop old records.
 
-Their effect is stored first, as the base of each partition, from which later folds begin. The base
-is computed by folding these records again, and is stored only if there is a snapshot of a later
-position. Records are dropped in small batches, so that other processes are not blocked; if the
-command is interrupted, run it again.
+The effect of the records is first stored as the base of each partition, from which later folds
+start. The base is computed by folding the records again, and is stored only if there is a snapshot
+at a later position. Records are dropped in small batches, so that other processes are not blocked.
+If the command is interrupted, run it again.
 
-The records of a decision are needed for as long as it accepts rewards: the bandit needs a
-retention, and only older records can be dropped.
+The records of a decision are needed for as long as the decision accepts rewards. Therefore, the
+bandit must have a retention, and only older records can be dropped.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from belated.journals.store import StoredBandit
 
 EXAMPLE = 'belated journal trim sqlite:///offers.db --older-than 90d --reason "policy"'
 
-#: Records dropped at a time, and the pause between batches in seconds.
+#: Number of records to drop at a time, and pause between batches in seconds.
 BATCH, PAUSE = 1_000, 0.01
-#: Attempts to compute the bases, which later erasures or retractions make invalid.
+#: Maximum number of attempts to compute the bases, which erasures and retractions invalidate.
 ATTEMPTS = 3
 
 
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> None:
             try:
                 _rebase(journal, bandit, fold, before, options.reason)
                 break
-            except HistoryUndone:  # by another process, since the bases were computed
+            except HistoryUndone:  # another process has erased or retracted something meanwhile
                 if attempt == ATTEMPTS:
                     raise
                 fold.clear()
@@ -98,7 +98,7 @@ def _rebase(
     before: Callable[[int], int],
     reason: str,
 ) -> None:
-    """Store a base of each partition that has records to drop."""
+    """Store a base for each partition that has records to drop."""
     undone = undoing_in(journal)
     saved = {snapshot.partition: snapshot for snapshot in bandit.snapshots}
     last = []
@@ -123,7 +123,7 @@ def _rebase(
 
 
 def _drop(journal: Journal) -> int:
-    """Drop all records that the bases replace, and return their number."""
+    """Drop all records that the bases replace, and return the number of records dropped."""
     total = 0
     with Progress("dropped") as progress:
         for partition in range(journal.partitions):

@@ -1,22 +1,23 @@
 """``belated journal verify``: verify every record, and the snapshots against the records.
 
-Every record is read, which verifies its checksum; its digest is recomputed from its bytes; and all
-records are chained. The heads of the chains are printed: store them elsewhere, and pass them to
-``--expect`` at any later time. That also reveals changes by someone who recomputed the checksums.
+The command reads every record and verifies the checksum, recomputes the digest from the stored
+bytes, and chains all records. It prints the heads of the chains. If you store them elsewhere, you
+can pass them to ``--expect`` at any later time. This also reveals modifications by someone who has
+recomputed the checksums.
 
-All records are folded from scratch, and a second time starting from the snapshots. Decisions by
-state, the digest of all decisions and the pending decisions must be equal, sums must be equal
-within 1e-9, and the estimates within 1e-6 posterior standard deviations.
+All records are folded from scratch, and a second time starting from the snapshots. The number of
+decisions in each state, the digest of all decisions and the pending decisions must be equal. Sums
+must agree within 1e-9, and estimates within 1e-6 posterior standard deviations.
 
-A snapshot can only be compared by a fold with the same window, default, retention, reduction and
-bounds. They are those in the journal, unless options are given. If they are not those of the
+A snapshot can be compared only with a fold that has the same window, default, retention, reduction
+and bounds. By default, these settings are taken from the journal. If they differ from those of the
 snapshot, nothing can be compared, and the exit code is 2.
 
-If old records were trimmed, both folds begin with the base that replaces them. Its contents cannot
-be verified, except that they have not changed since.
+If old records were trimmed, both folds start from the base that replaces them. The contents of the
+base can no longer be verified, only that they have not changed since.
 
-Erased and retracted events count in neither fold. A snapshot that is older than an erasure is
-obsolete: it is not compared, and a note says so.
+Erased and retracted events are ignored in both folds. A snapshot that is older than an erasure is
+obsolete. It is not compared, and a note reports this.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ from belated.model.blocks import product
 
 EXAMPLE = "belated journal verify sqlite:///offers.db --window 7d"
 
-#: How many damaged records or differing partitions are listed.
+#: Maximum number of damaged records or differing partitions to list.
 MANY = 10
 
 
@@ -106,7 +107,7 @@ def verify(
     report = Report(bandit.name)
     try:
         ends = ends_of(journal)
-    except CorruptJournal as error:  # the end of the records is unknown
+    except CorruptJournal as error:  # the number of records is unknown
         report.damage.append(str(error))
         return report
     bases = map(journal.base, range(journal.partitions))
@@ -129,7 +130,7 @@ def verify(
         if folds is not None:
             try:
                 folds.start(journal, bandit)
-            except (CorruptEvent, CorruptJournal):  # reading the records finds the position
+            except (CorruptEvent, CorruptJournal):  # reading the records will find the position
                 folds = None
         if folds is not None:
             ends = folds.ends
@@ -169,12 +170,12 @@ def _note_trimmed(journal: Journal, report: Report) -> None:
 def _intact_pages(
     journal: Journal, partition: int, stops: Sequence[int], damage: list[str]
 ) -> Iterator[list[Record]]:
-    """Yield the readable pages of a partition, and collect damaged positions up to a limit.
+    """Yield the readable pages of a partition, and collect a limited number of damaged positions.
 
     Args:
         journal: the journal.
         partition: the partition.
-        stops: positions at which a page must end, in order; the last is where to stop reading.
+        stops: positions at which a page must end, in order. Reading stops at the last one.
         damage: list to which messages about damaged records are added.
     """
     position, step = journal.start(partition).position, PAGE
@@ -205,9 +206,9 @@ class Report:
     Attributes:
         bandit: the name of the bandit.
         records: the number of records read.
-        damage: records that were changed or are missing.
-        differences: differences between a fold of all records and one from the snapshots.
-        not_compared: reasons why they could not be compared.
+        damage: messages about modified or missing records.
+        differences: differences between a fold of all records and a fold from the snapshots.
+        not_compared: reasons why the folds could not be compared.
         notes: further notes.
         compared: the number of snapshots compared.
         counts: decisions by state.
@@ -230,7 +231,7 @@ class Report:
 
     @property
     def status(self) -> str:
-        """The most severe result."""
+        """The overall result, which is the most severe one."""
         if self.damage:
             return "damaged"
         if self.differences:
@@ -238,7 +239,7 @@ class Report:
         return "not compared" if self.not_compared else "ok"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report as plain data."""
+        """Return the report as a dictionary."""
         return {"status": self.status, **vars(self)}
 
 
@@ -272,7 +273,7 @@ def as_text(report: Report) -> str:
 
 # --- comparison of folds with and without snapshots ----------------------------------------------
 
-#: State besides the sums that must be equal, by the message for a difference.
+#: State that must be equal, in addition to the sums, by the message to report if it differs.
 KNOWN: dict[str, Callable[[LearnerAdapter], NDArray[Any]]] = {
     "rows: those of pending decisions differ": lambda adapter: adapter.kept_rows(),
     "weights: those of pending decisions differ": lambda adapter: adapter.table.column("weight"),
@@ -288,12 +289,12 @@ class Comparison:
     """Folds a journal with and without its snapshots, and reports differences.
 
     Args:
-        whole: a new fold, for all records.
-        short: a new fold, for the snapshots and later records.
-        report: the report to add to.
+        whole: an empty fold, to which all records are added.
+        short: an empty fold, which starts from the snapshots.
+        report: the report to which the results are added.
 
     Attributes:
-        ends: the position up to which to read each partition.
+        ends: the position up to which each partition is read.
     """
 
     def __init__(self, whole: Fold, short: Fold, report: Report) -> None:
@@ -301,11 +302,11 @@ class Comparison:
         self.short = short
         self.report = report
         self.ends: list[int] = []
-        self._broken = False  # whether the snapshots turned out to be unusable
+        self._broken = False  # whether the snapshots have proved unusable
         self._halted = [False] * len(whole.ledgers)
 
     def start(self, journal: Journal, bandit: StoredBandit) -> None:
-        """Read the erasures and retractions, and load the snapshots.
+        """Read the erasures and retractions and load the snapshots.
 
         Raises:
             CorruptEvent: the record of an erasure or retraction is damaged.
@@ -315,19 +316,19 @@ class Comparison:
             changed: list[HistoryChanged] = []
             with self._snapshots():
                 changed = self.short.load(journal)
-            # Read after the snapshots were loaded, so that no snapshot is beyond these ends.
+            # Read the ends after loading the snapshots, so that no snapshot is beyond them.
             self.ends = ends_of(journal)
             self.whole.begin(journal)
             if (now := undoing_in(journal)) == known:
                 break
-            known = now  # there are new erasures or retractions, which both folds must know
+            known = now  # start again, so that both folds include new erasures and retractions
             self.short.clear()
             self.whole.clear()
         self.report.differences += [_other_history(error) for error in changed]
         self._sort_out(bandit)
 
     def _sort_out(self, bandit: StoredBandit) -> None:
-        """Count the comparable snapshots, and report the others."""
+        """Count the snapshots that can be compared, and report all others."""
         report, settings = self.report, self.short.fingerprint
         useless, outdated = [], []
         for snapshot in bandit.snapshots:
@@ -349,7 +350,7 @@ class Comparison:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Fit only once, when the block ends."""
+        """Defer fitting until the end of the block."""
         short = ExitStack()
         if not self._broken:
             short.enter_context(self.short.learner.bulk())
@@ -359,7 +360,7 @@ class Comparison:
             short.close()
 
     def take(self, record: Record) -> None:
-        """Add a record to both folds, unless the snapshot includes it."""
+        """Add a record to both folds, but to the second one only if the snapshot lacks it."""
         partition = record.partition
         if isinstance(record.event, Opaque) and not self._halted[partition]:
             self._halted[partition] = True
@@ -391,7 +392,7 @@ class Comparison:
                 self.short.take(record)
 
     def compare(self) -> None:
-        """Compare the folds, and report differences."""
+        """Compare the folds and report differences."""
         report = self.report
         report.counts, report.digest = self.whole.counts, self.whole.digest
         if self._broken or report.not_compared:
@@ -406,7 +407,7 @@ class Comparison:
                 report.differences.append(
                     f"{state}: {other:,} with the snapshots, {count:,} without"
                 )
-        if not report.differences:  # otherwise these differ, too
+        if not report.differences:  # otherwise, the following differ, too
             if whole.digest != short.digest:
                 report.differences.append("digest: the states of some decisions differ")
             if not same_sums(whole, short):
@@ -429,7 +430,7 @@ class Comparison:
 
     @contextmanager
     def _snapshots(self) -> Iterator[None]:
-        """Catch any error that a wrong snapshot may cause, and stop using the snapshots."""
+        """Catch any error that an incorrect snapshot may cause, and stop using the snapshots."""
         try:
             yield
         except Exception as error:
@@ -457,9 +458,9 @@ class Expected(NamedTuple):
     """A stored head of the whole journal or of one partition.
 
     Attributes:
-        text: The head as it was passed.
-        positions: The position it includes, by partition.
-        digest: The hash of the records up to these positions.
+        text: the head as passed to the command.
+        positions: the last position that the head includes, by partition.
+        digest: the hash of the records up to these positions.
     """
 
     text: str
@@ -468,10 +469,10 @@ class Expected(NamedTuple):
 
     @classmethod
     def parse(cls, text: str, partitions: int) -> Self:
-        """Parse a head; that of one partition begins with its number, as in ``3/``.
+        """Parse a head. The head of a single partition starts with its number, as in ``3/``.
 
         Raises:
-            InvalidInput: it is not a head, or is one of another journal.
+            InvalidInput: the text is not a head, or is a head of a different journal.
         """
         number, slash, rest = text.strip().rpartition("/")
         head = Head.parse(rest)
@@ -485,11 +486,11 @@ class Expected(NamedTuple):
 
 
 class Heads:
-    """Computes the chains of all partitions, and compares them with expected heads.
+    """Computes the chains of all partitions and compares them with expected heads.
 
     Args:
-        chains: By partition, the chain of the trimmed records.
-        expected: Stored heads.
+        chains: the chain of the trimmed records, by partition.
+        expected: the expected heads, which were stored earlier.
     """
 
     def __init__(self, chains: Sequence[Chain], expected: Sequence[str] = ()) -> None:
@@ -505,7 +506,7 @@ class Heads:
         self._found[partition, chain.position] = chain.head
 
     def stops(self, partition: int, end: int) -> list[int]:
-        """Return the positions at which a page must end: those of expected heads, and the end."""
+        """Return the positions at which a page must end: those of expected heads and the end."""
         places = {head.positions.get(partition, end) for head in self._expected}
         return sorted(place for place in {*places, end} if place <= end)
 
@@ -516,7 +517,7 @@ class Heads:
 
     @property
     def each(self) -> list[str]:
-        """The heads of its partitions."""
+        """The head of each partition."""
         return [f"{number}/{Head.of([chain])}" for number, chain in enumerate(self._chains)]
 
     def differences(self) -> list[str]:

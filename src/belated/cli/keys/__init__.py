@@ -1,4 +1,4 @@
-"""Shared parts of the commands for keys: opening the key store, and recording changes."""
+"""Helpers for the commands that manage keys: opening the key store and recording changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def opened(options: argparse.Namespace) -> Iterator[tuple[KeyStore, Config]]:
-    """Open the keys of the service with this configuration."""
+    """Open the key store of the service that the options name."""
     config = read(options.config)
     keys = config.store.keys()
     try:
@@ -30,7 +30,7 @@ def opened(options: argparse.Namespace) -> Iterator[tuple[KeyStore, Config]]:
 def record(
     config: Config, key: KeyHistory, change: Literal["created", "revoked"], reason: str
 ) -> None:
-    """Record a change of a key in the journal of each bandit that it is for."""
+    """Record a change to a key in the journal of each bandit that the key may access."""
     from belated.wire.keys import ALL
 
     for bandit in config.bandits:

@@ -1,6 +1,6 @@
-"""``belated keys create``: create a key for a program, and show it once.
+"""``belated keys create``: create a key for a program and show it once.
 
-Only the key is written to stdout, so that it can be piped; notes go to stderr.
+Only the key is written to stdout, so that it can be piped. Notes are written to stderr.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``belated keys list``: list the valid keys, and what each allows.
+"""``belated keys list``: list the valid keys and their permissions.
 
 The keys themselves cannot be listed, because only their hashes are stored.
 """
