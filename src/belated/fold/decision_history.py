@@ -32,7 +32,7 @@ class DecisionHistory:
         rewards: what a missing reward means.
         min_reward: the smallest reward that is accepted.
         max_reward: the largest reward that is accepted.
-        retention: how long after it is recorded a decision accepts rewards, in microseconds.
+        retention: how long a decision accepts rewards after it is recorded, in microseconds.
         undone: the erasures and retractions in the decision's partition.
 
     >>> import math
@@ -196,7 +196,7 @@ def read_history(
         rewards: what a missing reward means.
         min_reward: the smallest reward that counts.
         max_reward: the largest reward that counts.
-        retention: how long after it is recorded a decision accepts rewards, in microseconds.
+        retention: how long a decision accepts rewards after it is recorded, in microseconds.
     """
     # Read the Settled records first, so that all records before each of them are included.
     settles = rewards.window_us is not None or retention is not None

@@ -159,7 +159,7 @@ class Ledger:
         changes: the listener that receives the changes.
         min_reward: the smallest reward that is accepted.
         max_reward: the largest reward that is accepted.
-        retention: how long after it is recorded a decision accepts rewards, in microseconds.
+        retention: how long a decision accepts rewards after it is recorded, in microseconds.
         learn_after: number of further decisions after which a value is reported; 0 means
             immediately.
         tuning: internal sizes.
