@@ -135,11 +135,15 @@ export class Client {
     return this.#transport.call("POST", `decisions/${quoted(id)}/void?${query(at)}`);
   }
 
-  /** Wait for the rewards in flight, and report the remaining fallback decisions. */
+  /**
+   * Wait for the rewards in flight, and report the remaining fallback decisions.
+   *
+   * The promise is rejected if the service is unavailable: these decisions are then not recorded.
+   */
   async close(): Promise<void> {
     await this.#sending;
-    while (this.#unreported.length > 0) await this.#reportFallbacks(true);
     globalThis.document?.removeEventListener("visibilitychange", this.#onVisibility);
+    while (this.#unreported.length > 0) await this.#reportFallbacks(true);
   }
 
   async #sendRewards(): Promise<void> {

@@ -100,6 +100,12 @@ def run(folder: Path, *command: str, text: str | None = None) -> str:
     return result.stdout
 
 
+def typescript_in(page: Path) -> str:
+    """Return the code of a page, which has one block of it."""
+    (code,) = re.findall(r"```ts\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    return str(code)
+
+
 def exchanges() -> list[dict[str, Any]]:
     """Return the cases of clients/conformance.json."""
     text = (SOURCE.parent / "conformance.json").read_text(encoding="utf-8")
@@ -172,7 +178,7 @@ import {Client} from "./dist/index.js";
 const [unreachable, url, bandit] = process.argv.slice(2);
 const real = fetch;
 globalThis.fetch = (address, options) => real(address.replace(url, unreachable), options);
-const client = new Client(url, {bandit, fallback: "red", retries: 1, timeout: 1000});
+const client = new Client(url, {bandit, fallback: "red"});
 const decision = await client.decide({context: {returning: 1}});
 globalThis.fetch = real;
 await client.close();
@@ -189,20 +195,23 @@ console.log(JSON.stringify(decision));
         assert (recorded.action, recorded.source) == ("red", "fallback")
 
 
-@pytest.mark.parametrize("page", ["docs/howto/client.md", "clients/typescript/README.md"])
-def test_documented_code(built: Path, tmp_path: Path, page: str) -> None:
+def test_documented_code(built: Path, tmp_path: Path) -> None:
     """The code of the guide and of the README is valid TypeScript and runs."""
-    (code,) = re.findall(r"```ts\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
-    (built / "documented.ts").write_text(code)
-    run(built, "node_modules/.bin/tsc", "--noEmit", "--rootDir", ".", "documented.ts", *STRICT)
+    guides = ROOT / "docs/howto/client.md", SOURCE / "README.md"
+    codes = {f"{page.stem}.ts": typescript_in(page) for page in guides}
+    for name, code in codes.items():
+        (built / name).write_text(code)
+    run(built, "node_modules/.bin/tsc", "--noEmit", "--rootDir", ".", *codes, *STRICT)
     features = PerArm(["summer", "books", "none"], context=["age"])
     policy = DelayedUCB(features.dim, Bernoulli())
     banners = Definition("banners", policy, Explicit("7d"), features)
     with served(Service([banners], f"sqlite:///{tmp_path}/belated.db", learn=True)) as serving:
-        program = code.replace("http://decisions:8080", serving.url)
-        run(built, "node", "--input-type=module", "--eval", program)
+        for code in codes.values():
+            program = code.replace("http://decisions:8080", serving.url)
+            program = program.replace("timeout: 500", "timeout: 60000")  # processors are shared
+            run(built, "node", "--input-type=module", "--eval", program)
         with Client(serving.url, bandit="banners") as client:
-            eventually(lambda: client.state().observations == 1)
+            eventually(lambda: client.state().observations == len(codes))
 
 
 def test_page_reports_with_tokens(
