@@ -921,7 +921,7 @@ export interface components {
             count: number;
             /** @description description of the problem. */
             what: string;
-            /** @description how these events are treated, and what to do. */
+            /** @description how such events are handled, and what to do. */
             remedy: string;
             /**
              * @description time of the last occurrence; null if it was before this process started.
@@ -934,7 +934,7 @@ export interface components {
              */
             example?: string;
             /**
-             * @description the field of the context or the actions, if the problem is about one.
+             * @description the field of the context or the actions, if the problem concerns a field.
              * @default
              */
             field?: string;
