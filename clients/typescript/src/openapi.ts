@@ -30,7 +30,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Choose for many decision requests */
+        /** Make many decisions */
         post: operations["decide_many"];
         delete?: never;
         options?: never;
@@ -82,7 +82,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Report rewards of subjects */
+        /** Report rewards for subjects */
         post: operations["reward_subjects"];
         delete?: never;
         options?: never;
@@ -116,7 +116,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Report that a decision was never carried out: nothing is learned from it */
+        /** Report that a decision was never carried out, and exclude it from learning */
         post: operations["void"];
         delete?: never;
         options?: never;
@@ -370,7 +370,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Return the console, a web page */
+        /** Return the web page of the console */
         get: operations["page"];
         put?: never;
         post?: never;

@@ -74,13 +74,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add_address(parser)
     question = parser.add_mutually_exclusive_group(required=True)
-    add_option(question, "--lift", "what the bandit earns above its holdout", action="store_true")
+    add_option(
+        question, "--lift", "estimate what the bandit earns above its holdout", action="store_true"
+    )
     question.add_argument(
         "--policy",
-        help="what another policy would have earned: uniform, first, the name of an action, or a "
-        "policy such as 'DelayedUCB(alpha=0.5)', which needs --since",
+        help="estimate what another policy would have earned: uniform, first, an action name, or a "
+        "policy such as 'DelayedUCB(alpha=0.5)', which requires --since",
     )
-    about = "when rewards come, and how many are still to come"
+    about = "estimate when rewards arrive, and how many are still to come"
     add_option(question, "--delays", about, action="store_true")
     limit = "with --lift or --policy: count only rewards within this time, such as 7d"
     add_option(parser, "--limit", limit, duration)
@@ -96,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ahead = "with --delays: forecast horizons; default: 1d 7d"
     add_option(parser, "--ahead", ahead, duration, nargs="+")
     add_archive(parser)
-    add_option(parser, "--as-of", "use only what was known at this time; default: all", time)
+    add_option(parser, "--as-of", "use only what was known at this time; default: everything", time)
     parser.add_argument("--figure", metavar="FILE", help="draw a figure: .png, .svg or .pdf")
     add_json(parser)
 

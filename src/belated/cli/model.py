@@ -26,7 +26,7 @@ EXAMPLE = """belated model list offers
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    about = "list: show the models that can be chosen; use: choose one of them"
+    about = "list: show the available models; use: choose a model"
     parser.add_argument("change", metavar="CHANGE", choices=("list", "use"), help=about)
     parser.add_argument("bandit", metavar="BANDIT", help="name of the bandit")
     about = "version of a model, as `list` shows it, or `latest`"

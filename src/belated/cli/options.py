@@ -116,7 +116,7 @@ def add_simulation(
     """Add simulation options; ``delay`` and ``policy`` are the help texts of these two options."""
     add_expression(parser, DELAYS, delay, several=several)
     add_module(add_expression(parser, POLICIES, policy, default=default, several=several))
-    problems = "the problems, drawn for each seed"
+    problems = "problems, drawn for each seed"
     add_expression(parser, ENVIRONMENTS, problems, default="fixed", several=several)
     about = "meaning of a missing reward, with rounds as seconds: \"ConversionsOnly('500s')\""
     add_option(parser, "--rewards", about)
@@ -127,7 +127,7 @@ def add_simulation(
 def add_semantics(parser: argparse.ArgumentParser) -> None:
     """Add the options that override the reward settings in the journal."""
     group = parser.add_argument_group(
-        "settings of rewards",
+        "reward settings",
         "default: those in the journal; durations such as 7d, 12h, 30m, 45s",
     )
     add_option(group, "--window", "reward window", duration)

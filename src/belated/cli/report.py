@@ -27,9 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     about = "also write each chart as PNG (extra `report`)"
     add_option(parser, "--charts", about, metavar="FOLDER")
-    about = "what a reward is, in the singular, such as purchase"
+    about = "name of one reward, in the singular, such as purchase"
     add_option(parser, "--unit", about, default="reward")
-    about = "currency of the rewards, such as EUR; default: not money"
+    about = "currency of the rewards, such as EUR; default: none"
     add_option(parser, "--currency", about, metavar="CODE")
     add_json(parser)
 

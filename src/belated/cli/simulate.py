@@ -39,7 +39,7 @@ ROWS = {"regret": "regret", "pending": "pending at the end", "most_pending": "pe
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add_simulation(parser, "delay of rewards", "policy", "DelayedUCB", several=False)
-    about = "after which a decision without a reward is no longer pending"
+    about = "number of rounds after which a decision without a reward is no longer pending"
     add_option(parser, "--window", about, count, metavar="ROUNDS")
     add_json(parser)
 

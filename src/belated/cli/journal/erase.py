@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add_address(parser)
     parser.add_argument("ids", metavar="ID", nargs="*", help="decision ids")
-    about = "instead of IDs: erase all decisions made for this subject, and its rewards"
+    about = "instead of IDs: erase all of this subject's decisions and rewards"
     add_option(parser, "--subject", about, metavar="SUBJECT")
     add_reason(parser, required=False)
     about = "instead of IDs: destroy the stored bytes of all erased decisions"

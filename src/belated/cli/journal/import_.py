@@ -65,10 +65,10 @@ _BY_ENDING = {".parquet": "parquet", ".csv": "csv", ".dsjson": "dsjson", ".npz":
 #: Columns in files with one row per decision.
 COLUMNS = {
     "action": "the chosen action",
-    "propensity": "its probability, or a list with those of all actions",
+    "propensity": "probability of the chosen action, or a list with all probabilities",
     "reward": "the reward, null if there is none yet",
     "decided_at": "when the decision was made",
-    "rewarded_at": "when the reward came, null if there is none yet",
+    "rewarded_at": "when the reward arrived, null if there is none yet",
 }
 
 
@@ -103,7 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(group, "--id", "decision ids; default: line numbers", metavar="COLUMN")
     about = "features; default: PerArm, fitted to the contexts"
     add_option(group, "--features", about)
-    add_option(group, "--as-of", "leave out what happened after this time", time)
+    add_option(group, "--as-of", "ignore everything that happened after this time", time)
 
 
 def run(options: argparse.Namespace) -> None:

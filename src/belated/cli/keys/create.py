@@ -19,13 +19,13 @@ EXAMPLE = "belated keys create shop --bandit offers --scope decide --scope rewar
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    about = "name of the program that uses it; at most two keys per name"
+    about = "name of the program that uses the key; at most two keys per name"
     parser.add_argument("name", metavar="NAME", help=about)
     add_service(parser)
     repeated = {"action": "append", "required": True}
-    bandits = "bandit that it may access; '*' for all, now and in the future; repeatable"
+    bandits = "bandit that the key may access; '*' for all current and future bandits; repeatable"
     add_option(parser, "--bandit", bandits, dest="bandits", metavar="BANDIT", **repeated)
-    scopes = "what it allows: decide, reward, read or admin; repeatable"
+    scopes = "scope that the key grants: decide, reward, read or admin; repeatable"
     add_option(parser, "--scope", scopes, dest="scopes", metavar="SCOPE", **repeated)
     rate = "limit on decisions and rewards per second, in each service process"
     add_option(parser, "--rate", rate, float, metavar="N")

@@ -18,7 +18,7 @@ log = logging.getLogger("belated.service")
 
 #: Whether requests need a key.
 Auth = Literal["keys", "off"]
-#: Seconds between two polls for key changes. A revoked key stops working within two seconds.
+#: Interval between polls for key changes, in seconds. Revoked keys stop working within two seconds.
 POLL_SECONDS = 1.0
 
 _SCHEME = b"bearer "
@@ -35,7 +35,7 @@ class Authorizer:
         store: Key store, used only by the worker.
         runtime: Clocks and threads.
         tokens: Whether callers may report rewards with a token instead of a key.
-        poll: Seconds between two polls of the store.
+        poll: Interval between polls of the store, in seconds.
     """
 
     store: KeyStore

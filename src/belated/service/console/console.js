@@ -1,5 +1,5 @@
-// The console. The tab remembers the key and the bandit (sessionStorage), so that a reload keeps
-// them; closing the tab, or signing out, forgets them. There are no cookies.
+// The console. The tab stores the key and the bandit in sessionStorage, so that they survive a
+// reload. They are discarded when the user closes the tab or signs out. There are no cookies.
 // Data from the service is inserted as text, except for the report, which the service escapes.
 const byId = (id) => document.getElementById(id);
 const remember = (name, value) => value ? sessionStorage.setItem(name, value) : sessionStorage.removeItem(name);
@@ -69,7 +69,7 @@ async function state() {
     row.append(head, ...[item.what, seen, item.remedy].map((value) => element("td", value)));
     return row;
   }));
-  // Not on every refresh, which would reset the user's selection.
+  // Do not do this on every refresh, because it would reset the user's selection.
   if (modeOf !== bandit) [modeOf, byId("to").value] = [bandit, response.mode];
 }
 
@@ -109,8 +109,8 @@ async function refresh() {
   if (at === shown) timer = setTimeout(refresh, document.hidden || reportOf ? 15000 : 3000);
 }
 
-// Called before requests are sent, so that responses do not clear newer messages. Responses to
-// earlier requests are ignored: they may be for another bandit or key.
+// Call this before sending requests, so that responses do not clear newer messages. Responses to
+// earlier requests are ignored, because they may be for a different bandit or key.
 function clear() {
   shown += 1;
   clearTimeout(timer);
@@ -151,7 +151,7 @@ async function start() {
   if (!key) say("This service requires no key, so the console is read-only. To change something, use belated mode, belated action or belated model.");
 }
 
-// Submits a form that changes something, and reports the result.
+// Submits a form that changes something and displays the result.
 const changes = (form, send) => byId(form).onsubmit = async (event) => {
   event.preventDefault();
   try {

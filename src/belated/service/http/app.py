@@ -427,7 +427,7 @@ SERVICE_ROUTES = (
         of_service=True,
     ),
     Route(
-        "GET", "/console", _page, "Return the console, a web page", None,
+        "GET", "/console", _page, "Return the web page of the console", None,
         content="text/html; charset=utf-8", scope=None, of_service=True,
     ),
     Route(

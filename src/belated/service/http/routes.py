@@ -589,7 +589,7 @@ BANDIT_ROUTES = (
     ),
     Route(
         "POST", f"{_DECISIONS}/batch", _decide_many,
-        "Choose for many decision requests", ManyDecided, 201, DecisionRequests, scope="decide",
+        "Make many decisions", ManyDecided, 201, DecisionRequests, scope="decide",
         render=_many_decided,
     ),
     Route(
@@ -607,7 +607,7 @@ BANDIT_ROUTES = (
         render=lambda call, positions: ManyAccepted(len(positions)),
     ),
     Route(
-        "POST", "/v1/{bandit}/rewards", _reward_subjects, "Report rewards of subjects",
+        "POST", "/v1/{bandit}/rewards", _reward_subjects, "Report rewards for subjects",
         ManyAccepted, 202, SubjectRewardsBody, scope="reward",
         render=lambda call, positions: ManyAccepted(len(positions)),
     ),
@@ -618,7 +618,7 @@ BANDIT_ROUTES = (
     ),
     Route(
         "POST", f"{_DECISIONS}/{{id}}/void", _void,
-        "Report that a decision was never carried out: nothing is learned from it", Accepted, 202,
+        "Report that a decision was never carried out, and exclude it from learning", Accepted, 202,
         query=_AT, scope="decide", render=_accepted,
     ),
     Route(

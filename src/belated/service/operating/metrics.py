@@ -337,7 +337,7 @@ def of_learner(learner: Learning) -> dict[str, Value]:
 
 
 def half_life_of(fold: Fold) -> dict[str, Value]:
-    """Return the current half-life and the time of its selection; empty if nothing is forgotten."""
+    """Return the current half-life and when it was selected; empty if the policy has none."""
     if fold.policy.half_life is None:
         return {}
     weighting = fold.learner.weighting

@@ -193,7 +193,7 @@ class SpoolRecovery:
 
     Args:
         folder: Folder with the spools.
-        store: Store of the journals.
+        store: Store that contains the journals.
         bandits: Names of the bandits.
     """
 
