@@ -121,7 +121,7 @@ def test_503_and_nothing_of_a_batch(
             answer = ask()
             assert answer.status_code == 503, answer.text
             assert answer.headers["retry-after"] == "1"
-            assert "nothing was taken" in answer.json()["detail"]
+            assert "nothing was stored" in answer.json()["detail"]
     assert town.records() == before
     later(lambda: ask().status_code == 201)
     total = sum(map(len, before)) + MANY
