@@ -459,7 +459,7 @@ def test_a_configuration_that_cannot_start_is_refused(
     assert main([*command, "wide.toml"]) == 1
     out, _ = capsys.readouterr()
     assert "dim: 2 -> 3" in out
-    assert "the journal was made for rows of 2 numbers, not 3: use the original settings" in out
+    assert "the journal was created with rows of 2 numbers, not 3: use the original settings" in out
 
 
 def test_commands_take_addresses_files_and_configurations(

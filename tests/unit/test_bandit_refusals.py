@@ -130,10 +130,10 @@ def test_rows_of_callers_and_of_features_do_not_mix() -> None:
     """A journal keeps to one of the two."""
     journal = MemoryJournal()
     Bandit(["blue", "red"], rewards=Explicit(), journal=journal).decide()
-    with pytest.raises(JournalMismatch, match="features, not for rows that callers pass: use"):
+    with pytest.raises(JournalMismatch, match="features, not with caller-supplied rows: use"):
         Bandit(policy=UCB, rewards=Explicit(), journal=journal)
     rows = begun().journal
-    with pytest.raises(JournalMismatch, match="rows that callers pass, not for features: use"):
+    with pytest.raises(JournalMismatch, match="caller-supplied rows, not with features: use"):
         Bandit(["blue", "red"], rewards=Explicit(DAY), journal=rows)
 
 

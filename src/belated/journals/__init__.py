@@ -1,19 +1,19 @@
-"""Where events are stored: appended, and read back by position.
+"""Journals store events, and return them by position.
 
-* :class:`MemoryJournal`: in this process, for as long as it lives.
-* :class:`SQLiteJournal`: in a file; durable; for any number of processes on one machine.
-* :class:`PostgresJournal`: in a database; durable; for any number of machines.
-* :class:`KafkaJournal`: in Kafka and a database; for higher rates than one database can ingest.
-* :class:`SpoolJournal`: wraps another journal and accepts events while that one is unavailable.
+* :class:`MemoryJournal`: in memory, for the lifetime of the process.
+* :class:`SQLiteJournal`: durable, in a file, for any number of processes on one machine.
+* :class:`PostgresJournal`: durable, in a database, for any number of machines.
+* :class:`KafkaJournal`: in Kafka and a database, for higher rates than one database can ingest.
+* :class:`SpoolJournal`: wraps another journal and accepts events while it is unavailable.
 
-:func:`open_journal` opens any of them but the last by its address. :func:`open_store` opens a
+:func:`open_journal` opens all of these except the last by address. :func:`open_store` opens a
 store, which holds many journals and, for a service, their leases, published models and API keys. A
 :class:`StoreSession` is one connection shared by any number of journals.
 
 A store consists of event logs (:class:`UniqueLog`) and :class:`Cells`, small named values with
-versions. Everything else is implemented once on top of these: identities, owners, snapshots,
-leases, models and keys. The how-to "Write a store" implements a custom store;
-:mod:`belated.testing` tests it.
+versions. Everything else is implemented once, using logs and cells: identities, owners, snapshots,
+leases, models and keys. The how-to "Write a store" shows how to implement a custom store, and
+:mod:`belated.testing` how to test it.
 """
 
 from typing import TYPE_CHECKING

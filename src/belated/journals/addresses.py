@@ -6,9 +6,9 @@
   and ``%25``.
 * ``postgresql://user@host:5432/name``: a database, with any parameters of PostgreSQL;
   ``postgres://`` works too.
-* ``kafka://host:9092,host:9092?shelf=postgresql://user@host/name``: a log in Kafka, and everything
+* ``kafka://host:9092,host:9092?shelf=postgresql://user@host/name``: a log in Kafka, with everything
   else in that database, or in a file if all processes run on one machine
-  (``shelf=sqlite:///offers.db``). Write ``?``, ``&`` and ``%`` in the address of the shelf as
+  (``shelf=sqlite:///offers.db``). Write ``?``, ``&`` and ``%`` in the shelf's address as
   ``%3F``, ``%26`` and ``%25``. ``copies=`` sets the number of replicas (default 3); all other
   parameters are passed to librdkafka.
 
@@ -56,13 +56,13 @@ def open_journal(address: str, *, partitions: int | None = None, wait: float = 1
 
     Args:
         address: As for :func:`open_store`, optionally with ``?bandit=NAME``.
-        partitions: A power of two, fixed when the journal is created; None for the existing
-            number, or 1 for a new journal.
-        wait: Seconds to wait for the store before :class:`JournalUnavailable`.
+        partitions: Number of partitions, a power of two that is fixed when the journal is created;
+            None: the existing number, or 1 for a new journal.
+        wait: Seconds to wait for the store before raising :class:`JournalUnavailable`.
 
     Raises:
         InvalidInput: the address is invalid.
-        MissingExtra: the store needs an extra that is not installed; the message names it.
+        MissingExtra: the store requires an extra that is not installed; the message names it.
 
     >>> with open_journal("memory:?bandit=offers") as journal:
     ...     journal.bandit
@@ -73,7 +73,7 @@ def open_journal(address: str, *, partitions: int | None = None, wait: float = 1
 
 
 def split_address(address: str) -> tuple[str, str]:
-    """Split an address into that of the store and the name of the bandit.
+    """Split an address into the address of the store and the name of the bandit.
 
     >>> split_address("postgresql://db/shop?sslmode=require&bandit=offers")
     ('postgresql://db/shop?sslmode=require', 'offers')
@@ -93,7 +93,7 @@ def split_address(address: str) -> tuple[str, str]:
     return f"{place}?{others}" if others else place, bandit
 
 
-# Messages repeat an address only if its scheme has no password.
+# Messages include an address only if its scheme has no password.
 
 
 def _check_scheme(address: Any) -> None:

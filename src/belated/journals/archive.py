@@ -1,7 +1,7 @@
 """The archive: old days of a journal as Parquet files, in a folder or an object store.
 
 An archived day (UTC) contains the decisions recorded on that day, each with all of its records
-whenever they arrived, and all other records of the day that do not belong to an archived decision.
+regardless of when they arrived, and the day's other records that belong to no archived decision.
 Every record is archived exactly once.
 """
 
@@ -29,7 +29,7 @@ from belated.journals.log import EMPTY, Appended, Requests, Tail
 from belated.journals.pages import ColumnPage
 from belated.journals.snapshots import Snapshot
 
-#: Format of the files of a day, stored in the metadata of each file and in the manifest.
+#: Format of an archived day's files, stored in the metadata of each file and in the manifest.
 FORMAT = "belated-archive/1"
 #: Length of a day in microseconds.
 DAY = 86_400_000_000
@@ -38,7 +38,7 @@ Times = NDArray[np.int64]
 
 
 class StoredRecord(NamedTuple):
-    """A record as position, stamp and encoded event."""
+    """Position, stamp and encoded event of a record."""
 
     position: int
     recorded: int
@@ -46,7 +46,7 @@ class StoredRecord(NamedTuple):
 
 
 class ArchivedDecision(NamedTuple):
-    """The fields of an archived decision that exports do not have."""
+    """The fields of an archived decision that are not part of exports."""
 
     x: NDArray[np.float32]
     records: Sequence[StoredRecord]
@@ -65,7 +65,7 @@ class ArchivedDay:
         partitions: Number of partitions of the journal.
         day: Days since 1970-01-01.
         columns: Columns with one row per decision, by name, as Arrow or numpy arrays.
-        decisions: Further fields of each decision.
+        decisions: Additional fields of each decision.
         others: Records that do not belong to an archived decision.
     """
 
@@ -96,7 +96,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         decisions: Number of decisions.
         records: Number of records, including those of the decisions.
         last: Greatest position of a record.
-        files: File of the decisions, and file of the other records.
+        files: The file with the decisions, and the file with the other records.
         format: Format of the files.
     """
 
@@ -148,7 +148,7 @@ def write_decisions(day: ArchivedDay, path: Path) -> None:
         "context": column("context", pa.string()),
         "request": column("request", pa.binary()),
     }
-    # The records of all decisions are one column: converted at once, then split into lists.
+    # Convert the records of all decisions as one column, then split it into lists.
     ends = np.cumsum([0, *(len(decision.records) for decision in decisions)], dtype=np.int32)
     records = _records(pa, [record for decision in decisions for record in decision.records])
     columns["records"] = pa.ListArray.from_arrays(pa.array(ends), records)
@@ -183,8 +183,8 @@ def _write_table(columns: Mapping[str, Any], path: Path) -> None:
 class Archive:
     """Old days of a bandit's journal, as Parquet in a folder or an object store.
 
-    Files of a day are written atomically, the manifest last. A day without a manifest is not
-    archived: its files are overwritten by the next attempt.
+    Each file of a day is written atomically, and the manifest is written last. A day without a
+    manifest is not archived; the next attempt overwrites its files.
 
     Args:
         address: Path of the folder, or an fsspec address such as ``s3://…``.
@@ -195,7 +195,7 @@ class Archive:
         arrow()  # fail early if it is not installed
         self.bandit = bandit
         self._folder = open_folder(address)
-        # Quoted: names of bandits may contain characters that paths may not.
+        # Quote the name, because it may contain characters that are not allowed in paths.
         self._root = f"bandit={quote(bandit, safe='')}"
 
     def manifests(self, partition: int) -> list[Manifest]:
@@ -221,7 +221,7 @@ class Archive:
         return max((manifest.end for manifest in self.manifests(partition)), default=0)
 
     def check(self, partitions: int) -> None:
-        """Raise InvalidInput if the archive is of a journal with another number of partitions."""
+        """Raise InvalidInput if the archived journal has a different number of partitions."""
         other = {manifest.partitions for manifest in self._manifests} - {partitions}
         if other:
             message = (
@@ -269,7 +269,7 @@ class Archive:
             if sha256(data).hexdigest() != file.sha256:
                 message = f"{file.name} does not match its manifest: it was changed or truncated"
                 raise CorruptJournal(f"{message}; restore it from a copy")
-            # Without threads: threads that Arrow has not joined at exit abort the process.
+            # Do not use threads: if Arrow has not joined them at exit, they abort the process.
             parquet = pq.ParquetFile(pa.BufferReader(data))
             yield parquet.read(None if names is None else list(names), use_threads=False)
 
@@ -353,11 +353,11 @@ class WholeJournal(DelegatingJournal):
         return work()
 
     def start(self, partition: int) -> Tail:
-        """Return the start of an untrimmed log: trimmed records are in the archive."""
+        """Return the start of an untrimmed log, because trimmed records are in the archive."""
         return EMPTY
 
     def base(self, partition: int) -> Snapshot | None:
-        """Return None: trimmed records are in the archive."""
+        """Return None, because trimmed records are in the archive."""
         return None
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:

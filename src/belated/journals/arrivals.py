@@ -75,7 +75,7 @@ def _route_other(event: Any, partitions: int) -> int:
 def stamps_for(
     events: Sequence[object], recorded: Sequence[int] | None, clock: Clock
 ) -> Sequence[int]:
-    """Return the stamp of each event: ``recorded``, or the current time for all."""
+    """Return the stamp of each event: ``recorded``, or the current time for all events."""
     if recorded is None:
         return [clock()] * len(events)
     if len(recorded) != len(events):
@@ -85,7 +85,7 @@ def stamps_for(
 
 
 def check_requests(events: Sequence[object], requests: Requests | None) -> None:
-    """Raise InvalidInput if a request is not of a decision among the events."""
+    """Raise InvalidInput if a request does not belong to a decision among the events."""
     for index in requests or ():
         if index not in range(len(events)) or type(events[index]) is not Decision:
             message = f"requests has the key {index!r}, but the event at that index is no decision"
@@ -115,8 +115,8 @@ def arrange(
     """Return the records of new events, which follow the tails of their partitions.
 
     Args:
-        arrivals: Partition, time and event of each. The stamp is the time, but at least the last
-            stamp of the partition, so that stamps never decrease.
+        arrivals: Partition, time and event of each record. The stamp is the time, but at least the
+            last stamp of the partition, so that stamps never decrease.
         tail_of: Returns the tail of a partition.
 
     >>> from belated.core.events import Void
@@ -136,10 +136,10 @@ def arrange(
 def arrange_imported(
     records: Iterable[Record], partitions: int, tail_of: Callable[[int], Tail]
 ) -> list[Record]:
-    """Return the records of another journal as they follow the tails here, stamps unchanged.
+    """Return another journal's records, placed after the tails here with their stamps unchanged.
 
     Raises:
-        InvalidInput: a stamp is less than that of the preceding record.
+        InvalidInput: a stamp is less than the stamp of the preceding record.
     """
 
     def home_of(record: Record) -> int:
@@ -185,7 +185,7 @@ _WITH_ID = frozenset(get_args(DecisionEvent | SubjectEvent))
 LAST_SETTLEMENTS = 50
 
 
-#: Kinds of events without an id, as look-ups distinguish them.
+#: Kinds of events without an id that look-ups distinguish.
 Subject = Literal["settled", "mode", "action", "chosen", "configured", "undone", "other"]
 _SUBJECTS: dict[type, Subject] = {
     Settled: "settled",
@@ -201,7 +201,7 @@ _SUBJECTS: dict[type, Subject] = {
 
 
 def erased_key_in(event: Event | Opaque) -> bytes | None:
-    """Return the erased key of an event's id, None if it has no id."""
+    """Return the erased key of an event's id; None if the event has no id."""
     if isinstance(event, DecisionEvent | SubjectEvent):
         return erased_key_of(event.id)
     return event.key if isinstance(event, Overwritten) else None
@@ -216,8 +216,8 @@ def erasure_of_subject(
         records: All records of the subject.
         subject: Subject to erase.
         at: Time of the erasure, in microseconds since 1970.
-        reason: Reason, for the journal.
-        actor: Person or program that requested it.
+        reason: Reason to record in the journal.
+        actor: Person or program that requested the erasure.
     """
     events = (record.event for record in records)
     decisions = [event.decision for event in events if isinstance(event, SubjectDecision)]
@@ -228,7 +228,7 @@ def erasure_of_subject(
 def erasing_key(event: Event | Opaque, erased: Collection[bytes]) -> bytes | None:
     """Return the erased key that applies to an event, or None.
 
-    Events that assign a decision to a subject are erased with the decision, too.
+    Events that assign a decision to a subject are erased together with the decision.
     """
     key = erased_key_in(event)
     if key not in erased and isinstance(event, SubjectDecision):
@@ -248,14 +248,14 @@ def to_overwrite(
     ]
 
 
-#: How many events of a call are searched for an assignment, and how many are read at a time.
+#: Maximum number of a call's events to search for an assignment; number of events read at a time.
 MOST_OF_CALL, AT_ONCE = 2_000, 8
 
 
 def assignment_of(read: Callable[[int, int, int], list[Record]], decision: Record) -> Record | None:
     """Return the record that assigns a decision to a subject, or None.
 
-    It follows the decisions of the same call.
+    This record follows the decisions appended by the same call.
 
     Args:
         read: :meth:`Log.read` of the journal.
@@ -284,7 +284,7 @@ def subject_of(event: Event | Opaque) -> Subject | None:
 
 
 def standing(records: Iterable[Record]) -> dict[str, Decision]:
-    """Return the decision that counts for each id: the first one committed (rule 1).
+    """Return the decision that counts for each id, which is the first one committed (rule 1).
 
     Args:
         records: All records of the ids, ordered by position.
@@ -309,7 +309,7 @@ def first_of_each(records: Iterable[Record], limit: int | None) -> list[Record]:
 
 
 class FirstDecisions:
-    """Selects the events to append: all but second decisions with the same id.
+    """Selects the events to append: all except later decisions with an id that has a decision.
 
     No other writer may append between reading the records and appending the events.
 
@@ -348,17 +348,17 @@ class FirstDecisions:
         )
 
     def select(self, values: Sequence[T]) -> Sequence[T]:
-        """Return the values of the selected events, given one per event."""
+        """Return the values for the selected events, given one value per event."""
         return values if self._selected is None else [values[n] for n in self._selected]
 
     def requests(self, requests: Requests | None) -> Requests:
-        """Return the requests of selected events, by index among these."""
+        """Return the requests of the selected events, by index among the selected events."""
         if not requests or self._selected is None:
             return requests or {}
         return {index: requests[n] for index, n in enumerate(self._selected) if n in requests}
 
     def appended(self, positions: list[int]) -> Appended:
-        """Return the result for all events, given the positions of the selected ones."""
+        """Return the result for all events, given the positions of the selected events."""
         if self._selected is None:
             return Appended(positions, {})
         position_of = dict(zip(self._selected, positions, strict=True))

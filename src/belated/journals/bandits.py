@@ -26,10 +26,10 @@ class Registration(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         name: Name of the bandit.
-        number: Number that its records are stored with, unique in the store.
-        partitions: Number of partitions, fixed.
+        number: Number that identifies the bandit's records, unique in the store.
+        partitions: Number of partitions, which never changes.
         secret: Key of the hash that indexes records, so that callers cannot choose colliding ids.
-        topic: Kafka topic of the records; None if they are in the store itself.
+        topic: Kafka topic of the records; None if the records are in the store itself.
         identity: Family, width and features of the bandit; None before its first use.
     """
 
@@ -45,7 +45,7 @@ _decoder = msgspec.json.Decoder(Registration)
 
 
 def find_bandit(cells: Cells, bandit: str) -> tuple[int, Registration | None]:
-    """Return the version and content of the cell of a bandit; 0 and None if it does not exist."""
+    """Return the version and content of a bandit's cell; 0 and None if it does not exist."""
     name = _cell_of(bandit)
     cell = cells.get([name]).get(name)
     return (0, None) if cell is None else (cell.version, _decoder.decode(cell.value))
@@ -54,7 +54,7 @@ def find_bandit(cells: Cells, bandit: str) -> tuple[int, Registration | None]:
 def all_bandits(cells: Mapping[str, Cell]) -> list[Registration]:
     """Return all bandits sorted by name, given the cells that begin with ``bandit/``.
 
-    Bandits with an unfinished import are left out.
+    Bandits with an unfinished import are omitted.
     """
     bandits = (_decoder.decode(cell.value) for cell in cells.values())
     finished = [bandit for bandit in bandits if not bandit.name.startswith(_UNFINISHED)]
@@ -71,11 +71,12 @@ def open_bandit(
     """Return the registry entry of a bandit; register the bandit if it is new.
 
     Args:
-        cells: Cells of its store.
+        cells: Cells of the bandit's store.
         bandit: Name of the bandit.
-        partitions: A power of two; None for the existing number, or 1 for a new bandit.
+        partitions: Number of partitions, a power of two; None: the existing number, or 1 for a new
+            bandit.
         place: Location of the store, for messages.
-        check: Called with the number of a new bandit; raises if that is too large.
+        check: Called with the number of a new bandit; raises if the number is too large.
     """
     check_id(bandit, "the bandit's name")
     requested = None if partitions is None else check_partitions(partitions)
@@ -95,7 +96,7 @@ def register(
     expected: Mapping[str, int] = NO_VERSIONS,
     puts: Mapping[str, bytes] = _NOTHING,
 ) -> Registration | None:
-    """Register a bandit unless it exists; return its entry, or None if another cell has changed."""
+    """Register a bandit unless it exists; return the entry, or None if another cell has changed."""
     name = _cell_of(new.name)
     if cells.transact({**expected, name: 0}, {**puts, name: msgspec.json.encode(new)}).ok:
         return new
@@ -103,14 +104,14 @@ def register(
 
 
 def replace(cells: Cells, version: int, entry: Registration) -> bool:
-    """Replace the entry of a bandit; return False if it has another version."""
+    """Replace a bandit's entry; return False if the entry has a different version."""
     name = _cell_of(entry.name)
     return cells.transact({name: version}, {name: msgspec.json.encode(entry)}).ok
 
 
 @contextmanager
 def renaming(cells: Cells, bandit: str, place: str) -> Iterator[str]:
-    """Yield a temporary name for a journal, and rename it when the block ends.
+    """Yield a temporary name for a journal, and rename the journal when the block ends.
 
     Args:
         cells: Cells of the store.
@@ -137,7 +138,7 @@ def renaming(cells: Cells, bandit: str, place: str) -> Iterator[str]:
 
 
 def check_partition_count(bandit: str, place: str, requested: int | None, partitions: int) -> None:
-    """Raise JournalMismatch if the requested number of partitions is not the existing one."""
+    """Raise JournalMismatch if the requested number of partitions differs from the existing one."""
     if requested not in (None, partitions):
         message = (
             f"bandit {bandit!r} in {place} has {partitions} partitions, not {requested}: open it "

@@ -1,7 +1,7 @@
 """Cells: small named values with versions, stored alongside logs.
 
-Leases, published models, snapshots, keys and all other state of a store are built on these three
-methods, once for all engines.
+Leases, published models, snapshots, keys and all other state of a store use only these three
+methods, and are implemented once for all engines.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Cell(NamedTuple):
     Attributes:
         version: 1 for the first value, incremented by each write.
         written: Time of the write by the store's clock, in microseconds since 1970.
-        value: At most a few megabytes.
+        value: The value; at most a few megabytes.
     """
 
     version: int
@@ -37,8 +37,8 @@ class Outcome(NamedTuple):
     """The result of a transaction.
 
     Attributes:
-        ok: Whether it was committed; if not, nothing has changed.
-        now: Time by the store's clock, in microseconds since 1970.
+        ok: Whether the transaction was committed; if not, nothing has changed.
+        now: Time of the store's clock, in microseconds since 1970.
     """
 
     ok: bool
@@ -58,7 +58,7 @@ class Cells(Protocol):
 
         Args:
             names: Names of the cells.
-            known: Versions by name: cells that still have this version are left out.
+            known: Versions by name; cells that still have the known version are omitted.
         """
 
     def scan(self, prefix: str) -> dict[str, Cell]:
@@ -69,22 +69,22 @@ class Cells(Protocol):
     ) -> Outcome:
         """Write and delete cells atomically and durably if all versions are as expected.
 
-        If the response of a store is lost, the transaction may run twice. Then ``ok`` is False
-        although the first run was committed: read the cells before concluding that another
-        process was faster.
+        If the store's response is lost, the transaction may run twice. ``ok`` is then False,
+        although the first run was committed. Therefore, read the cells before concluding that
+        another process changed them first.
 
         Args:
             expected: Versions that cells must have; 0 for a cell that must not exist.
             puts: New values by name.
-            deletes: Names of cells to delete. Versions start at 1 again: do not delete a cell whose
-                version other processes remember.
+            deletes: Names of cells to delete. Versions of a deleted cell start at 1 again, so do
+                not delete a cell whose version other processes remember.
         """
 
     def close(self) -> None:
         """Close the connection; any later call raises :class:`JournalClosed`."""
 
 
-@lru_cache(maxsize=4096)  # quoting is slow compared with the rest of a look-up
+@lru_cache(maxsize=4096)  # quoting is slow relative to the rest of a look-up
 def cell_name(kind: str, *parts: object) -> str:
     """Return the name of a cell.
 

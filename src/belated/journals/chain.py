@@ -1,10 +1,10 @@
-"""Hash chains, which make changes of a journal's history detectable.
+"""Hash chains, which make changes to a journal's history detectable.
 
-The *head* of a partition is a hash of all its records up to a position: positions, stamps and
-digests. It is the hash of the last complete link and the records since; a *link* is the head after
-each 1,024 positions. The chain is computed from records as they are read, and writers store
-nothing. If a head was saved elsewhere, it reveals records that were changed, removed, reordered or
-truncated, even if checksums and digests were recomputed.
+The *head* of a partition is a hash of the positions, stamps and digests of all its records up to a
+position. It is computed from the last complete link and the records since then; a *link* is the
+head after each 1,024 positions. The chain is computed as records are read; writers store nothing. A
+head that was saved elsewhere reveals whether records were changed, removed, reordered or truncated,
+even if checksums and digests were recomputed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from belated.journals.log import Log
 from belated.journals.pages import ColumnPage
 from belated.journals.snapshots import Snapshot
 
-#: Positions per link: checking a head reads at most this many records.
+#: Number of positions per link; checking a head reads at most this many records.
 LINK = USUAL.link
 #: Name of the piece of a snapshot or a base that holds the chain.
 PIECE = "chain"
 
-# Bytes of a link, and of the digest in a `Head`, which fits on one line.
+# Size in bytes of a link, and of the digest in a `Head`, whose text should fit on one line.
 _SIZE, _HEAD_SIZE = 32, 24
 _NOTHING = bytes(_SIZE)
 _ENTRY = 8 + _SIZE
@@ -52,7 +52,7 @@ class _Ended:
         return self._head
 
     def update(self, data: bytes | memoryview) -> None:
-        """Accept no more data."""
+        """Ignore the data, because no more can be added."""
         assert not data
 
 
@@ -141,7 +141,7 @@ class Chain:
         self._add_entries(entries.data.cast("B"))
 
     def _add_with_gaps(self, records: Sequence[Record]) -> None:
-        """Add records, hashing the position after each gap: negated, since no stamp is negative."""
+        """Add records; hash the position after each gap, negated to distinguish it from stamps."""
         for record in records:
             if record.position > self._end:
                 self._begin((record.position - 1) // self._size)
@@ -151,7 +151,7 @@ class Chain:
             self._next = record.position + 1
 
     def _begin(self, number: int, link: bytes | None = None) -> None:
-        """Begin link ``number``; ``link`` is the preceding one, by default the current head."""
+        """Begin link ``number``; ``link`` is the preceding link, by default the current head."""
         self._link = self._hash.digest() if link is None else link
         self._next, self._end = number * self._size + 1, (number + 1) * self._size
         self._hash = blake2b(number.to_bytes(8) + self._link, digest_size=_SIZE)
@@ -159,7 +159,7 @@ class Chain:
     # --- in a snapshot ---------------------------------------------------------------------------
 
     def pack(self) -> bytes:
-        """Return the state that :meth:`resume` needs besides the position."""
+        """Return the state that :meth:`resume` needs in addition to the position."""
         return b"" if self._silent else self._link + self.head
 
     @classmethod
@@ -171,7 +171,7 @@ class Chain:
         The records since the last link are read again.
 
         Returns:
-            The chain; None if the log now has different records there, or none.
+            The chain; None if the log now has different records there, or no records.
         """
         chain = cls(size)
         if not position:
@@ -192,7 +192,7 @@ class Chain:
         Args:
             data: Result of :meth:`pack` after the last record of the link.
             position: Position of that record.
-            size: Positions per link.
+            size: Number of positions per link.
         """
         chain = cls(size)
         chain.position = position
@@ -204,7 +204,7 @@ class Chain:
 
 
 def chain_behind(base: Snapshot | None, size: int = LINK) -> Chain:
-    """Return the chain of a partition after its base, or an empty one if there is none.
+    """Return a partition's chain after its base, or an empty chain if there is no base.
 
     Args:
         base: Base of the partition, with the chain among its pieces.
@@ -221,8 +221,8 @@ def join_heads(heads: Iterable[bytes]) -> bytes:
 class Head(msgspec.Struct, frozen=True):
     """The combined head of all partitions of a journal, with their positions.
 
-    Store its text elsewhere. Since it includes the positions, it can be checked at any later time,
-    after the journal has grown.
+    Store its text elsewhere. Because the text includes the positions, it can be checked at any
+    later time, even after the journal has grown.
 
     Attributes:
         positions: Position of the last record of each partition.
@@ -239,7 +239,7 @@ class Head(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, chains: Iterable[Chain]) -> Self:
-        """Return the combined head of chains; its digest is empty if any of theirs is."""
+        """Return the combined head of chains; its digest is empty if that of any chain is."""
         partitions = list(chains)
         heads = [chain.head for chain in partitions]
         digest = join_heads(heads) if all(heads) else b""

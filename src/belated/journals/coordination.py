@@ -1,9 +1,9 @@
-"""Coordination of the learners of a bandit: the lease, the published model, and partial sums.
+"""Coordination of a bandit's learners: the lease, the published model, and partial sums.
 
-A *lease* is a cell with the name of its holder; its version is the *epoch*, which fences previous
-holders. The lease is valid while the *heartbeat* of its holder is fresh. The heartbeat is a
-separate cell, so that one small write renews all leases of a process. Only the store's clock
-counts, never that of a process.
+A *lease* is a cell that contains the name of its holder; its version is the *epoch*, which fences
+previous holders. The lease is valid while the holder's *heartbeat* is fresh. The heartbeat is a
+separate cell, so that one small write renews all leases of a process. Only the store's clock is
+used, never the clock of a process.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Leader(msgspec.Struct, frozen=True):
     Attributes:
         holder: Name of the learner.
         epoch: Epoch of the lease; increases with every change of the holder.
-        seconds: Seconds until the lease expires unless it is renewed.
+        seconds: Number of seconds until the lease expires, unless it is renewed.
     """
 
     holder: str
@@ -44,7 +44,7 @@ class Held(NamedTuple):
 
     Attributes:
         holder: Name of the learner.
-        epoch: Epoch in which it leads.
+        epoch: Epoch in which this learner leads.
     """
 
     holder: str
@@ -52,7 +52,7 @@ class Held(NamedTuple):
 
 
 class KeptModel(msgspec.Struct, frozen=True, array_like=True):
-    """The metadata of an earlier model, which is retained so that an operator can choose it.
+    """The metadata of an earlier model, retained so that an operator can choose the model.
 
     Attributes:
         version: Number of records that the model includes.
@@ -71,8 +71,8 @@ class Claim(msgspec.Struct, frozen=True):
     """The partitions assigned to a worker.
 
     Attributes:
-        partitions: Partitions that it owns while it sends heartbeats.
-        surplus: Partitions among them that it must save and give back.
+        partitions: Partitions that the worker owns while it sends heartbeats.
+        surplus: Those of the partitions that the worker must save and give back.
     """
 
     partitions: tuple[int, ...]
@@ -80,7 +80,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Assignment(Protocol):
-    """The membership of one worker in the group that shares the partitions of a bandit."""
+    """The membership of a worker in the group that shares a bandit's partitions."""
 
     def claim(self) -> Claim:
         """Return the partitions assigned to the worker; join the group first if necessary.
@@ -93,10 +93,10 @@ class Assignment(Protocol):
         """Release partitions to other workers."""
 
     def doubt(self, partitions: Collection[int]) -> None:
-        """Stop claiming partitions that another worker has acquired, until that is confirmed."""
+        """Stop claiming partitions that another worker seems to own, until this is confirmed."""
 
     def close(self) -> None:
-        """Leave the group, and release all partitions at once."""
+        """Leave the group, and release all partitions immediately."""
 
 
 class CoordinationStore:
@@ -112,11 +112,11 @@ class CoordinationStore:
         self._bandit = bandit
         self._lease, self._model = cell_name("lease", bandit), cell_name("model", bandit)
         self._kept = cell_name("models", bandit)
-        #: By partition, version of the sums last sent by this object.
+        #: Version of the sums last sent by this object, by partition.
         self._sent: dict[int, int] = {}
 
     def acquire_lease(self, holder: str, seconds: float) -> int | None:
-        """Acquire or renew the lease for some seconds by the store's clock.
+        """Acquire or renew the lease for ``seconds``, measured by the store's clock.
 
         Returns:
             The epoch, which increases with every change of the holder; None while another learner
@@ -143,7 +143,7 @@ class CoordinationStore:
 
         Args:
             holder: Name of the learner.
-            is_last: Whether this is its last lease; then its heartbeat is deleted.
+            is_last: Whether this is the learner's last lease, so that its heartbeat can be deleted.
         """
         while True:
             lease = self.cells.get([self._lease]).get(self._lease, NO_CELL)
@@ -167,7 +167,7 @@ class CoordinationStore:
             raise OwnerFenced(None)
 
     def published(self, after: int = 0) -> tuple[int, bytes] | None:
-        """Return the version of the published model and the model, or None if it is not newer."""
+        """Return the published model and its version; None if it is not newer than ``after``."""
         return published(self.cells, {self._bandit: after}).get(self._bandit)
 
     def kept_models(self) -> list[KeptModel]:
@@ -175,12 +175,12 @@ class CoordinationStore:
         return _read_kept(self.cells.get([self._kept]).get(self._kept, _NONE_KEPT).value)
 
     def kept_model(self, version: int) -> bytes | None:
-        """Return a retained model; None if there is none of this version."""
+        """Return a retained model; None if no model with this version is retained."""
         name = self._kept_cell(version)
         return self.cells.get([name]).get(name, NO_CELL).value or None
 
     def keep(self, model: KeptModel, data: bytes, epoch: int) -> None:
-        """Retain a model unless one of the same hour is retained, and drop expired ones.
+        """Retain a model unless there already is one from the same hour; drop expired models.
 
         Raises:
             OwnerFenced: another learner has held the lease since that epoch.
@@ -204,7 +204,7 @@ class CoordinationStore:
         """Join the workers that share the partitions.
 
         Args:
-            seconds: Session timeout: a worker without a heartbeat is replaced after this time.
+            seconds: Session timeout, after which a worker without a heartbeat is replaced.
 
         Raises:
             InvalidInput: this store does not assign partitions to learners.
@@ -218,7 +218,7 @@ class CoordinationStore:
             sums: By partition, the epoch in which it is owned, and its sums.
 
         Returns:
-            The partitions that another worker has acquired since, whose sums were not stored.
+            The partitions whose sums were not stored, because another worker has acquired them.
         """
         pending = dict(sums)
         while pending:
@@ -243,7 +243,7 @@ class CoordinationStore:
 
         Args:
             partitions: Number of partitions.
-            known: Versions by partition; sums that still have these are left out.
+            known: Versions by partition; sums that still have the known version are omitted.
         """
         names = {self._sums_of(number): number for number in range(partitions)}
         cells = self.cells.get(names, {self._sums_of(n): version for n, version in known.items()})
@@ -262,7 +262,7 @@ def first_of_each_time(earlier: Iterable[KeptModel], newest: KeptModel) -> list[
 
     Args:
         earlier: Earlier models, oldest first.
-        newest: Newest model, whose time is the end of these periods.
+        newest: Newest model, whose time is the end of both periods.
 
     >>> hourly = [KeptModel(n, n * HOUR, n, 0) for n in range(200)]
     >>> versions = [model.version for model in first_of_each_time(hourly[:-1], hourly[-1])]
@@ -278,7 +278,7 @@ def first_of_each_time(earlier: Iterable[KeptModel], newest: KeptModel) -> list[
 
 
 def renew_leases(cells: Cells, held: Mapping[str, Held], seconds: float) -> set[str]:
-    """Renew leases, given by bandit, in one transaction.
+    """Renew leases, given by bandit, in a single transaction.
 
     Returns:
         The bandits whose leases are still held.
@@ -300,7 +300,7 @@ def renew_leases(cells: Cells, held: Mapping[str, Held], seconds: float) -> set[
 
 
 def leaders(cells: Cells, bandits: Iterable[str]) -> dict[str, Leader]:
-    """Return the current leaders, by bandit; bandits without one are left out."""
+    """Return the current leaders, by bandit; bandits without a leader are omitted."""
     names = {cell_name("lease", bandit): bandit for bandit in bandits}
     leases = {names[name]: cell for name, cell in cells.get(names).items() if cell.value}
     holders = {bandit: cell.value.decode() for bandit, cell in leases.items()}
@@ -322,7 +322,7 @@ def published(cells: Cells, after: Mapping[str, int]) -> dict[str, tuple[int, by
 
 
 def owner_cell(bandit: str, partition: int) -> str:
-    """Return the name of the cell whose version is the epoch of the owner of a partition."""
+    """Return the name of the cell whose version is the epoch of a partition's owner."""
     return cell_name("owner", bandit, partition)
 
 
@@ -332,11 +332,11 @@ _NONE_KEPT = Cell(0, 0, _encode([]))
 
 
 def _time_left(beat: Cell, now: int) -> int:
-    """Return for how many more microseconds a heartbeat is fresh; 0 if it is not.
+    """Return the number of microseconds for which a heartbeat remains fresh; 0 if it is not fresh.
 
-    A heartbeat from the future is treated like an old one, since the store's clock was or is wrong.
-    Correcting that clock may therefore end a lease early, but no lease lasts for more than twice
-    its duration.
+    A heartbeat from the future is treated as expired, because the store's clock was or is wrong.
+    Correcting that clock may therefore end a lease early, but no lease lasts longer than twice its
+    duration.
     """
     duration = int(beat.value or 0)
     return 0 if abs(now - beat.written) >= duration else duration + beat.written - now

@@ -1,4 +1,4 @@
-"""Folders on this machine or in an object store, with atomic writes of files."""
+"""Folders on this machine or in an object store, with atomic file writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from belated.exceptions import InvalidInput, extra
 
-#: Folder of unfinished files, and seconds after which leftovers of dead writers are removed.
+#: Folder for unfinished files; age in seconds after which files left by dead writers are removed.
 PARTS, STALE_SECONDS = "_parts", 86_400
 
 
@@ -75,7 +75,7 @@ class LocalFolder:
             yield part
             sync(part)
             part.replace(target)
-            for folder in (target.parent, *target.parent.parents):  # any of them may be new
+            for folder in (target.parent, *target.parent.parents):  # any of these may be new
                 sync(folder)
                 if folder == self._path:
                     break

@@ -1,4 +1,4 @@
-"""Settings and identity of a bandit, stored in its journal so that it can be read without code."""
+"""Settings and identity of a bandit, stored in its journal so that tools can read the journal."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def settings_of(
     features: Features | None,
     holdout: int | str | None = None,
 ) -> dict[str, str]:
-    """Return the settings of a bandit as readable text, by name; absent ones are left out.
+    """Return the settings of a bandit as readable text, by name; absent settings are omitted.
 
     Args:
         policy: Policy of the bandit.
         rewards: Meaning of missing rewards.
-        retention: Microseconds for which decisions accept rewards; None for no limit.
+        retention: How long decisions accept rewards, in microseconds; None: no limit.
         features: Features of the bandit; None if callers pass rows.
-        holdout: Baseline of the holdout; None without one.
+        holdout: Baseline of the holdout; None if there is no holdout.
 
     >>> settings_of("Greedy()", DefaultAfter("90m"), None, None)
     {'policy': 'Greedy()', 'rewards': 'DefaultAfter', 'reduce': 'latest', 'window': '1h30m', \
@@ -60,7 +60,7 @@ def settings_of(
 
 
 def _written(features: Features) -> str:
-    """Return features as in a configuration file; only the class name of custom ones."""
+    """Return features as written in a configuration file; for custom features, the class name."""
     is_builtin = isinstance(features, PerArm | Shared | Hashed)
     return repr(features) if is_builtin else type(features).__name__
 
@@ -130,7 +130,7 @@ def identify(
     features: Features | None = None,
     contexts: bool = True,
 ) -> None:
-    """Store the identity of a bandit in its journal, or check it against the stored one.
+    """Store the identity of a bandit in its journal, or check it against the stored identity.
 
     If the features have changed, the new identity is stored; decisions with other features are
     encoded again from their contexts.
@@ -140,12 +140,12 @@ def identify(
         family: Reward family, as its ``repr``.
         dim: Number of coefficients.
         features: Features of the bandit; None if callers pass rows.
-        holdout: Baseline of the holdout; None without one.
+        holdout: Baseline of the holdout; None if there is no holdout.
         contexts: Whether contexts are stored.
 
     Raises:
-        JournalMismatch: the journal has another family, rows of another width, or other features
-            without stored contexts.
+        JournalMismatch: the journal has a different family, rows with a different width, or
+            different features without stored contexts.
     """
     identity = identity_of(family=family, dim=dim, features=features, contexts=contexts)
     stored = journal.identify(identity)
@@ -157,7 +157,7 @@ def identify(
 def identity_of(
     *, family: str, dim: int, features: Features | None, contexts: bool
 ) -> dict[str, str]:
-    """Return the identity of a bandit; the arguments are those of :func:`identify`."""
+    """Return the identity of a bandit; see :func:`identify` for the arguments."""
     identity = {
         "family": family,
         "dim": str(dim),
@@ -173,23 +173,23 @@ def identity_of(
 def check_change(
     stored: Mapping[str, str], identity: Mapping[str, str], features: Features | None
 ) -> None:
-    """Raise JournalMismatch if the decisions of a journal cannot be encoded with other features.
+    """Raise JournalMismatch if a journal's decisions cannot be encoded with the bandit's features.
 
     Args:
         stored: Identity of the journal.
-        identity: Identity of the bandit that opens it.
+        identity: Identity of the bandit that opens the journal.
         features: Features of that bandit.
     """
     if stored["family"] != identity["family"]:
-        message = f"the journal was made for {stored['family']}, not {identity['family']}"
+        message = f"the journal was created with {stored['family']}, not {identity['family']}"
         raise JournalMismatch(f"{message}: use the original family, or choose another journal")
     if features is None or not stored["features"]:
         difference = f"rows of {stored['dim']} numbers, not {identity['dim']}"
         if stored["features"] != identity["features"]:
-            difference = "rows that callers pass, not for features"
+            difference = "caller-supplied rows, not with features"
             if stored["features"]:
-                difference = "features, not for rows that callers pass"
-        message = f"the journal was made for {difference}: use the original settings"
+                difference = "features, not with caller-supplied rows"
+        message = f"the journal was created with {difference}: use the original settings"
         raise JournalMismatch(f"{message}, or choose another journal")
     if "contexts" in stored and not features.extends(stored["features"]):
         message = (

@@ -1,4 +1,4 @@
-"""The common part of journals that look up records by id."""
+"""Base classes of journals that look up records by id."""
 
 from __future__ import annotations
 
@@ -43,36 +43,36 @@ T = TypeVar("T")
 class IndexedJournal(CellShelf, NamedJournal):
     """A journal that looks up records by id; subclasses implement storage in a few methods.
 
-    A *handle* is the object these methods need, such as a connection; :meth:`_write` and
-    :meth:`_read` pass it to the function they run.
+    A *handle* is the object that these methods need, such as a connection. :meth:`_write` and
+    :meth:`_read` pass a handle to the function that they run.
     """
 
     _clock: Clock
 
     def _write(self, act: Callable[[Any], T], size: int = 0) -> T:
-        """Run ``act`` in an exclusive write transaction, which is rolled back by an error.
+        """Run ``act`` in an exclusive write transaction, which is rolled back on errors.
 
         Args:
-            act: Function of the handle.
-            size: Approximate number of bytes that it writes.
+            act: Function to call with the handle.
+            size: Approximate number of bytes that ``act`` writes.
         """
         raise NotImplementedError
 
     def _read(self, act: Callable[[Any], T]) -> T:
-        """Run ``act``, which only reads."""
+        """Run ``act``, which must only read."""
         return act(None)
 
     def _lock_partitions(self, handle: Any, partitions: Collection[int]) -> None:
         """Lock partitions against other writers, unless :meth:`_write` does so already."""
 
     def _tail(self, handle: Any, partition: int) -> Tail:
-        """Return position and stamp of the last record of a partition."""
+        """Return the position and stamp of a partition's last record."""
         raise NotImplementedError
 
     def _insert(
         self, handle: Any, records: list[Record], data: Sequence[bytes], requests: Requests | None
     ) -> list[Record]:
-        """Write records with their encoded events; return them with digests."""
+        """Write records with their encoded events; return the records with digests."""
         raise NotImplementedError
 
     def _find(
@@ -83,13 +83,12 @@ class IndexedJournal(CellShelf, NamedJournal):
         Args:
             handle: Handle from :meth:`_read` or :meth:`_write`.
             keys: Erased keys of the ids.
-            others: Number of records needed of each id besides decisions;
-                None for all.
+            others: Maximum number of records per id in addition to decisions; None: all.
         """
         raise NotImplementedError
 
     def _drop(self, handle: Any, partition: int, start: int, limit: int) -> int:
-        """Drop at most ``limit`` records up to position ``start``; return their number."""
+        """Drop up to ``limit`` records up to position ``start``; return the number dropped."""
         raise NotImplementedError
 
     def _replace(self, handle: Any, record: Record, event: Overwritten) -> None:
@@ -97,11 +96,11 @@ class IndexedJournal(CellShelf, NamedJournal):
         raise NotImplementedError
 
     def _is_last(self, handle: Any, record: Record) -> bool:
-        """Whether a record is the last of its partition."""
+        """Return whether a record is the last one of its partition."""
         return self.read(record.partition, record.position - 1, 2) == [record]
 
     def _index_acts(self, records: Sequence[Record]) -> None:
-        """Copy operator actions to their cells, unless :meth:`_insert` does so."""
+        """Copy operator actions to their cells, unless :meth:`_insert` already does so."""
         self._keep_acts(records)
 
     def _encoded(self, events: Sequence[Event | Opaque]) -> list[bytes]:
@@ -155,7 +154,7 @@ class IndexedJournal(CellShelf, NamedJournal):
     def append_unique(
         self, events: Sequence[Event], ids: Collection[str], requests: Requests | None = None
     ) -> Appended:
-        """Append events, but no second decision; see :meth:`UniqueLog.append_unique`."""
+        """Append events, except second decisions; see :meth:`UniqueLog.append_unique`."""
         check_requests(events, requests)
         data = self._encoded(events)
         return self._write(
@@ -171,7 +170,7 @@ class IndexedJournal(CellShelf, NamedJournal):
         ids: Collection[str],
         requests: Requests | None,
     ) -> Appended:
-        """Do the same as :meth:`append_unique` within a transaction for several bandits."""
+        """Append as in :meth:`append_unique`, within a transaction for several bandits."""
         known = self._find(handle, {erased_key_of(id) for id in ids}, 0) if ids else []
         first = FirstDecisions(events, ids, known)
         selected = first.select(data) if data else data
@@ -205,7 +204,7 @@ class IndexedJournal(CellShelf, NamedJournal):
         return standing(self._read(lambda handle: self._find(handle, keys, 0)))
 
     def settlements(self, partition: int) -> list[Record]:
-        """Return the most recent settlements of a partition, by reading all of it."""
+        """Return the most recent settlements of a partition by reading the whole partition."""
         records = self.read(partition, self.start(partition).position, self.end(partition))
         return [r for r in records if isinstance(r.event, Settled)][-LAST_SETTLEMENTS:]
 
@@ -252,7 +251,7 @@ class IndexedJournal(CellShelf, NamedJournal):
         requests: Requests | None,
     ) -> list[Record]:
         homes = [route(event, self._partitions) for event in events]
-        # The clock is read within the transaction, so that stamps follow the order of positions.
+        # Read the clock within the transaction, so that stamps have the same order as positions.
         stamps = stamps_for(events, recorded, self._clock)
         arrivals = zip(homes, stamps, events, strict=True)
         records = arrange(arrivals, lambda partition: self._tail(handle, partition))
@@ -264,10 +263,10 @@ def _size(data: Sequence[bytes], requests: Requests | None) -> int:
 
 
 class StoredJournal(IndexedJournal):
-    """A journal whose positions have no gaps and whose records have checksums."""
+    """A journal with consecutive positions and with checksums of records."""
 
-    #: Whether reads recompute the digest of every record, which reveals a changed record whose
-    #: checksum was recomputed. Folds do not need it.
+    #: Whether reads recompute the digest of every record, which detects a changed record even if
+    #: its checksum was recomputed. Folds do not need this check.
     checks_digests = False
 
     def _records(
@@ -278,7 +277,7 @@ class StoredJournal(IndexedJournal):
         Args:
             partition: Partition of the rows.
             after: Position before the first row.
-            rows: Position, stamp, whether the checksum matches, digest and encoded event of each.
+            rows: Position, stamp, whether the checksum matches, digest, and encoded event per row.
 
         Raises:
             HistoryTrimmed: records were dropped.
@@ -307,7 +306,7 @@ class StoredJournal(IndexedJournal):
 
 
 def _matches(digest: bytes, data: bytes) -> bool:
-    """Whether a digest is that of an encoded event, or the event was overwritten since."""
+    """Return whether a digest matches an encoded event, or the event has been overwritten."""
     if digest_of(data) == digest:
         return True
     try:

@@ -1,4 +1,4 @@
-"""The journal of a bandit: a log, and the state stored with it."""
+"""The journal of a bandit: a log and the state that is stored with it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from belated.journals.log import Requests, UniqueLog
 from belated.journals.pages import ColumnLog, ColumnPage
 from belated.journals.snapshots import Snapshot
 
-#: Records per read call of a :class:`DelegatingJournal`: small, so that no single call takes long.
+#: Number of records per read call of a :class:`DelegatingJournal`, small enough for calls to be
+#: short.
 PAGE = 500
 
 P = ParamSpec("P")
@@ -22,14 +23,14 @@ T = TypeVar("T")
 
 @runtime_checkable
 class Journal(UniqueLog, Protocol):
-    """The events of one bandit with its identity, owners, snapshots and bases.
+    """The events of one bandit, and its identity, owners, snapshots and bases.
 
-    :class:`~belated.journals.shelf.CellShelf` implements everything but the log, for all stores.
+    :class:`~belated.journals.shelf.CellShelf` implements everything except the log for all stores.
     :class:`belated.testing.JournalContract` tests both.
     """
 
     def identify(self, identity: dict[str, str]) -> dict[str, str]:
-        """Store the identity of the bandit if it has none; return the stored one."""
+        """Store the identity of the bandit if it has none; return the stored identity."""
 
     def reidentify(self, identity: dict[str, str]) -> None:
         """Replace the stored identity of the bandit."""
@@ -47,11 +48,11 @@ class Journal(UniqueLog, Protocol):
         """Return the state that replaces dropped records; see :meth:`CellShelf.base`."""
 
     def rebase(self, base: Snapshot, trimmed: Trimmed, undone: int) -> None:
-        """Store a base and append the record of it; see :meth:`CellShelf.rebase`."""
+        """Store a base, and append a record that it exists; see :meth:`CellShelf.rebase`."""
 
 
 class NamedJournal:
-    """A journal with a name and a number of partitions; a context manager."""
+    """Base class of journals: a context manager with a name and a number of partitions."""
 
     _bandit: str
     _partitions: int
@@ -99,7 +100,7 @@ def _delegated(
 
 
 class DelegatingJournal(NamedJournal):
-    """Delegates everything but appending to another journal."""
+    """Delegates everything except appending to another journal."""
 
     _journal: Journal
 
@@ -108,7 +109,7 @@ class DelegatingJournal(NamedJournal):
 
         Args:
             work: The call.
-            patient: Whether to wait however long it takes.
+            patient: Whether to wait without a timeout.
         """
         raise NotImplementedError
 
@@ -116,7 +117,7 @@ class DelegatingJournal(NamedJournal):
         self, records: Iterable[Record], *, requests: Requests | None = None
     ) -> None:
         """Append records with their stamps; see :meth:`Log.import_records`."""
-        # Read by this thread: the iterator may use a file or connection that belongs to it.
+        # Read the records in this thread, because the iterator may use its file or connection.
         whole = list(records)
         self._ask(lambda: self._journal.import_records(whole, requests=requests), patient=True)
 

@@ -26,10 +26,10 @@ class LiveKey(_Key, frozen=True):
 
     Attributes:
         id: Public part of the key.
-        name: Program that uses it.
-        bandits: Bandits it may access; ``*`` for all.
-        scopes: Scopes it grants.
-        rate: Maximum number of requests per second; None for no limit.
+        name: Name of the program that uses the key.
+        bandits: Bandits that the key may access; ``*`` for all.
+        scopes: Scopes that the key grants.
+        rate: Maximum number of requests per second; None: no limit.
         hash: SHA-256 of the whole key.
     """
 
@@ -41,12 +41,12 @@ class KeyHistory(_Key, frozen=True):
 
     Attributes:
         id: Public part of the key.
-        name: Program that uses it.
-        bandits: Bandits it may access; ``*`` for all.
-        scopes: Scopes it grants.
-        rate: Maximum number of requests per second; None for no limit.
-        created: Time of its creation.
-        revoked: Time of its revocation; None if it is valid.
+        name: Name of the program that uses the key.
+        bandits: Bandits that the key may access; ``*`` for all.
+        scopes: Scopes that the key grants.
+        rate: Maximum number of requests per second; None: no limit.
+        created: When the key was created.
+        revoked: When the key was revoked; None if it is valid.
     """
 
     created: datetime
@@ -103,7 +103,7 @@ class KeyStore:
         ]
 
     def all(self) -> list[KeyHistory]:
-        """Return all keys, also revoked ones, newest first."""
+        """Return all keys, including revoked keys, newest first."""
         return [
             KeyHistory(
                 key.id, key.name, key.bandits, key.scopes, key.rate, as_datetime(key.created),

@@ -1,4 +1,4 @@
-"""The log of a bandit: events are appended, and records read back by position."""
+"""The log of a bandit, to which events are appended and from which records are read by position."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Requests = Mapping[int, bytes]
 
 
 class Tail(NamedTuple):
-    """Position and stamp of the last record of a partition; no record has a greater stamp."""
+    """Position and stamp of a partition's last record; no record has a greater stamp."""
 
     position: int
     stamp: int
@@ -31,10 +31,11 @@ class Log(Protocol):
 
     Within a partition, positions increase and stamps (``recorded``) never decrease: if the clock
     steps back, records get the greatest stamp so far. Positions start at 1 and may have gaps, so a
-    difference of positions is not a count. There is no order across partitions.
+    difference between positions is not a count. There is no order across partitions.
 
     Several processes may have the same log open, and append between two calls. A call that raises
-    may have appended some of its events; repeating it is safe, since a duplicate event counts once.
+    an error may have appended some of its events. Retrying is safe, because a duplicate event
+    counts only once.
 
     :class:`belated.testing.LogContract` tests this contract for any log.
     """
@@ -60,17 +61,17 @@ class Log(Protocol):
         receives all of its events or none.
 
         Args:
-            events: Events, in their order within each partition.
+            events: Events, in order within each partition.
             recorded: Stamps to use instead of the log's clock; adjusted so that none decreases.
             requests: Requests of decisions, by index in ``events``; stored in the same commit as
                 the records, and returned only by :meth:`requests`.
 
         Returns:
-            The position of each event in its partition; 0 if it is durable but has none yet.
+            The position of each event in its partition; 0 if it is durable but has no position yet.
 
         Raises:
             InvalidInput: an item is not an event or belongs to no partition of this log, or a
-                request is not of a decision.
+                request does not belong to a decision.
             JournalUnavailable: nothing was acknowledged; retry.
         """
 
@@ -79,22 +80,22 @@ class Log(Protocol):
     ) -> None:
         """Append records of another log with their stamps.
 
-        Positions and partitions are assigned anew. The partition follows from the event, as in
-        :meth:`append`; for an event this release cannot read it is the record's partition modulo
-        the number of partitions here. A call is atomic: import a large log in pages.
+        Positions and partitions are newly assigned. The partition is determined by the event, as in
+        :meth:`append`; for an event that this release cannot read, it is the record's partition
+        modulo the number of partitions here. Each call is atomic; import a large log in pages.
 
         Args:
             records: Records, ordered by stamp.
             requests: Requests of decisions, by index in ``records``.
 
         Raises:
-            InvalidInput: a stamp is less than that of the preceding record; sort the records.
+            InvalidInput: a stamp is less than the stamp of the preceding record; sort the records.
         """
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
-        """Return the first records after a position, in order; fewer than ``limit`` at the end.
+        """Return up to ``limit`` records after a position, in order; fewer only at the end.
 
-        The result includes every record appended before the call; no record appears later at a
+        Every record appended before the call is visible, and no record will appear later at a
         position before the last one returned.
 
         Raises:
@@ -103,13 +104,13 @@ class Log(Protocol):
         """
 
     def start(self, partition: int) -> Tail:
-        """Return position and stamp of the last dropped record; 0 and 0 if none was dropped."""
+        """Return the position and stamp of the last dropped record; 0 and 0 if there is none."""
 
     def drop(self, partition: int, limit: int) -> int:
-        """Drop at most ``limit`` of the records up to :meth:`start`.
+        """Drop up to ``limit`` records up to :meth:`start`.
 
-        Operator actions remain available from the shelf. No lock is held for long: call this
-        until it returns 0. See :meth:`CellShelf.rebase`.
+        Operator actions remain available from the shelf. Call this method repeatedly until it
+        returns 0, so that no lock is held for long. See :meth:`CellShelf.rebase`.
 
         Returns:
             The number of records dropped.
@@ -119,7 +120,7 @@ class Log(Protocol):
         """Return the stored requests of decisions, by position."""
 
     def end(self, partition: int) -> int:
-        """Return the position of the last record, 0 if there is none."""
+        """Return the position of the last record; 0 if there is none."""
 
     def last_stamp(self, partition: int) -> int:
         """Return the stamp of the last record, which is the greatest; 0 if there is none."""
@@ -152,7 +153,7 @@ class CountsDuplicates(Protocol):
 
 
 def finds_by_id(log: object) -> bool:
-    """Whether a log or a store looks up records by id: its ``finds_by_id``, by default True."""
+    """Return whether a log or store looks up records by id, from ``finds_by_id``; default True."""
     return bool(getattr(log, "finds_by_id", True))
 
 
@@ -160,8 +161,8 @@ class Appended(NamedTuple):
     """The result of :meth:`UniqueLog.append_unique`.
 
     Attributes:
-        positions: Position of each event, or of the earlier decision with its id.
-        standing: The earlier decision of each id for which a second one was rejected.
+        positions: Position of each event, or of the earlier decision with the same id.
+        standing: The earlier decision of each id for which a second decision was rejected.
     """
 
     positions: list[int]
@@ -182,21 +183,22 @@ class AppendedAfter(msgspec.Struct, frozen=True, gc=False):
 
 @runtime_checkable
 class FollowedLog(Protocol):
-    """A log that returns appended records, so that a sole writer need not read them back."""
+    """A log that returns appended records, so that a single writer need not read them back."""
 
     def append_after(
         self, events: Sequence[Event], last: Record, *, requests: Requests | None = None
     ) -> AppendedAfter:
-        """Append events to one partition, as :meth:`Log.append` does.
+        """Append events to one partition, like :meth:`Log.append`.
 
         Args:
-            events: Events of the partition of ``last``.
+            events: Events in the same partition as ``last``.
             last: The last record that the caller has read.
             requests: Requests of decisions, by index in ``events``.
 
         Returns:
-            The positions, and the records if ``last`` was the last record of the partition. If
-            not, another writer has appended, or the log has lost records: read on from ``last``.
+            The positions, and the records if ``last`` was the last record of the partition.
+            Otherwise, another writer has appended records or the log has lost some; continue to
+            read after ``last``.
         """
 
 
@@ -205,10 +207,11 @@ class WatchedLog(Protocol):
     """A log that finds the partitions with new records in one query."""
 
     def advanced(self, positions: Mapping[int, int]) -> set[int]:
-        """Return the partitions that may have records after the given positions, or lost some.
+        """Return the partitions that may have records after the given positions or lost records.
 
         Args:
-            positions: By partition, position of the last record of a commit; 0 if there is none.
+            positions: By partition, the position of the last record of a commit; 0 if there is
+                none.
         """
 
 
@@ -216,16 +219,16 @@ class WatchedLog(Protocol):
 class UniqueLog(Log, Protocol):
     """A log that looks up records by id.
 
-    Look-ups use an index: their cost does not grow with the log.
-    :class:`belated.testing.JournalContract` tests it.
+    Look-ups use an index, so their cost does not grow with the log.
+    :class:`belated.testing.JournalContract` tests implementations.
     """
 
     def append_unique(
         self, events: Sequence[Event], ids: Collection[str], requests: Requests | None = None
     ) -> Appended:
-        """Append events, but no second decision with any of these ids.
+        """Append events, except second decisions with any of these ids.
 
-        Of concurrent calls with one id, one decision is stored, and every caller gets that one.
+        If concurrent calls use the same id, one decision is stored and returned to all callers.
 
         Args:
             events: As for :meth:`append`.
@@ -237,7 +240,7 @@ class UniqueLog(Log, Protocol):
         """
 
     def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
-        """Return the decisions with these ids, by id; unknown ids are left out.
+        """Return the decisions with these ids, by id; unknown ids are omitted.
 
         If an id has several decisions, the first one counts (rule 1). The cost does not grow with
         the number of other records of the id.
@@ -248,10 +251,11 @@ class UniqueLog(Log, Protocol):
 
         Args:
             ids: Ids of decisions or subjects.
-            limit: Maximum number of records per id besides decisions, the first ones; None for all.
+            limit: Return only the first ``limit`` records per id, in addition to decisions; None:
+                all records.
 
         Raises:
-            CorruptEvent: one of them was changed after it was written.
+            CorruptEvent: a record was changed after it was written.
         """
 
     def settlements(self, partition: int) -> list[Record]:
@@ -260,7 +264,7 @@ class UniqueLog(Log, Protocol):
     def undone(self, partition: int) -> list[Record]:
         """Return all :class:`Erased` and :class:`Retracted` records of a partition, in order.
 
-        A fold needs them before it reads the first record.
+        A fold needs these records before it reads the first record.
         """
 
     def overwrite(self, keys: Sequence[bytes]) -> int:
@@ -283,7 +287,7 @@ class UniqueLog(Log, Protocol):
         """Return the last :class:`ModeChanged` event, or None."""
 
     def actions(self) -> dict[str, ActionChanged]:
-        """Return the last :class:`ActionChanged` event of each action that has one, by action."""
+        """Return the last :class:`ActionChanged` event of each changed action, by action."""
 
     def configured(self) -> Configured | None:
         """Return the last :class:`Configured` event, or None."""

@@ -37,7 +37,7 @@ class MemoryCells:
     """Cells in memory; threads may share them.
 
     Args:
-        clock: Returns the time in microseconds since 1970; None for the system clock.
+        clock: Returns the time in microseconds since 1970; None: the system clock.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -88,17 +88,17 @@ class MemoryCells:
         return self._cells
 
 
-#: Most events that are appended on the fast path: a decision and its subject.
+#: Maximum number of events appended on the fast path: a decision and its subject.
 FEW = 2
-#: Partition, erased key or kind of event, and whether it is a decision.
+#: The partition, the erased key or kind of event, and whether the event is a decision.
 _IndexKey = tuple[int, bytes | Subject | None, bool]
 
 
 class MemoryIndex:
     """Index of records by erased key, or by kind for events without an id.
 
-    Each look-up first indexes the records appended since the last one, so that appending costs
-    nothing.
+    Each look-up first indexes the records appended since the previous look-up, so that appending
+    has no overhead.
 
     Args:
         streams: The records of each partition.
@@ -110,18 +110,18 @@ class MemoryIndex:
         self._records: dict[_IndexKey, list[Record]] = {}
 
     def of(self, partition: int, key: bytes | Subject, decisions: bool = False) -> list[Record]:
-        """Return the decisions, or the other records, with an erased key or of a kind, in order."""
+        """Return the decisions or the other records with an erased key or kind, in order."""
         stream, start = self._streams[partition], self._indexed[partition]
         for record in stream[start:]:
             records = self._records.setdefault(_index_key(record), [])
-            if not records or records[-1] is not record:  # it is if a call was interrupted here
+            if not records or records[-1] is not record:  # already added if interrupted
                 records.append(record)
             self._indexed[partition] += 1
         return self._records.get((partition, key, decisions), [])
 
     def drop(self, partition: int, count: int) -> None:
         """Remove the first records of a partition from the index."""
-        self.of(partition, "settled")  # index all of them first
+        self.of(partition, "settled")  # index all records first
         for record in self._streams[partition][:count]:
             key = _index_key(record)
             records = self._records[key]
@@ -161,9 +161,9 @@ class Facts:
         self.streams: list[list[Record]] = [[] for _ in range(check_partitions(partitions))]
         self.index = MemoryIndex(self.streams)
         self.requests: dict[tuple[int, int], bytes] = {}  # by partition and position
-        #: By partition, position of the last dropped record.
+        #: Position of the last dropped record, by partition.
         self.dropped = [0] * partitions
-        # Held by writers, and by reads, since dropping records shifts the lists.
+        # Held by writers, and also by readers because dropping records shifts the lists.
         self.lock = threading.RLock()
 
 
@@ -221,12 +221,12 @@ class MemoryJournal(IndexedJournal):
         return bool(stream) and stream[-1] is record
 
     def _index_acts(self, records: Sequence[Record]) -> None:
-        """Do nothing: :meth:`_insert` writes their cells."""
+        """Do nothing, because :meth:`_insert` writes the cells."""
 
     def _insert(
         self, handle: None, records: list[Record], data: Sequence[bytes], requests: Requests | None
     ) -> list[Record]:
-        """Store records; an interrupt at any point leaves each partition with all or none."""
+        """Store records; if interrupted, each partition has either all of its records or none."""
         facts = self._facts
         added: dict[int, tuple[list[Record], dict[tuple[int, int], bytes]]] = {}
         for index, record in enumerate(records):
@@ -235,7 +235,7 @@ class MemoryJournal(IndexedJournal):
             if requests and index in requests:
                 requests_of_stream[record.partition, record.position] = requests[index]
         for partition, (stream, requests_of_stream) in added.items():
-            # No function call between these lines: Python raises interrupts when one returns.
+            # Do not call functions between these lines: Python raises interrupts when they return.
             facts.requests |= requests_of_stream
             facts.streams[partition] += stream
         self._keep_acts(records)
@@ -270,7 +270,7 @@ class MemoryJournal(IndexedJournal):
         return ColumnPage.of_records(self.read(partition, after, limit))
 
     def _check_kept(self, partition: int, after: int) -> int:
-        """Return the position of the last dropped record; raise if it is after a position."""
+        """Return the position of the last dropped record; raise if it is greater than ``after``."""
         dropped = self._facts.dropped[partition]
         if after < dropped:
             raise HistoryTrimmed(partition, self.start(partition).position)

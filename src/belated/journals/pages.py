@@ -16,20 +16,20 @@ from belated.journals.log import Log
 from belated.model.kernels import page_kernels
 from belated.model.kernels.pages import PADDING, crc_tables
 
-#: Records per page.
+#: Number of records per page.
 PAGE = 10_000
 
 
 def pages(
     log: Log, partition: int, after: int = 0, end: int | None = None, size: int = PAGE
 ) -> Iterator[list[Record]]:
-    """Yield the records of a partition in order, in pages that are not empty.
+    """Yield the records of a partition in order, in non-empty pages.
 
     Args:
         log: Log to read.
         partition: Partition to read.
         after: Position after which to begin; trimmed records are skipped.
-        end: Last position to read; None for the current end of the partition.
+        end: Last position to read; None: the current end of the partition.
         size: Maximum number of records per page.
     """
     position = max(after, log.start(partition).position)
@@ -51,7 +51,7 @@ class ColumnPage:
     Attributes:
         positions: Positions of the records.
         recorded: Stamps of the records, in microseconds since 1970.
-        digests: Digests of the events, one per row; of width 0 if the journal stores none.
+        digests: Digests of the events, one per row; the width is 0 if the journal stores none.
         data: The encoded events, concatenated and zero-padded.
         ends: End offset of each event in ``data``.
     """
@@ -113,7 +113,7 @@ class ColumnPage:
         """Return the nth record.
 
         Raises:
-            CorruptEvent: its bytes are not a valid event.
+            CorruptEvent: the bytes are not a valid event.
         """
         try:
             event = read_event(self.event(n))

@@ -1,10 +1,10 @@
-"""The state of a bandit outside its log, in the cells of its store.
+"""The state of a bandit outside its log, stored in cells.
 
-Operator actions are copied to cells, where they are found quickly and survive trimming: deciders
+Operator actions are copied to cells, where they can be found quickly and survive trimming. Deciders
 poll the mode, paused actions and the chosen model four times per second, and a fold needs all
 erasures before it reads the first record. The cells hold the last mode change, the last chosen
 model, the last configuration, the last change of each action, and all records that erase or retract
-others.
+other records.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from belated.journals.coordination import owner_cell
 from belated.journals.log import EMPTY, Tail
 from belated.journals.snapshots import Pieces, Snapshot, check_base, checksums_of, damage
 
-#: Kinds of operator actions of which only the last one counts.
+#: Kinds of operator actions for which only the last action counts.
 _LAST: frozenset[Subject] = frozenset({"mode", "chosen", "configured"})
 #: Kinds of events that are copied to cells.
 ACTS: frozenset[Subject | None] = _LAST | {"action", "undone"}
-#: By bandit, a version and the last change of each action, by action.
+#: A version and the last change of each action, by bandit.
 ActionChanges = dict[str, tuple[int, dict[str, ActionChanged]]]
-#: By bandit, a version, and the last event that chose a model.
+#: A version and the last event that chose a model, by bandit.
 ChosenModels = dict[str, tuple[int, ModelChosen]]
 
 
@@ -68,24 +68,24 @@ _tail = msgspec.json.Decoder(Tail)
 
 
 class CellShelf:
-    """Stores identity, operator actions, owners, snapshots and bases of a bandit in cells.
+    """Stores a bandit's identity, operator actions, owners, snapshots and bases in cells.
 
-    Base class of journals. Several processes may have the same journal open, and save or acquire
-    between two calls.
+    This is a base class of journals. Several processes may have the same journal open, and save
+    snapshots or acquire partitions between two calls.
     """
 
     cells: Cells
-    #: File or database, for messages.
+    #: The file or database, for messages.
     _place: str
     _bandit: str
     _partitions: int
     _snapshots: Pieces
     _bases: Pieces
-    # By partition, checksums of the pieces of the snapshot last saved or loaded by this object.
+    # Checksums of the pieces of the snapshot last saved or loaded by this object, by partition.
     _known: dict[int, dict[str, bytes]]
-    # Epochs by process and partition: a forked child does not own what its parent acquired.
+    # Epochs by process and partition, because a forked child does not own its parent's partitions.
     _epochs: dict[tuple[int, int], int]
-    # Operator actions known to be in their cells: name of the cell, and position.
+    # Operator actions known to be in their cells, as name of the cell and position.
     _saved_acts: set[tuple[str, int]]
 
     def _open_shelf(self, cells: Cells) -> None:
@@ -103,11 +103,11 @@ class CellShelf:
         raise NotImplementedError
 
     def end(self, partition: int) -> int:
-        """Return the position of the last record, 0 if there is none."""
+        """Return the position of the last record; 0 if there is none."""
         return self._tail_of(partition).position
 
     def last_stamp(self, partition: int) -> int:
-        """Return the stamp of the last record, 0 if there is none."""
+        """Return the stamp of the last record; 0 if there is none."""
         return self._tail_of(partition).stamp
 
     def now(self) -> int:
@@ -122,7 +122,7 @@ class CellShelf:
         """Store the identity of the bandit if it has none.
 
         Returns:
-            The stored identity; concurrent callers all get the first one.
+            The stored identity; all concurrent callers get the first one.
         """
         return self._update_identity(lambda stored: identity if stored is None else stored)
 
@@ -166,7 +166,7 @@ class CellShelf:
 
         Raises:
             OwnerFenced: another process has acquired the partition since this object did.
-            SnapshotConflict: a kept piece is not stored or has changed; save all pieces.
+            SnapshotConflict: a kept piece is missing or has changed; save all pieces.
             InvalidInput: the position is after the end of the partition.
         """
         partition = snapshot.partition
@@ -174,7 +174,7 @@ class CellShelf:
         checksums = checksums_of(snapshot, self._known.get(partition, {}))
         end = self.end(partition)
         if not 0 <= snapshot.position <= end:
-            # The fold would skip the records that follow.
+            # If this snapshot were stored, folds would skip the records appended next.
             message = (
                 f"the snapshot is of position {snapshot.position}, but partition {partition} ends "
                 f"at {end}: save a fold of this journal"
@@ -190,14 +190,15 @@ class CellShelf:
             before = stored.contents
             if before is not None and snapshot.position < before.position:
                 break
-            # Another process may have saved pieces with the same names and other bytes.
+            # Another process may have saved different pieces with the same names.
             known = {} if before is None else before.checksums
             changed = [name for name in snapshot.kept if known.get(name) != checksums[name]]
             if changed:
                 raise SnapshotConflict(changed)
             if self._snapshots.save(snapshot, checksums, stored, expected, {}):
                 break
-        # Also if it was ignored: `kept` of the next snapshot is compared with what is stored.
+        # Update this even if the snapshot was ignored, because the next snapshot's `kept` is
+        # compared with the stored checksums.
         self._known[partition] = checksums
 
     def load(self, partition: int) -> Snapshot | None:
@@ -207,8 +208,8 @@ class CellShelf:
         from its beginning.
 
         Raises:
-            HistoryChanged: the partition ends before the snapshot, so it has lost records; the
-                snapshot is removed.
+            HistoryChanged: the partition ends before the snapshot's position, so it has lost
+                records; the snapshot is removed.
         """
         check_partition(partition, self._partitions)
         self._known.pop(partition, None)
@@ -231,7 +232,7 @@ class CellShelf:
         return None
 
     def start(self, partition: int) -> Tail:
-        """Return position and stamp of the last dropped record; 0 and 0 if none was dropped."""
+        """Return the position and stamp of the last dropped record; 0 and 0 if there is none."""
         check_partition(partition, self._partitions)
         name = self._start_cell(partition)
         cell = self.cells.get([name]).get(name)
@@ -257,17 +258,17 @@ class CellShelf:
         return base
 
     def rebase(self, base: Snapshot, trimmed: Trimmed, undone: int) -> None:
-        """Store a base, so that the records up to its position may be dropped by :meth:`Log.drop`.
+        """Store a base, so that :meth:`Log.drop` may drop the records up to its position.
 
-        If this raises after appending ``trimmed``, that event has no effect.
+        If this raises an error after appending ``trimmed``, that event has no effect.
 
         Args:
-            base: The base with all its pieces; its position is the end of a link.
+            base: The base with all its pieces; its position must be the end of a link.
             trimmed: Event to append.
             undone: Number of erasures and retractions that the base has applied.
 
         Raises:
-            HistoryUndone: there are more erasures or retractions now; compute the base again.
+            HistoryUndone: there are new erasures or retractions; compute the base again.
             InvalidInput: the base is not after the stored base, or not before the snapshot.
         """
         partition = base.partition
@@ -299,7 +300,7 @@ class CellShelf:
         return cell_name("start", self._bandit, partition)
 
     def _epoch(self, partition: int) -> int | None:
-        """Return the epoch in which this process owns a partition; None if it never acquired it."""
+        """Return the epoch in which this process acquired a partition; None if it never did."""
         return self._epochs.get((os.getpid(), partition))
 
     # --- operator actions -------------------------------------------------------------------------
@@ -309,7 +310,7 @@ class CellShelf:
         return modes(self.cells, [self._bandit]).get(self._bandit)
 
     def actions(self) -> dict[str, ActionChanged]:
-        """Return the last change of each action that has one, by action."""
+        """Return the last change of each changed action, by action."""
         return actions(self.cells, {self._bandit: 0}).get(self._bandit, (0, {}))[1]
 
     def configured(self) -> Configured | None:
@@ -332,7 +333,7 @@ class CellShelf:
         )
 
     def _keep_acts(self, records: Iterable[Record]) -> None:
-        """Copy the operator actions among records to their cells, unless later ones are there."""
+        """Copy the operator actions among records to cells, unless these hold later actions."""
         for act in records:
             if subject_of(act.event) not in ACTS:
                 continue
@@ -358,7 +359,7 @@ def actions(cells: Cells, after: Mapping[str, int]) -> ActionChanges:
 
     Args:
         cells: Cells of the store.
-        after: By bandit, the version last returned, or 0.
+        after: The version last returned for each bandit, or 0.
     """
     names = {cell_name("actions", bandit): bandit for bandit in after}
     changed = cells.get(names, {name: after[bandit] for name, bandit in names.items()})
@@ -373,7 +374,7 @@ def actions(cells: Cells, after: Mapping[str, int]) -> ActionChanges:
 
 
 def chosen_models(cells: Cells, after: Mapping[str, int]) -> ChosenModels:
-    """Return the last event that chose a model, by bandit; arguments as of :func:`actions`."""
+    """Return the last event that chose a model, by bandit; see :func:`actions` for arguments."""
     names = {cell_name("chosen", bandit): bandit for bandit in after}
     changed = cells.get(names, {name: after[bandit] for name, bandit in names.items()})
     chosen: ChosenModels = {}
@@ -385,15 +386,15 @@ def chosen_models(cells: Cells, after: Mapping[str, int]) -> ChosenModels:
 
 
 def has_acts(events: Iterable[Event]) -> bool:
-    """Whether any of these events is an operator action that is copied to a cell."""
+    """Return whether any of these events is an operator action that is copied to a cell."""
     return any(subject_of(event) in ACTS for event in events)
 
 
 def act_cells(bandit: str, act: Record) -> dict[str, bytes]:
-    """Return the cells to write for an operator action, its own first.
+    """Return the cells to write for an operator action, starting with the cell for the action.
 
-    The version of ``actions`` increases with every change of an action, so that pollers need to
-    read only this cell.
+    The version of the cell ``actions`` increases with every change of an action, so that pollers
+    need to read only this cell.
     """
     subject = subject_of(act.event)
     assert subject in ACTS

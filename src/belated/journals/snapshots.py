@@ -1,9 +1,9 @@
 """Snapshots and bases: the folded state of a partition, in cells.
 
-A *snapshot* is a cache. Each piece has a checksum, and a seal covers all of them; a damaged
+A *snapshot* is a cache. Each piece has a checksum, and a seal covers all checksums; a damaged
 snapshot is discarded, and the partition is folded from the journal again.
 
-A *base* has the same form, and replaces records that were dropped: there is no other copy.
+A *base* has the same form, and replaces dropped records, of which there is no other copy.
 
 Both consist of a cell that lists the pieces and one cell per piece, named by its checksum.
 Unchanged pieces are therefore not written again, and a fenced writer cannot damage anything.
@@ -28,12 +28,12 @@ class Snapshot(msgspec.Struct, frozen=True):
     """The folded state of one partition up to a position, as named pieces.
 
     Attributes:
-        partition: Partition the state is of.
-        position: Position of the last record that it includes.
+        partition: Partition of the state.
+        position: Position of the last record included in the state.
         fingerprint: Fingerprint of the fold; other folds cannot use the state.
         pieces: Contents of the pieces, by name.
-        kept: Names of pieces that are unchanged since the snapshot that this journal object last
-            saved or loaded, and are not in ``pieces``.
+        kept: Names of pieces that are not in ``pieces`` because they are unchanged since this
+            journal object last saved or loaded a snapshot.
 
     >>> first = Snapshot(0, 2, "v1", {"block 0": b"...", "ledger": b"two entries"})
     >>> later = Snapshot(0, 5, "v1", {"ledger": b"five entries"}, kept=frozenset({"block 0"}))
@@ -56,7 +56,7 @@ def checksum(data: bytes) -> bytes:
 
 
 def checksums_of(snapshot: Snapshot, known: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the checksums of all pieces, new and kept.
+    """Return the checksums of all new and kept pieces.
 
     Args:
         snapshot: Snapshot to save.
@@ -83,11 +83,11 @@ def seal(snapshot: Snapshot, checksums: Mapping[str, bytes]) -> bytes:
 
 
 def damage(snapshot: Snapshot, contents: Contents) -> str | None:
-    """Return how a stored snapshot is damaged, or None.
+    """Return a description of a stored snapshot's damage, or None.
 
     Args:
         snapshot: Snapshot with all pieces, as read.
-        contents: Stored list of its pieces.
+        contents: Stored list of the snapshot's pieces.
     """
     for name, expected in contents.checksums.items():
         if name not in snapshot.pieces or checksum(snapshot.pieces[name]) != expected:
@@ -102,9 +102,9 @@ def check_base(base: Snapshot, known: int, *, before: int, saved: int | None, un
 
     Args:
         base: Base to store.
-        known: Number of erasures and retractions that it has applied.
+        known: Number of erasures and retractions that the base has applied.
         before: Position of the stored base; 0 if there is none.
-        saved: Position of the snapshot of the partition; None if there is none.
+        saved: Position of the partition's snapshot; None if there is none.
         undone: Current number of erasures and retractions in the partition.
     """
     if undone != known:
@@ -146,8 +146,8 @@ class Stored(NamedTuple):
 
     Attributes:
         version: Version of the cell with the list of pieces.
-        contents: The list; None if there is no snapshot.
-        unlisted: Cell with the checksums of pieces written before their list.
+        contents: List of pieces; None if there is no snapshot.
+        unlisted: Cell with the checksums of pieces that were written before their list.
     """
 
     version: int
@@ -163,7 +163,7 @@ class Pieces:
 
     Args:
         cells: Cells of the store.
-        kind: Whether to store snapshots or bases.
+        kind: What to store, snapshots or bases.
         bandit: Name of the bandit.
     """
 
@@ -191,7 +191,7 @@ class Pieces:
         return Stored(cell.version, contents, cells.get(note, NO_CELL))
 
     def load(self, partition: int) -> tuple[int, Contents, Snapshot] | None:
-        """Return the version of the list, the list, and a snapshot with the pieces found."""
+        """Return the version of the list, the list, and a snapshot of the pieces that exist."""
         version, contents, _ = self.stored(partition)
         while contents is not None:
             pieces = self.read(partition, contents.checksums.values())
@@ -217,7 +217,7 @@ class Pieces:
 
         Args:
             snapshot: Snapshot with its new pieces.
-            checksums: Checksums of all its pieces.
+            checksums: Checksums of all pieces of the snapshot.
             stored: Metadata of the snapshot that is replaced.
             expected: Versions of other cells.
             puts: Other cells to write in the same transaction.
@@ -230,7 +230,7 @@ class Pieces:
         expected = {**expected, name: version, note: unlisted.version}
         known.update(unlisted.value[at : at + 16] for at in range(0, len(unlisted.value), 16))
         if not self.in_files and sum(map(len, new_pieces.values())) > BATCH:
-            # If this process ends before it writes the list, the next save deletes these pieces.
+            # If this process ends before writing the list, the next save deletes these pieces.
             added = unlisted.value + b"".join(new_pieces)
             if not self._cells.transact(expected, {note: added}).ok:
                 return False
@@ -249,7 +249,7 @@ class Pieces:
         return self._cells.transact(expected, cells, stale).ok
 
     def discard(self, partition: int, version: int) -> None:
-        """Remove a damaged snapshot, unless another one was saved since."""
+        """Remove a damaged snapshot, unless another snapshot has been saved since."""
         pieces = self._cells.scan(cell_name(f"{self._kind}-piece", self._bandit, partition, ""))
         name = self.cell(partition)
         self._cells.transact({name: version}, {name: b""}, list(pieces))
@@ -283,4 +283,4 @@ def read_contents(cell: Cell) -> Contents | None:
     try:
         return _contents.decode(cell.value) if cell.value else None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return Contents(0, "", {}, {}, b"")  # treated as damaged, since its seal is wrong
+        return Contents(0, "", {}, {}, b"")  # treated as damaged, because the seal is wrong

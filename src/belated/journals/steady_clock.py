@@ -1,8 +1,8 @@
-"""The system clock, protected against jumps ahead.
+"""The system clock, protected against forward jumps.
 
-Stamps of records never decrease, so one stamp a month ahead would stop journal time for a month: no
-window would end, and nothing would be settled. A process does not know the true time, but the
-monotonic clock shows how much time has passed.
+Stamps of records never decrease, so a single stamp that is a month ahead would stop journal time
+for a month: no window would end, and nothing would be settled. A process does not know the true
+time, but the monotonic clock shows how much time has passed.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from functools import partial
 
 from belated.exceptions import ClockWarning
 
-#: Maximum accepted jump ahead of the monotonic clock, in nanoseconds: 15 minutes. Clock
-#: corrections are seconds, and a paused machine lags by minutes; a wrong time zone is at least half
-#: an hour. Windows are too long to be affected by less.
+#: Maximum accepted jump relative to the monotonic clock: 15 minutes, in nanoseconds. Clock
+#: corrections take seconds, and a paused machine lags by minutes; a wrong time zone is off by at
+#: least half an hour. Smaller jumps do not matter for windows, which are longer.
 MAX_JUMP = 15 * 60 * 10**9
-#: Nanoseconds after an accepted time for which the time of day is accepted without a check.
+#: How long after an accepted time the time of day is accepted without a check, in nanoseconds.
 SOON = 10**9
 
 
 class SteadyClock:
     """Returns the time of day, or the extrapolated time if the time of day has jumped ahead.
 
-    A jump is reported by a :class:`ClockWarning`, and the time is extrapolated until the time of
-    day is right again. The time of day may jump back, since journals never decrease stamps.
+    A :class:`ClockWarning` reports a jump, and the time is extrapolated until the time of day is
+    right again. Backward jumps are allowed, because journals never decrease stamps.
 
     Args:
         time_of_day: Returns the time of day, in nanoseconds since 1970.
-        passed: Returns monotonic nanoseconds, which increase also while the machine sleeps.
+        passed: Returns monotonic time in nanoseconds, including the time while the machine sleeps.
 
     >>> day, passed = [1_700_000_000 * 10**9], [0]
     >>> clock = SteadyClock(lambda: day[0], lambda: passed[0])
@@ -45,7 +45,7 @@ class SteadyClock:
     def __init__(self, time_of_day: Callable[[], int], passed: Callable[[], int]) -> None:
         self._time_of_day = time_of_day
         self._passed = passed
-        # The greatest accepted difference of the two clocks.
+        # The greatest accepted difference between the two clocks.
         self._ahead = time_of_day() - passed()  # nanoseconds
         self._held = False
         self._checked = -SOON  # the last time of day that was checked and accepted
@@ -78,7 +78,7 @@ def _message(jump: int) -> str:
     )
 
 
-# On Linux CLOCK_MONOTONIC stops while the machine sleeps, elsewhere it does not.
+# On Linux, CLOCK_MONOTONIC stops while the machine sleeps; on other systems it does not.
 _COUNTS_SLEEP: int = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", 0))
 
 #: The clock of this machine, shared by all journals of the process.

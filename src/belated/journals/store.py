@@ -1,4 +1,4 @@
-"""Stores of journals, opened on demand, and sessions that share one connection."""
+"""Stores, which open journals on demand, and sessions, which share one connection."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class StoredSnapshot:
     """Metadata of a snapshot.
 
     Attributes:
-        partition: Partition the snapshot is of.
-        position: Position of the last record it covers.
-        fingerprint: Fingerprint of the fold that saved it.
-        bytes: Total size of its pieces.
+        partition: Partition of the snapshot.
+        position: Position of the last record included.
+        fingerprint: Fingerprint of the fold that saved the snapshot.
+        bytes: Total size of the pieces, in bytes.
     """
 
     partition: int
@@ -43,7 +43,7 @@ class StoredBandit:
         name: Name of the bandit.
         partitions: Number of partitions.
         identity: Family, width and features of the bandit; None before its first use.
-        snapshots: At most one for each partition, by partition.
+        snapshots: At most one snapshot per partition, by partition.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Batch:
     Attributes:
         journal: Journal of the bandit, opened by the session that appends the batch.
         events: Events to append.
-        ids: Ids chosen by callers: each may have only one decision.
+        ids: Ids chosen by callers, each of which may have only one decision.
         requests: Stored requests of decisions, by index in ``events``.
     """
 
@@ -69,19 +69,19 @@ class Batch:
     requests: Requests = field(default_factory=dict)
 
     def append(self) -> Appended:
-        """Append the events in a commit of their own."""
+        """Append the events in a separate commit."""
         if self.ids:
             return self.journal.append_unique(self.events, self.ids, self.requests)
         return Appended(self.journal.append(self.events, requests=self.requests), {})
 
 
 class BatchLog(Protocol):
-    """Appends for several bandits at once."""
+    """Appends the events of several bandits at once."""
 
     def append_all(self, batches: Sequence[Batch]) -> list[Appended]:
         """Append batches atomically, in one commit.
 
-        If an id in ``ids`` already has a decision, one commit per bandit is allowed.
+        If an id in ``ids`` already has a decision, implementations may use one commit per bandit.
         """
 
     def close(self) -> None:
@@ -91,15 +91,15 @@ class BatchLog(Protocol):
 class Store:
     """A database, a file or the memory of this process.
 
-    Creating a store opens nothing. Every method opens an object with its own connection, so that
-    a look-up never waits for an append; close each object when you are done with it. Objects
-    opened by one :meth:`session` share its connection.
+    Creating a store opens nothing. Every method opens an object with a separate connection, so that
+    a look-up never waits for an append; close each object when you no longer need it. Objects
+    opened by a :meth:`session` share the session's connection.
 
     To implement a store, define :meth:`cells` and :meth:`journal`, and test it with
     :class:`belated.testing.StoreContract`.
     """
 
-    #: The kind of store: ``memory``, ``sqlite``, ``postgresql``, ``kafka`` or your own.
+    #: The kind of store: ``memory``, ``sqlite``, ``postgresql``, ``kafka`` or a custom name.
     name: str
     #: Location for messages, without a password.
     place: str
@@ -144,7 +144,7 @@ class Store:
         return self.coordination_in(self.cells(wait=wait), bandit)
 
     def coordination_in(self, cells: Cells, bandit: str) -> CoordinationStore:
-        """Open the lease and the published model in cells of this store, and own the cells."""
+        """Open the lease and the published model; the returned object takes over the cells."""
         try:
             check_exists(cells, bandit, self.place)
         except BaseException:
@@ -160,8 +160,8 @@ class Store:
     def new_journal(self, bandit: str, *, partitions: int) -> Iterator[Journal]:
         """Create a journal that becomes visible when the block ends without an error.
 
-        For atomic imports. Until then the records are stored under a temporary name, where they
-        remain if the block raises.
+        Use this for atomic imports. Until the block ends, records are stored under a temporary
+        name, where they remain if the block raises an error.
 
         Args:
             bandit: Name of the bandit, which must be new.
@@ -181,7 +181,7 @@ class Store:
             cells.close()
 
     def describe(self) -> list[StoredBandit]:
-        """Return the metadata of each bandit, sorted by name; this changes nothing."""
+        """Return the metadata of each bandit, sorted by name, without changing anything."""
         cells = self.cells()
         try:
             return stored_bandits(cells.scan("bandit/"), cells.scan("snapshot/"))
@@ -193,13 +193,13 @@ class Store:
 
 
 class StoreSession:
-    """One connection for the bandits of a process. Threads take turns using it.
+    """A connection for all bandits of a process; access by threads is serialized.
 
-    Objects that it opens are usable until the session is closed. This base class works with any
-    store, and queries one bandit after the other.
+    Objects opened by a session are usable until the session is closed. This base class works with
+    any store, and queries bandits one after another.
 
     Args:
-        store: Store to open journals of.
+        store: Store from which to open journals.
         cells: Cells of the store, closed with the session.
         wait: Seconds to wait for the store.
     """
@@ -213,15 +213,15 @@ class StoreSession:
         self._journals: dict[str, Journal] = {}
 
     def journal(self, bandit: str, *, partitions: int | None = None) -> Journal:
-        """Open a journal, as :meth:`Store.journal` does."""
+        """Open a journal, like :meth:`Store.journal`."""
         return self._store.journal(bandit, partitions=partitions, wait=self._wait)
 
     def share_cells(self) -> Cells:
-        """Return the cells as another object, which is closed separately."""
+        """Return a separate object for the same cells, which is closed independently."""
         return self._store.cells(wait=self._wait)
 
     def coordination(self, bandit: str) -> CoordinationStore:
-        """Open the lease and the model of a bandit, as :meth:`Store.coordination` does."""
+        """Open the lease and the model of a bandit, like :meth:`Store.coordination`."""
         return self._store.coordination_in(self.share_cells(), bandit)
 
     def keys(self) -> KeyStore:
@@ -249,7 +249,7 @@ class StoreSession:
         return chosen_models(self.cells, after)
 
     def ends(self, bandits: Iterable[str]) -> dict[str, tuple[int, ...]]:
-        """Return the end of each partition, by bandit; bandits without a journal are left out."""
+        """Return the end of each partition, by bandit; bandits without a journal are omitted."""
         return {
             name: tuple(map(journal.end, range(journal.partitions)))
             for name, journal in self._existing(bandits).items()
@@ -273,7 +273,7 @@ class StoreSession:
 def stored_bandits(
     bandits: Mapping[str, Cell], snapshots: Mapping[str, Cell]
 ) -> list[StoredBandit]:
-    """Return the metadata of each bandit, given all cells of bandits and of snapshots."""
+    """Return the metadata of each bandit, given all bandit cells and snapshot cells."""
     contents = {name: read_contents(cell) for name, cell in snapshots.items()}
     return [
         StoredBandit(

@@ -39,7 +39,7 @@ def test_a_journal_that_hangs_is_given_up(moody: Moody, threaded: SpoolJournal) 
     start = time.monotonic()
     for n in range(20):
         assert threaded.append([Void(f"{n}", 1)]) == [0]
-        with pytest.raises(JournalUnavailable, match=r"not answered for 0\.5 s"):
+        with pytest.raises(JournalUnavailable, match=r"did not respond within 0\.5 s"):
             threaded.end(0)
     assert time.monotonic() - start < 10  # twenty syncs; forty waits would take 20 s
     moody.answers.set()

@@ -35,7 +35,7 @@ except ModuleNotFoundError:
 
 T = TypeVar("T")
 
-#: Settings that durability and ordering depend on; users may not set them.
+#: Settings on which durability and ordering depend; users may not set them.
 _FIXED = frozenset(
     {
         "acks",
@@ -64,8 +64,8 @@ class Cluster:
 
     Args:
         brokers: ``host:port`` of some brokers, separated by commas.
-        settings: Settings of librdkafka, such as ``{"security.protocol": "SSL"}``.
-        wait: Timeout of requests in seconds.
+        settings: librdkafka settings, such as ``{"security.protocol": "SSL"}``.
+        wait: Timeout of requests, in seconds.
     """
 
     def __init__(self, brokers: str, settings: Mapping[str, str], wait: float) -> None:
@@ -102,7 +102,7 @@ class Cluster:
             raise self.translation(error.args[0]) from error
 
     def repeated(self, ask: Callable[[], T]) -> T:
-        """Retry a request while a partition changes its leader, until the timeout."""
+        """Retry a request until the timeout while a partition's leader is changing."""
         deadline = time.monotonic() + self.wait
         while True:
             try:
@@ -113,7 +113,7 @@ class Cluster:
             time.sleep(0.05)
 
     def translation(self, error: KafkaError) -> Exception:
-        """Translate an error of Kafka."""
+        """Translate a Kafka error."""
         what = error.str() or error.name()
         if error.code() in REFUSED:
             return JournalError(f"{self.place} refuses: {what}: grant this client the permission")
@@ -124,12 +124,12 @@ class Cluster:
         return JournalUnavailable(f"{self.place} cannot be used now: {what}; {outcome}")
 
     def timed_out(self) -> JournalUnavailable:
-        """Return the error for brokers that have not answered in time."""
+        """Return the error for brokers that did not respond in time."""
         message = f"{self.place} has not answered for {self.wait:g} s"
         return JournalUnavailable(f"{message}: nothing was acknowledged, and trying again is safe")
 
 
-#: Errors for a lack of permissions, which retries do not resolve.
+#: Errors due to missing permissions, which retries do not resolve.
 REFUSED = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -140,7 +140,7 @@ REFUSED = frozenset(
         KafkaError._AUTHENTICATION,
     }
 )
-#: Errors that retries resolve, as during a change of a partition's leader.
+#: Errors that retries resolve, such as while a partition's leader is changing.
 _TRANSIENT = frozenset(
     {
         KafkaError.LEADER_NOT_AVAILABLE,
@@ -159,7 +159,7 @@ _TRANSIENT = frozenset(
 _MISSING = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 
 
-#: Maximum record size of a new topic in bytes: a commit of 1,000 decisions with requests.
+#: Maximum record size of a new topic in bytes, enough for 1,000 decisions with requests.
 MAX_BYTES = 8 << 20
 
 
@@ -174,7 +174,7 @@ def new_name(bandit: str) -> str:
 
 
 def settings_of(copies: int) -> dict[str, str]:
-    """Return the settings of a topic that prevent the loss of records and wrong stamps.
+    """Return the topic settings that prevent loss of records and wrong stamps.
 
     >>> settings_of(3)["min.insync.replicas"]
     '2'
@@ -189,7 +189,7 @@ def settings_of(copies: int) -> dict[str, str]:
     }
 
 
-#: What could happen with other settings.
+#: What could happen with different settings.
 _WHY = {
     "min.insync.replicas": "a record that only one broker has could be acknowledged",
     "unclean.leader.election.enable": "a lagging broker could discard acknowledged records",
@@ -245,10 +245,10 @@ class Topics:
             The maximum record size in bytes.
 
         Raises:
-            JournalMismatch: with this topic, records could be lost or have wrong stamps.
+            JournalMismatch: records in this topic could be lost or have wrong stamps.
         """
         with self._cluster.translated():
-            # For a while, some brokers may not know a topic that was just created.
+            # Some brokers may not yet know a topic that was just created.
             topic = self._cluster.repeated(lambda: self._describe(name))
             settings = self._cluster.repeated(lambda: self._describe_settings(name))
         where = f"the topic {name!r} in {self._cluster.place}"

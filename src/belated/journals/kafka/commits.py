@@ -1,17 +1,18 @@
 """The format of a Kafka record, which holds one commit: events of one partition, in columns.
 
-The cost for a broker depends on the number of records more than on the number of events, so all
-events of a commit are sent in one record. Its value, with little-endian numbers:
+The cost for a broker depends more on the number of records than on the number of events, so all
+events of a commit are sent in one record. The value of a record consists of these parts, with
+little-endian numbers:
 
 * 1 byte: the version, 177; 1 byte: flags of the optional columns;
-* 4 bytes: the number of events, then the length of each, 4 bytes each;
+* 4 bytes: the number of events, followed by the length of each event, 4 bytes each;
 * optional: the stamp of each event, 8 bytes each; the default is the broker's stamp;
 * the events, concatenated;
 * optional: the number of requests, their event indexes, their lengths, 4 bytes each, and the
   requests.
 
-The position of an event combines the offset of its record and its index there. Positions therefore
-have gaps, and a position identifies the record to fetch.
+The position of an event combines the offset of its record and its index within the record.
+Positions therefore have gaps, and a position identifies the record to fetch.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from numpy.typing import NDArray
 
 from belated.exceptions import CorruptJournal
 
-#: Bits of a position for the index within a record, which limit the events of a record.
+#: Number of bits in a position for the index within a record; limits the events per record.
 INDEX_BITS = 16
 MAX_EVENTS = 1 << INDEX_BITS
 
-#: First byte of a record, distinct from the versions of events; other records stay unread.
+#: First byte of a record, distinct from event versions; records with other versions are not read.
 VERSION = 177
 _STAMPS, _REQUESTS = 1, 2
 _HEAD = 6
@@ -37,7 +38,7 @@ _U4, _I8 = np.dtype("<u4"), np.dtype("<i8")
 
 
 class Place(NamedTuple):
-    """The place of an event: the offset of its Kafka record, and its index there."""
+    """The offset of an event's Kafka record, and the index of the event in that record."""
 
     offset: int
     number: int
@@ -79,7 +80,7 @@ def pack(
 
     Args:
         events: Encoded events.
-        stamps: Stamp of each event, in microseconds since 1970; None for the broker's.
+        stamps: Stamp of each event, in microseconds since 1970; None: use the broker's stamp.
         requests: Requests of decisions, by index in ``events``.
     """
     flags = (stamps is not None) * _STAMPS | bool(requests) * _REQUESTS
@@ -111,7 +112,7 @@ class Commit:
         value: Value of the record.
         starts: Start of each event in ``value``.
         ends: End of each event in ``value``.
-        is_read: False if this release cannot read the record, which then counts as one event.
+        is_read: False if this release cannot read the record, so that it counts as one event.
     """
 
     offset: int
@@ -126,7 +127,7 @@ class Commit:
 
     @property
     def last(self) -> int:
-        """The position of its last event."""
+        """The position of the last event."""
         return Place(self.offset, len(self) - 1).position
 
     def event(self, index: int) -> memoryview:
@@ -153,7 +154,7 @@ def unpack(value: bytes, offset: int, recorded: int) -> Commit:
     Args:
         value: Value of the record.
         offset: Offset of the record.
-        recorded: Stamp of its events, unless the record contains stamps.
+        recorded: Stamp of the events, unless the record contains stamps.
 
     Raises:
         CorruptJournal: the record is damaged.

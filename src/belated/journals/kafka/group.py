@@ -20,22 +20,22 @@ from confluent_kafka.admin import (  # isort: skip
     ResourceType,
 )
 
-#: Heartbeats per session timeout; brokers report changes in their responses.
+#: Number of heartbeats per session timeout; the brokers' responses report changes.
 _BEATS = 6
-#: Seconds after which a worker that makes no calls, or does not give back partitions, is stuck.
+#: Seconds after which a worker counts as stuck if it makes no calls or keeps revoked partitions.
 _PATIENCE = 300.0
 
 
 class WorkerGroup:
-    """The membership of one worker in the group that shares the partitions of a topic.
+    """The membership of a worker in the group that shares a topic's partitions.
 
-    The brokers assign partitions (KIP-848, Kafka 4), and reassign those of a worker that sends no
-    heartbeat for the session timeout. A separate thread sends heartbeats, so that the worker may
-    be busy. Revoked partitions belong to the worker until it has given them back. The consumer
-    reads nothing and commits no offsets: positions are stored with the folded state.
+    The brokers assign partitions (KIP-848, Kafka 4), and reassign the partitions of a worker that
+    sends no heartbeat within the session timeout. A separate thread sends heartbeats, so that the
+    worker may be busy. Revoked partitions belong to the worker until it gives them back. The
+    consumer reads nothing and commits no offsets; positions are stored with the folded state.
 
-    A worker that was disconnected learns of its replacement from its next heartbeat. Until then it
-    does not claim partitions that it has found to be owned by another worker.
+    A worker that was disconnected learns from its next heartbeat that it has been replaced. Until
+    then, it does not claim partitions that it has found to be owned by another worker.
 
     Args:
         cluster: Kafka cluster.
@@ -51,7 +51,7 @@ class WorkerGroup:
         self._held: set[int] = set()
         #: Held partitions that the brokers have revoked.
         self._surplus: set[int] = set()
-        #: Held partitions that another worker has acquired, and until when to believe that.
+        #: Held partitions that another worker seems to own, with the time until which to assume so.
         self._doubted: dict[int, float] = {}
         self._called_at = 0.0
         self._left = False
@@ -77,19 +77,19 @@ class WorkerGroup:
             return Claim(tuple(sorted(held)), tuple(sorted(held & self._surplus)))
 
     def give_back(self, partitions: Collection[int]) -> None:
-        """Release partitions to other workers at once."""
+        """Release partitions to other workers immediately."""
         with self._changed:
             self._held -= set(partitions)
             self._changed.notify_all()
 
     def doubt(self, partitions: Collection[int]) -> None:
-        """Stop claiming partitions that another worker has acquired, until the next heartbeat."""
+        """Stop claiming partitions that another worker seems to own, until the next heartbeat."""
         until = time.monotonic() + 2 * self._seconds / _BEATS
         with self._changed:
             self._doubted |= dict.fromkeys(partitions, until)
 
     def close(self) -> None:
-        """Leave the group, and release all partitions at once."""
+        """Leave the group, and release all partitions immediately."""
         with self._changed:
             self._left = True
             self._changed.notify_all()
@@ -168,7 +168,7 @@ class WorkerGroup:
                 self._doubted.pop(number, None)
 
     def _revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Wait until the worker has given back partitions; returning releases them."""
+        """Wait until the worker has given back partitions; returning releases the partitions."""
         revoked = {place.partition for place in partitions}
 
         def is_done() -> bool:
@@ -196,5 +196,5 @@ class WorkerGroup:
         return self._cluster.translation(error)
 
 
-#: Errors of brokers that do not support the group protocol.
+#: Errors from brokers that do not support the group protocol.
 _UNSUPPORTED = frozenset({KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE})

@@ -64,38 +64,39 @@ _ASK_OWNER = (
 
 
 class KafkaJournal(CellShelf, NamedJournal):
-    """A journal in a Kafka topic; appended events are stored by enough brokers on return.
+    """A journal in a Kafka topic; enough brokers have stored the events when an append returns.
 
-    Any number of threads, processes and machines may append concurrently. The events of one call
-    and one partition are one Kafka record. Stamps are those of the brokers, in milliseconds, and
-    never decrease. Identity, owners, snapshots and operator actions are cells of a store in
-    PostgreSQL, whose tables must exist (:meth:`PostgresJournal.create_tables`), or in a SQLite file
-    if all processes run on one machine.
+    Any number of threads, processes and machines may append concurrently. Each call appends one
+    Kafka record per partition. Stamps come from the brokers, in milliseconds, and never decrease.
+    Identity, owners, snapshots and operator actions are cells of a store in PostgreSQL, whose
+    tables must exist (:meth:`PostgresJournal.create_tables`), or in a SQLite file if all processes
+    run on one machine.
 
-    Records cannot be looked up by id. Look-ups, and decisions with ids chosen by callers, are
-    refused with :class:`NotIndexed`; query the bandit or learner that has folded the partition.
-    Generated ids need no look-up.
+    Records cannot be looked up by id. Look-ups, and decisions with ids chosen by callers, raise
+    :class:`NotIndexed`; query the bandit or learner that has folded the partition. Generated ids
+    need no look-up.
 
-    The topic is created when the bandit is first opened. Its settings are checked on every open,
-    and refused if records could be lost or have wrong stamps. Needs the extras ``kafka`` and
-    ``postgres``. See the how-to on Kafka.
+    The topic is created when the bandit is first opened. Its settings are checked whenever the
+    journal is opened, and refused if records could be lost or have wrong stamps. Requires the
+    extras ``kafka`` and ``postgres``. See the how-to on Kafka.
 
     Args:
         brokers: ``host:port`` of some brokers, separated by commas.
         shelf: Address of the store of cells: ``postgresql://user@host/name``, or
             ``sqlite:///offers.db``.
         bandit: Name of the bandit within that store.
-        partitions: A power of two, fixed when the bandit is first opened; None for the existing
-            number, or 1 for a new bandit.
-        wait: Seconds to wait for brokers and the database before :class:`JournalUnavailable`.
+        partitions: Number of partitions, a power of two that is fixed when the bandit is first
+            opened; None: the existing number, or 1 for a new bandit.
+        wait: Seconds to wait for brokers and the database before raising
+            :class:`JournalUnavailable`.
         copies: Number of replicas of each record. Use 1 only for tests: losing a disk loses the
             journal.
-        settings: Settings of librdkafka, such as ``{"security.protocol": "SSL"}``.
-        snapshots: Folder for pieces of snapshots, shared by all processes, or an fsspec address
-            such as ``s3://…``; None to store them in cells.
+        settings: librdkafka settings, such as ``{"security.protocol": "SSL"}``.
+        snapshots: Folder for snapshot pieces, shared by all processes, or an fsspec address such as
+            ``s3://…``; None: store pieces in cells.
     """
 
-    #: Records cannot be looked up by id: services assume that recently generated ids are new.
+    #: Records cannot be looked up by id, so services assume that recently generated ids are new.
     finds_by_id = False
     _closed = False
 
@@ -129,19 +130,19 @@ class KafkaJournal(CellShelf, NamedJournal):
             self._snapshots = PieceFiles(self.cells, snapshots, self._bandit, self._topic)
         self._writer = Writer(cluster, self._topic, limit)
         self._offsets = Offsets(cluster, self._topic)
-        # The reader follows the log; look-ups use the finder, so that the reader keeps its place.
+        # The reader follows the log. Look-ups use the finder, so that they do not move the reader.
         self._reader = Reader(cluster, self._topic, self._offsets, self._floor)
         self._finder = Finder(cluster, self._topic, self._offsets, self._floor)
 
     def _open_topic(self, topics: Topics, requested: int | None) -> str:
-        """Return the topic of the bandit; create it and register the bandit if it is new."""
+        """Return the bandit's topic; if the bandit is new, create the topic and register it."""
         _, entry = find_bandit(self.cells, self._bandit)
         if entry is None:
             name = new_name(self._bandit)
             topics.make(name, requested or 1)
             entry = register(self.cells, Registration(self._bandit, 0, requested or 1, topic=name))
             assert entry is not None
-            if entry.topic != name:  # another process was faster
+            if entry.topic != name:  # another process registered the bandit first
                 with suppress(JournalError):
                     topics.remove(name)
         if entry.topic is None:
@@ -159,28 +160,28 @@ class KafkaJournal(CellShelf, NamedJournal):
     def append_unique(
         self, events: Sequence[Event], ids: Collection[str], requests: Requests | None = None
     ) -> Appended:
-        """Append events; refuse ids chosen by callers, which would need a look-up."""
+        """Append events; refuse ids chosen by callers, which would require a look-up."""
         self._refuse_ids(ids)
         return Appended(self.append(events, requests=requests), {})
 
     def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
-        """Raise NotIndexed: only the owner of a partition knows its decisions."""
+        """Raise NotIndexed, because only the owner of a partition knows its decisions."""
         self._refuse_ids(ids)
         return {}
 
     def records_of(self, ids: Sequence[str], limit: int | None = None) -> list[Record]:
-        """Raise NotIndexed: only the owner of a partition knows its records."""
+        """Raise NotIndexed, because only the owner of a partition knows its records."""
         self._refuse_ids(ids)
         return []
 
     def settlements(self, partition: int) -> list[Record]:
-        """Raise NotIndexed: only the owner of a partition knows its settlements."""
+        """Raise NotIndexed, because only the owner of a partition knows its settlements."""
         check_partition(partition, self._partitions)
         self._check_open()
         raise NotIndexed(f"settlements of partition {partition} are not indexed: {_ASK_OWNER}")
 
     def overwrite(self, keys: Sequence[bytes]) -> int:
-        """Raise JournalError: records in Kafka cannot be changed."""
+        """Raise JournalError, because records in Kafka cannot be changed."""
         self._check_open()
         if keys:
             message = "records in Kafka cannot be overwritten: erased events are not learned from"
@@ -218,8 +219,8 @@ class KafkaJournal(CellShelf, NamedJournal):
     def now(self) -> int:
         """Return the time of the database's clock, in microseconds since 1970.
 
-        Brokers have no request for their time. A :class:`Settled` counts up to its own stamp at
-        most, so a clock ahead of the brokers' settles nothing early.
+        Brokers cannot be asked for their time. A :class:`Settled` event counts at most up to its
+        own stamp, so a clock ahead of the brokers' clocks settles nothing early.
         """
         self._check_open()
         return super().now() if self._clock is None else self._clock()
@@ -243,7 +244,7 @@ class KafkaJournal(CellShelf, NamedJournal):
         recorded: Sequence[int] | None = None,
         requests: Requests | None = None,
     ) -> list[int]:
-        """Append events, as one Kafka record per partition; see :meth:`Log.append`."""
+        """Append events with one Kafka record per partition; see :meth:`Log.append`."""
         check_requests(events, requests)
         homes = [route(event, self._partitions) for event in events]
         self._check_open()
@@ -268,7 +269,7 @@ class KafkaJournal(CellShelf, NamedJournal):
     def _stamps(
         self, events: Sequence[Event], homes: Sequence[int], recorded: Sequence[int] | None
     ) -> list[int] | None:
-        """Return the stamps to send with the events; None to use the broker's."""
+        """Return the stamps to send with the events; None to use the broker's stamps."""
         if recorded is None and self._clock is None:
             return None
         stamps = stamps_for(events, recorded, self._clock or self.now)
@@ -289,7 +290,7 @@ class KafkaJournal(CellShelf, NamedJournal):
         check_requests(events, requests)
 
         def split(indexes: list[int]) -> list[tuple[list[int], bytes]]:
-            """Split events into Kafka records that are not too large."""
+            """Split events into Kafka records of permitted size."""
             if len(indexes) <= MAX_EVENTS:
                 value = _pack(events, indexes, stamps, requests)
                 if len(value) <= self._writer.room or len(indexes) == 1:
@@ -361,7 +362,7 @@ class KafkaJournal(CellShelf, NamedJournal):
     def _read(
         self, reader: Reader, partition: int, after: int, limit: int
     ) -> list[tuple[Commit, int, int]]:
-        """Return commits, each with the range of its events to read."""
+        """Return commits, each with the range of events to read."""
         check_range(partition, after, limit, self._partitions)
         self._check_open()
         offset, index = Place.behind(after)
@@ -394,7 +395,7 @@ class KafkaJournal(CellShelf, NamedJournal):
             raise CorruptJournal(f"{message}: restore the topic, and let only `belated` trim it")
 
     def advanced(self, positions: Mapping[int, int]) -> set[int]:
-        """Return the partitions with other ends; see :meth:`WatchedLog.advanced`."""
+        """Return the partitions whose ends have changed; see :meth:`WatchedLog.advanced`."""
         self._check_open()
         ends = self._offsets.ends(positions)
         # The position of the last event is in the last record, which is before the end.
@@ -433,7 +434,7 @@ class KafkaJournal(CellShelf, NamedJournal):
     def _index(self, arrived: Iterable[tuple[int, int, Event | Opaque]]) -> None:
         """Copy operator actions to their cells.
 
-        Readers do so, too, since the process that appended an action may have died before.
+        Readers also do this, because the process that appended an action may have died first.
 
         Args:
             arrived: Partition, position and event of each appended event.
@@ -453,7 +454,7 @@ def _pack(
     stamps: Sequence[int] | None,
     requests: Requests | None,
 ) -> bytes:
-    """Return the value of a record with the events at these indexes."""
+    """Return the value of a record that contains the events at these indexes."""
     if len(indexes) > MAX_EVENTS:
         message = f"{len(indexes)} events of one partition in a call, more than {MAX_EVENTS}"
         raise InvalidInput(f"{message}: append them in several calls", len(indexes))
@@ -467,7 +468,7 @@ def _pack(
 
 
 def _runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and last of each run of nearby offsets."""
+    """Yield the first and last offset of each run of nearby offsets."""
     start = 0
     for n in range(1, len(offsets) + 1):
         if n == len(offsets) or offsets[n] - offsets[start] >= _RUN:

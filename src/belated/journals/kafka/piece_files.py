@@ -1,7 +1,7 @@
-"""Pieces of snapshots as files, in a folder or an object store.
+"""Snapshot pieces as files in a folder or an object store.
 
-A file is named by the checksum of its content, and written before the list of pieces that names it.
-Concurrent and fenced writers therefore cannot damage a snapshot.
+A file is named after the checksum of its content, and is written before the list of pieces that
+refers to it. Concurrent and fenced writers therefore cannot damage a snapshot.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ class PieceFiles(Pieces):
         expected: Mapping[str, int],
         puts: Mapping[str, bytes],
     ) -> bool:
-        """Store a snapshot; an owner also removes files that it does not need."""
+        """Store a snapshot; an owner also removes files that are no longer needed."""
         partition = snapshot.partition
-        # Listed before saving, so that no file is of a later owner, who starts from this snapshot.
+        # List files before saving, so that none of them belongs to a later owner, which starts from
+        # this snapshot.
         before = self.files(partition) if expected else []
         saved = super().save(snapshot, checksums, stored, expected, puts)
         needed = {self._file(partition, key) for key in checksums.values()}
@@ -75,7 +76,7 @@ class PieceFiles(Pieces):
                     pieces[key] = self._folder.read(self._file(partition, key))
                 except FileNotFoundError:
                     missing.append(key)
-        return pieces | super().read(partition, missing)  # saved before files were configured
+        return pieces | super().read(partition, missing)  # pieces saved before files were enabled
 
     def _file(self, partition: int, key: bytes) -> str:
         return f"{self._topic}/{partition}/{key.hex()}"

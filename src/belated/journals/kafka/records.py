@@ -17,7 +17,7 @@ from belated.exceptions import CommitTooLarge, HistoryChanged
 from belated.journals.kafka.client import Cluster, KafkaError, KafkaException
 from belated.journals.kafka.commits import Commit, Place, unpack
 
-# After the imports above, which raise MissingExtra if it is not installed.
+# Import after the modules above, which raise MissingExtra if confluent-kafka is not installed.
 from confluent_kafka import (  # isort: skip
     OFFSET_BEGINNING,
     OFFSET_END,
@@ -27,9 +27,9 @@ from confluent_kafka import (  # isort: skip
     TopicPartition,
 )
 
-#: Overhead of a record that is sent alone, in bytes.
+#: Overhead of a record that is sent separately, in bytes.
 _AROUND = 128
-#: Milliseconds after which the brokers abort a transaction whose client is dead.
+#: Time after which the brokers abort the transaction of a dead client, in milliseconds.
 _TRANSACTION = 10_000
 
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class PerProcess(Generic[T]):
-    """A Kafka client per process, since clients do not survive a fork; threads may share it.
+    """One Kafka client per process, because clients do not survive a fork; threads may share it.
 
     Args:
         create: Creates a client.
@@ -49,14 +49,14 @@ class PerProcess(Generic[T]):
         self._clients: dict[int, T] = {}
 
     def get(self) -> T:
-        """Return the client of this process; create it if there is none."""
+        """Return the client of this process; create it if necessary."""
         with self._lock:
             if os.getpid() not in self._clients:
                 self._clients[os.getpid()] = self._create()
             return self._clients[os.getpid()]
 
     def discard(self, client: T | None = None) -> T | None:
-        """Remove the client of this process, unless it is another one; return it."""
+        """Remove and return the client of this process, unless it is not ``client``."""
         with self._lock:
             if client is not None and self._clients.get(os.getpid()) is not client:
                 return None
@@ -66,7 +66,7 @@ class PerProcess(Generic[T]):
 class Writer:
     """Sends records, and waits until enough brokers have stored them.
 
-    Threads may share it and send concurrently.
+    Threads may share a writer and send concurrently.
 
     Args:
         cluster: Kafka cluster.
@@ -90,7 +90,7 @@ class Writer:
 
         Raises:
             CommitTooLarge: a value is too large; nothing was sent.
-            JournalUnavailable: some records may not have been stored; send all again.
+            JournalUnavailable: some records may not have been stored; send all records again.
         """
         self._check(values)
         with self._cluster.translated():
@@ -123,7 +123,7 @@ class Writer:
                 raise CommitTooLarge(len(value), self.room)
 
     def _deliver(self, producer: Producer, values: Sequence[tuple[int, bytes]]) -> list[int]:
-        """Produce records, and wait until all are stored or one fails."""
+        """Produce records, and wait until all of them are stored or one fails."""
         offsets: dict[int, int] = {}
         errors: list[KafkaError] = []
         for index, (partition, value) in enumerate(values):
@@ -152,7 +152,7 @@ class Writer:
         return [offsets[index] for index in range(len(values))]
 
     def close(self) -> None:
-        """Close the connections; every call has waited for its records."""
+        """Close the connections. No record is outstanding, because calls wait for their records."""
         self._producers.discard()
 
     def _settings(self, **others: object) -> dict[str, object]:
@@ -168,7 +168,7 @@ class Writer:
         )
 
 
-#: Seconds after which a request is repeated, since a broker that has died does not answer.
+#: Seconds after which a request is repeated, because a dead broker does not respond.
 _TIMEOUT = 1.0
 
 
@@ -177,7 +177,7 @@ class Span(msgspec.Struct, frozen=True):
 
     Attributes:
         first: First offset that was not deleted.
-        end: Offset after the last visible record; those of open transactions are not visible.
+        end: Offset after the last visible record; records of open transactions are not visible.
     """
 
     first: int
@@ -217,7 +217,7 @@ class Offsets:
     def _query(self, times: Mapping[int, int]) -> dict[int, int]:
         """Return offsets by partition, for times or OFFSET_BEGINNING or OFFSET_END.
 
-        The client's own call for both ends of a partition takes ten times as long.
+        The client's built-in call for both ends of a partition takes ten times as long.
         """
         requested = [TopicPartition(self._topic, number, time) for number, time in times.items()]
         wait = min(_TIMEOUT, self._cluster.wait)
@@ -230,8 +230,8 @@ class Offsets:
                     if place.error is not None:
                         raise KafkaException(place.error)
             except KafkaException:
-                # The next request uses another client: a consumer that reads nothing keeps querying
-                # the broker that led a partition at first.
+                # Use a new client for the next request, because a consumer that reads nothing keeps
+                # querying the first leader of a partition.
                 self._consumers.discard(consumer)
                 raise
             return {place.partition: place.offset for place in places}
@@ -257,12 +257,12 @@ def reading(cluster: Cluster, **others: object) -> dict[str, object]:
     )
 
 
-#: Bytes buffered of a partition that is not being read.
+#: Number of bytes to buffer for a partition that is not being read.
 _AHEAD = 2 << 20
-#: Milliseconds that a broker waits for new records before it answers a fetch.
+#: How long a broker waits for new records before it responds to a fetch, in milliseconds.
 _PATIENCE = 20
 
-#: Errors that mean there is no record yet, or no longer.
+#: Errors that mean that a record does not exist yet or has been deleted.
 _ENDS = (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
@@ -278,11 +278,11 @@ class _Stream:
 
 
 class Reader:
-    """Reads commits; prefetches those after the last call.
+    """Reads commits, and prefetches the commits that follow.
 
-    The stamp of a commit is that of its broker, whose clock may be behind that of the previous
-    leader. So that stamps do not decrease, a commit gets the greatest stamp so far, which does not
-    depend on where reading began.
+    The stamp of a commit comes from its broker, whose clock may be behind the clock of the previous
+    leader. To prevent decreasing stamps, a commit gets the greatest stamp so far, regardless of
+    where reading began.
 
     Args:
         cluster: Kafka cluster.
@@ -315,7 +315,7 @@ class Reader:
             time.sleep(0.005)
 
     def commits(self, partition: int, offset: int, end: int, enough: int) -> list[Commit]:
-        """Return commits from an offset on, in order.
+        """Return the commits from an offset, in order.
 
         Args:
             partition: Partition to read.
@@ -391,9 +391,9 @@ class Reader:
                 stream.paused = pause
 
     def _receive(self) -> bool:
-        """Receive messages of all partitions; return whether there were any."""
+        """Receive messages from all partitions; return whether there were any."""
         consumer = self._connected()
-        messages = consumer.consume(500, timeout=0.0)  # with a timeout it would wait for all 500
+        messages = consumer.consume(500, timeout=0.0)  # a timeout would wait for 500 messages
         if not messages:
             first = consumer.poll(0.05)
             messages = [] if first is None else [first, *consumer.consume(500, timeout=0.0)]
@@ -401,7 +401,7 @@ class Reader:
             for message in messages:
                 self._dispatch(message)
         except BaseException:
-            # The consumer has passed the remaining messages, so everything is fetched again.
+            # The consumer has skipped the remaining messages, so fetch everything again.
             self._streams.clear()
             self._connected().unassign()
             raise
@@ -417,9 +417,9 @@ class Reader:
             if error is None:
                 self._add(stream, partition, message)
             elif error.code() == KafkaError._PARTITION_EOF:
-                # Transaction markers after the last commit have offsets, too.
+                # Transaction markers after the last commit also have offsets.
                 stream.offset = max(stream.offset, message.offset() or 0)
-            else:  # records were deleted meanwhile, or the topic was recreated
+            else:  # records have been deleted, or the topic was recreated
                 self._forget(partition)
 
     def _add(self, stream: _Stream, partition: int, message: Message) -> None:
@@ -438,10 +438,10 @@ class Reader:
             self._connected().incremental_unassign([TopicPartition(self._topic, partition)])
 
     def _greatest_before(self, partition: int, offset: int, stamp: int) -> int:
-        """Return the greatest stamp of a broker before an offset, but at least ``stamp``.
+        """Return the greatest broker stamp before an offset, but at least ``stamp``.
 
-        Brokers can only find the first record with at least a given stamp. Usually one query shows
-        that there is no greater stamp; otherwise this is a binary search.
+        Brokers can only find the first record with at least a given stamp. Typically, one query
+        shows that there is no greater stamp; otherwise, a binary search is necessary.
         """
         low = max(stamp, self._floor(partition))
         high = low + 1
@@ -457,14 +457,14 @@ class Reader:
 
 
 class Finder(Reader):
-    """Looks up single commits without prefetching.
+    """Looks up individual commits without prefetching.
 
-    A consumer fetches its partitions completely, whether they are read or not, and a look-up in
-    another partition would buffer all of that.
+    A consumer fetches all records of its partitions, even if they are not read, so look-ups in
+    many partitions would buffer too much.
     """
 
     def commits(self, partition: int, offset: int, end: int, enough: int) -> list[Commit]:
-        """Return commits from an offset on, in order; see :meth:`Reader.commits`."""
+        """Return the commits from an offset, in order; see :meth:`Reader.commits`."""
         with self._lock:
             try:
                 return super().commits(partition, offset, end, enough)

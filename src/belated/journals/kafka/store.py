@@ -1,4 +1,4 @@
-"""Kafka with a store of cells, as one store."""
+"""A store that combines logs in Kafka with cells in another store."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class KafkaStore(Store):
         shelf: Address of the store of cells: ``postgresql://user@host/name``, or
             ``sqlite:///offers.db`` if all processes are on one machine.
         copies: Number of replicas of each record.
-        settings: Settings of librdkafka.
-        snapshots: Folder for pieces of snapshots, or ``s3://…``; None to store them in cells.
+        settings: librdkafka settings.
+        snapshots: Folder for snapshot pieces, or ``s3://…``; None: store pieces in cells.
 
     >>> KafkaStore("k1:9092,k2:9092", shelf="postgresql://shop:secret@db.example/belated").place
     "Kafka at k1:9092,k2:9092 and database 'belated' on db.example"
     """
 
     name = "kafka"
-    #: Its journals cannot look up records by id.
+    #: Journals of this store cannot look up records by id.
     finds_by_id = False
     assigns_partitions = True
 
@@ -86,7 +86,7 @@ class KafkaStore(Store):
         return KafkaCoordinationStore(cells, bandit, self._brokers, self._settings)
 
     def create_tables(self) -> None:
-        """Create the tables of the store of cells."""
+        """Create the tables in the store of cells."""
         self._database.create_tables()
 
 
@@ -97,7 +97,7 @@ class KafkaCoordinationStore(CoordinationStore):
         cells: Cells of the store; closed together with this object.
         bandit: Name of the bandit.
         brokers: ``host:port`` of some brokers, separated by commas.
-        settings: Settings of librdkafka.
+        settings: librdkafka settings.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Journals and cells in PostgreSQL. Opening them needs the extra ``postgres``."""
+"""Journals and cells in PostgreSQL, which require the extra ``postgres``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def open_session(dsn: str | PostgresSession, wait: float, *, check: bool = True) -> PostgresSession:
-    """Open a connection, or return a share in an open one.
+    """Open a connection, or share one that is already open.
 
     Args:
         dsn: Address of the database, or a session to share.

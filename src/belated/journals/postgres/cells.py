@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class PostgresCells:
-    """Cells of one database; see :class:`~belated.journals.cells.Cells`.
+    """Cells stored in one database; see :class:`~belated.journals.cells.Cells`.
 
     Args:
         dsn: Address of the database, or a session to share.

@@ -57,18 +57,18 @@ if TYPE_CHECKING:
 
 #: Prefixes of the marks of events without an id; the seventh byte of a key is never 0.
 SETTLED, _OTHER = bytes(8), bytes(7) + b"\1"
-#: Bytes of an erased key in a mark: 8 of the id's key, and 8 of a cryptographic hash.
+#: Number of bytes of an erased key in a mark: 8 of the id's key, and 8 of a cryptographic hash.
 INDEXED = 16
-#: The byte after the key; it separates decisions from the other records of an id.
+#: The byte after the key, which separates decisions from other records of an id.
 DECISION, _OF_DECISION = b"\1", b"\2"
 
 
 class Arrivals:
-    """The parameters of one ``append`` query; duplicates among its events are sent once.
+    """The parameters of an ``append`` query; duplicate events are sent only once.
 
     Attributes:
         values: Parameters of the query, in order.
-        duplicates: Number of events that were not written because they are stored or repeated.
+        duplicates: Number of events not written because they are already stored or repeated.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Arrivals:
         digests = [digest_of(encoded) for encoded in data]
         marks = [mark_of(event, digest) for event, digest in zip(events, digests, strict=True)]
         numbers = [bandit.number for bandit in bandits]
-        # For each event, its index among those sent; None if all are sent.
+        # For each event, its index among the sent events; None if all are sent.
         self._sent: list[int] | None = None
         self.duplicates = 0
         if len(set(marks)) < len(marks):
@@ -114,10 +114,10 @@ class Arrivals:
         self._digests = digests
 
     def refuse_second(self, ids: Sequence[tuple[Registration, str]]) -> None:
-        """Have the query write nothing if one of these ids has a decision.
+        """Make the query write nothing if one of these ids has a decision.
 
         Args:
-            ids: Bandit and id of each.
+            ids: Pairs of bandit and id.
         """
         bandits = [bandit for bandit, _ in ids]
         keys = [erased_key_of(id) for _, id in ids]
@@ -127,7 +127,7 @@ class Arrivals:
         self.values["decided"] = pack_bytes([key[:INDEXED] + DECISION for key in keys])
 
     def add_requests(self, events: Sequence[Event | Opaque], requests: Requests | None) -> None:
-        """Have the query store the requests of decisions among the events."""
+        """Make the query store the requests of decisions among the events."""
         check_requests(events, requests)
         if not requests:
             return
@@ -139,18 +139,18 @@ class Arrivals:
         self.values["requests"] = pack_bytes(list(by_index.values()))
 
     def follow(self, last: Record) -> None:
-        """Have the query return the stamp if this is the last record of the partition."""
+        """Make the query return the stamp if ``last`` is the last record of the partition."""
         self.values["behind"] = Packed(last.digest + last.recorded.to_bytes(8, signed=True))
 
     def send(self, session: PostgresSession) -> list[int] | None:
-        """Run the query; None if one of the ids of :meth:`refuse_second` may have a decision."""
+        """Run the query; None if an id passed to :meth:`refuse_second` may have a decision."""
         result = session.call("append", list(self.values.values()))
         return None if result is None else unpack_bigints(result)
 
     def records_after(
         self, last: Record, events: Sequence[Event], result: list[int]
     ) -> list[Record]:
-        """Return the records of the events if they directly follow ``last``; otherwise none."""
+        """Return the records of the events if they directly follow ``last``, otherwise none."""
         *positions, recorded = result
         follows = len(positions) == len(self._digests) and positions[0] == last.position + 1
         if not follows or self._sent is not None:  # repeated events share a record
@@ -161,7 +161,7 @@ class Arrivals:
         ]
 
     def is_duplicate(self, result: list[int]) -> list[bool]:
-        """Return for each event whether it was not written because it is stored or repeated."""
+        """Return, for each event, whether it was skipped because it is stored or repeated."""
         seen: set[int] = set()
         duplicate = []
         for index in self._sent or range(len(self._digests)):
@@ -181,7 +181,7 @@ class Arrivals:
 
 
 def check_of(partition: int, position: int, recorded: int, data: bytes) -> int:
-    """Return the checksum of a row, which covers all four values, as the database computes it."""
+    """Return the checksum of a row's four values, as computed by the database."""
     return zlib.crc32(data) ^ position ^ recorded ^ partition << 40
 
 
@@ -195,37 +195,38 @@ def mark_of(event: Event | Opaque, digest: bytes) -> bytes:
 
 
 def beyond(mark: bytes) -> bytes:
-    """Return an upper bound of all marks with this prefix."""
+    """Return an upper bound on all marks with this prefix."""
     return mark + b"\xff" * 9
 
 
-#: Upper bound of the numbers of bandits.
+#: Exclusive upper bound on bandit numbers.
 _NUMBERS = 1 << 31
-#: Number of recent records that are searched for settlements first.
+#: Number of recent records to search for settlements first.
 _RECENT = 2_000
 
 
 class PostgresJournal(StoredJournal):
     """A journal in PostgreSQL; appended events are on stable storage when the call returns.
 
-    Any number of threads, processes and machines may append concurrently. Within a partition they
-    take turns, and positions follow the order of commits. Stamps are those of the server's clock.
-    Positions have no gaps and records have checksums, so that missing and changed records are
-    detected. Identical events are stored once: a duplicate gets the position of the first one.
+    Any number of threads, processes and machines may append concurrently. Within a partition,
+    appends are serialized, and positions follow the order of commits. Stamps come from the server's
+    clock. Positions are consecutive and records have checksums, so that missing and changed records
+    are detected. Identical events are stored once; a duplicate gets the position of the first one.
 
     The tables must exist; see :meth:`create_tables`. The server must be a primary of version 14 or
-    later that syncs commits; others are refused. Needs the extra ``postgres``. See the how-to on
-    PostgreSQL.
+    later that syncs commits; any other server is refused. Requires the extra ``postgres``. See the
+    how-to on PostgreSQL.
 
     Args:
         dsn: Address of the database: ``postgresql://user@host/name``, or any other libpq form.
         bandit: Name of the bandit within the database.
-        partitions: A power of two, fixed when the bandit is first opened; None for the existing
-            number, or 1 for a new bandit.
-        wait: Seconds to wait for the server and for locks before :class:`JournalUnavailable`.
+        partitions: Number of partitions, a power of two that is fixed when the bandit is first
+            opened; None: the existing number, or 1 for a new bandit.
+        wait: Seconds to wait for the server and for locks before raising
+            :class:`JournalUnavailable`.
     """
 
-    #: Number of duplicates received, which were not written.
+    #: Number of duplicates received and not written.
     duplicates = 0
     _registration: Registration
     _generation: int
@@ -254,10 +255,10 @@ class PostgresJournal(StoredJournal):
 
     @staticmethod
     def create_tables(dsn: str, *, wait: float = 10.0) -> None:
-        """Create the tables in a database, or migrate those of an older release.
+        """Create the tables in a database, or migrate the tables of an older release.
 
-        Call this once per database; it is idempotent. If programs may not create tables, ``belated
-        schema`` prints the same statements for psql.
+        Call this once per database; it is idempotent. If programs are not allowed to create tables,
+        ``belated schema`` prints the same statements for psql.
 
         Args:
             dsn: Address of the database.
@@ -285,12 +286,12 @@ class PostgresJournal(StoredJournal):
 
     # --- the number of the bandit ----------------------------------------------------------------
 
-    # The number is valid only in the database it was read from. Whenever that may be a different
-    # one (after a reconnect, a restore or a failover), the name is resolved again, and registered
-    # again if the database has lost it. Numbers are random so that the number of a lost bandit is
-    # never given to another one: with a sequence, a database restored to an earlier state, or a
-    # standby without the last commits, would do so, and processes that remember the number would
-    # write into the wrong journal.
+    # The number is valid only in the database from which it was read. Whenever the database may be
+    # a different one (after a reconnect, a restore or a failover), the name is resolved again, and
+    # registered again if the database has lost it. Numbers are random, so that the number of a lost
+    # bandit is never reused. With a sequence, a database restored to an earlier state, or a standby
+    # without the last commits, would reuse it, and processes that remember the number would write
+    # to the wrong journal.
 
     @property
     def number(self) -> int:
@@ -318,7 +319,7 @@ class PostgresJournal(StoredJournal):
         _, entry = find_bandit(self.cells, self._bandit)
         while entry is None:
             draft = msgspec.structs.replace(new, number=1 + secrets.randbelow(_NUMBERS - 1))
-            # The rows that appends lock must exist before the cell does.
+            # The rows that appends lock must exist before the cell is written.
             values = {"bandit": draft.number, "partitions": draft.partitions}
             self._session.run_query("make_partitions", **values)
             entry = register(self.cells, draft)
@@ -345,8 +346,8 @@ class PostgresJournal(StoredJournal):
     ) -> list[int]:
         """Append events atomically; see :meth:`Log.append`.
 
-        An event that is identical to one in its partition is not written again, and gets the
-        position of that one.
+        An event that is identical to a stored event in its partition is not written again, and gets
+        the position of the stored event.
         """
         arrivals = self._arrivals(events, recorded, requests)
         self._session.check_open()
@@ -395,7 +396,7 @@ class PostgresJournal(StoredJournal):
     def append_unique(
         self, events: Sequence[Event], ids: Collection[str], requests: Requests | None = None
     ) -> Appended:
-        """Append events, but no second decision; see :meth:`UniqueLog.append_unique`."""
+        """Append events, except second decisions; see :meth:`UniqueLog.append_unique`."""
         if not ids:
             return Appended(self.append(events, requests=requests), {})
         self._session.check_open()
@@ -410,7 +411,7 @@ class PostgresJournal(StoredJournal):
     def _append_new(
         self, talk: Talk, events: Sequence[Event], ids: Collection[str], requests: Requests | None
     ) -> Appended:
-        """Look up the ids under a lock, and append all events but second decisions."""
+        """Look up the ids under a lock, and append all events except second decisions."""
         self._lock_partitions(talk, {route(event, self._partitions) for event in events})
         known = self._find(talk, {erased_key_of(id) for id in ids}, 0)
         first = FirstDecisions(events, ids, known)
@@ -441,15 +442,15 @@ class PostgresJournal(StoredJournal):
     def import_records(
         self, records: Iterable[Record], *, requests: Requests | None = None
     ) -> None:
-        """Append records with their stamps; see :meth:`Log.import_records`.
+        """Append records with their original stamps; see :meth:`Log.import_records`.
 
-        Of identical events the first one counts. If the connection breaks during the commit, the
-        outcome is unknown, and :class:`JournalUnavailable` says so.
+        Duplicate events after the first are ignored. If the connection breaks during the commit,
+        the outcome is unknown, and :class:`JournalUnavailable` says so.
         """
         whole = list(records)
         events = [record.event for record in whole]
         stamps = [record.recorded for record in whole]
-        # Checks the order before anything is locked.
+        # Check the order before anything is locked.
         arranged = arrange_imported(whole, self._partitions, lambda _: EMPTY)
         homes = [record.partition for record in arranged]
         self._session.check_open()
@@ -542,7 +543,7 @@ class PostgresJournal(StoredJournal):
         talk.run_registered("lock", len(homes), bandit=self.number, partitions=homes)
 
     def _replace(self, talk: Talk, record: Record, event: Overwritten) -> None:
-        # The server's files hold the old bytes until the tables are rewritten; see the how-to.
+        # The server's files contain the old bytes until the tables are rewritten; see the how-to.
         data = encode(event)
         place = {**self._parameters(record.partition), "position": record.position}
         check = check_of(record.partition, record.position, record.recorded, data)
@@ -555,7 +556,7 @@ class PostgresJournal(StoredJournal):
         values = {**self._parameters(partition), "least": SETTLED, "beyond": beyond(SETTLED)}
         values["limit"] = LAST_SETTLEMENTS
         rows = self._session.run_query("settled_lately", **values, recent=_RECENT)
-        # If there is none among the recent records, there are few in total.
+        # If there are no settlements among the recent records, there are few in total.
         rows = rows or self._session.run_query("settled", **values)
         return [self._record_of(row) for row in sorted(rows)]
 
@@ -578,7 +579,7 @@ class PostgresJournal(StoredJournal):
         return int(self._session.run_query("clock")[0][0])
 
     def _record_of(self, row: tuple[Any, ...]) -> Record:
-        """Return the record of a row found by its mark."""
+        """Return the record of a row that was found by its mark."""
         partition, position, recorded, check, digest, data = row
         intact = check == check_of(partition, position, recorded, data)
         checked = [(position, recorded, intact, digest, data)]

@@ -13,7 +13,7 @@ import numpy as np
 
 from belated.exceptions import InvalidInput, JournalError
 
-#: Version of the tables that this release needs.
+#: Version of the tables that this release requires.
 VERSION = 11
 
 _FOLDER = Path(__file__).with_name("sql")
@@ -21,7 +21,7 @@ _FOLDER = Path(__file__).with_name("sql")
 
 @cache
 def query(name: str) -> bytes:
-    """Return a query by its name in queries.sql.
+    """Return the query with this name in queries.sql.
 
     >>> query("has_tables")
     b"SELECT to_regclass('belated.migration') IS NOT NULL"
@@ -46,7 +46,9 @@ def schema() -> str:
 
 
 def migrations(after: int = 0) -> list[str]:
-    """Return the scripts that migrate the tables from a version, 0 for none, to the current one.
+    """Return the scripts that migrate the tables from a version to the current version.
+
+    Version 0 means that there are no tables.
 
     Raises:
         JournalError: there is no migration from that version.
@@ -70,10 +72,10 @@ def _queries() -> dict[str, bytes]:
     return {name: body.strip().rstrip(";").encode() for name, body in queries}
 
 
-# Arrays are packed in PostgreSQL's binary format as a whole: psycopg packs lists value by value,
-# which takes as long as everything else a client does for an append.
+# Arrays are packed as a whole in PostgreSQL's binary format. psycopg would pack lists value by
+# value, which would double the client's time for an append.
 
-# PostgreSQL type and struct letter of integers, by size in bytes.
+# PostgreSQL type and struct format character of integers, by size in bytes.
 _INTEGERS = {2: (21, "h"), 4: (23, "i"), 8: (20, "q")}
 _BYTEA, _TEXT = 17, 25
 _BIGINTS = np.dtype([("size", ">i4"), ("value", ">i8")])
@@ -108,7 +110,7 @@ def pack_bytes(values: Collection[bytes], kind: int = _BYTEA) -> Packed:
     '00000001 00000000 00000011 00000001 00000001 00000004 61626364'
     """
     head, sizes = _head(len(values), kind), {*map(len, values)}
-    if len(sizes) == 1:  # as for digests, marks, and often events
+    if len(sizes) == 1:  # true for digests and marks, often also for events
         size = sizes.pop().to_bytes(4)
         return Packed(head + size + size.join(values))
     return Packed(head + b"".join([len(value).to_bytes(4) + value for value in values]))

@@ -1,7 +1,7 @@
 """Privileges on the PostgreSQL tables, by kind of process.
 
-No process of a service updates or deletes records, and the roles for them cannot. Trimming and
-overwriting need the maintainer role.
+No process of a service updates or deletes records, and the roles of these processes do not allow
+it. Trimming and overwriting require the maintainer role.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Literal, get_args
 
-#: Kinds of processes. A program with an embedded bandit is a decider and a learner.
+#: Kinds of processes. A program with an embedded bandit is both a decider and a learner.
 Role = Literal["decider", "learner", "operator", "maintainer"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
-#: UPDATE on partition is needed to lock rows; they are never changed.
+#: UPDATE on `partition` is required to lock rows, which are never changed.
 _APPENDS = {
     "record": ("INSERT",),
     "request": ("INSERT",),
     "partition": ("INSERT", "UPDATE"),
     "cell": ("INSERT", "UPDATE"),
 }
-#: Privileges by role and table, besides SELECT, which all roles have on all tables. API keys are in
-#: cells; the how-to has policies that restrict them to operators.
+#: Privileges by role and table, in addition to SELECT, which all roles have on all tables. API keys
+#: are stored in cells; the how-to shows policies that restrict them to operators.
 _RIGHTS: Mapping[Role, Mapping[str, tuple[str, ...]]] = {
     "decider": _APPENDS,
     "learner": {**_APPENDS, "cell": ("INSERT", "UPDATE", "DELETE")},
@@ -37,7 +37,7 @@ _READ = ("cell", "migration", "partition", "record", "request")
 
 
 def rights_of(roles: Collection[Role]) -> list[tuple[str, str]]:
-    """Return the privileges that processes of these kinds need, as pairs of table and privilege.
+    """Return the privileges that these roles require, as pairs of table and privilege.
 
     >>> [right for table, right in rights_of(["decider", "learner"]) if table == "record"]
     ['INSERT', 'SELECT']

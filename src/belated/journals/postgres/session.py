@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _OLDEST_SERVER = 14
-#: Number of queries that detect a pooler.
+#: Number of queries for detecting a pooler.
 _SAMPLES = 40
 
 
@@ -54,7 +54,7 @@ def check_pooler(
 ) -> None:
     """Raise JournalError behind a pooler that shares connections between transactions (ADR 39).
 
-    A session pooler assigns each client one server process, and no two clients the same one.
+    A session pooler assigns each client a separate server process.
     """
     own: set[int] = set()
     others: set[int] = set()
@@ -120,10 +120,10 @@ class Talk:
 
 
 class PostgresSession:
-    """A connection that threads share by taking turns.
+    """A connection shared by threads, whose calls are serialized.
 
-    If the connection breaks, it is opened again once, and the call is repeated if that is safe. A
-    forked process opens its own connection.
+    If the connection breaks, it is reopened once, and the call is repeated if this is safe. A
+    forked process opens a new connection.
 
     Args:
         dsn: Address of the database, in any libpq form.
@@ -143,7 +143,7 @@ class PostgresSession:
 
     @property
     def generation(self) -> int:
-        """Changes when the database may be a different one, with other numbers of bandits."""
+        """A number that changes whenever the database, and so bandit numbers, may have changed."""
         return self._generation
 
     def run_query(self, name: str, /, **values: object) -> list[Row]:
@@ -153,7 +153,7 @@ class PostgresSession:
     def call(self, name: str, values: Sequence[bytes | None]) -> bytes | None:
         """Run one query with packed parameters and a single result; it may be repeated.
 
-        For frequent queries: :meth:`run_query` takes four times as long.
+        Use this for frequent queries; :meth:`run_query` takes four times as long.
         """
         return self._run(lambda connection: connection.call(name, values))
 
@@ -200,7 +200,7 @@ class PostgresSession:
             raise UnsupportedFormat(message)
 
     def close(self) -> None:
-        """Close the connection for good."""
+        """Close the connection permanently."""
         self._leave_to_parent()
         with self._lock:
             self._closed = True
@@ -215,7 +215,7 @@ class PostgresSession:
                 return work(connection)
             except _NoAnswer:
                 raise
-            except psycopg.errors.ReadOnlySqlTransaction:  # demoted: another server may be primary
+            except psycopg.errors.ReadOnlySqlTransaction:  # another server may be primary
                 connection.close()
                 if not repeat:
                     raise
@@ -238,7 +238,7 @@ class PostgresSession:
             "tcp_user_timeout": _milliseconds(self._wait),
         }
         if "," in str(self._given.get("host") or self._given.get("hostaddr") or ""):
-            defaults["target_session_attrs"] = "read-write"  # of several hosts, the primary
+            defaults["target_session_attrs"] = "read-write"  # selects the primary of several hosts
         settings = defaults | self._given | {"client_encoding": "utf8"}
         connection = Connection.connect(make_conninfo("", **settings), autocommit=True)
         try:
@@ -269,7 +269,7 @@ class PostgresSession:
         """After a fork, leave the connection to the parent, and replace the lock."""
         if self._pid != os.getpid():
             if self._connection is not None:
-                _inherited.append(self._connection)  # closing it would end that of the parent
+                _inherited.append(self._connection)  # closing it would end the parent's connection
             self._connection = None
             self._lock = threading.RLock()
             self._pid = os.getpid()
@@ -309,7 +309,7 @@ class PostgresSession:
 
 
 class BorrowedSession(PostgresSession):
-    """A share in the connection of another session; closing it leaves the connection open.
+    """A shared connection of another session; closing this object leaves the connection open.
 
     Args:
         lender: Owner of the connection.
@@ -322,11 +322,11 @@ class BorrowedSession(PostgresSession):
 
     @property
     def generation(self) -> int:
-        """Generation of the owner; see :attr:`PostgresSession.generation`."""
+        """The owner's generation; see :attr:`PostgresSession.generation`."""
         return self._lender.generation
 
     def close(self) -> None:
-        """Close this share."""
+        """Close this object, but not the connection."""
         self._closed = True
 
     def _run(self, work: Callable[[Connection], T], *, repeat: bool = True) -> T:
@@ -338,7 +338,7 @@ class PostgresInspection(PostgresSession):
     """A connection without checks, for diagnosing a server."""
 
     def _set_up(self, connection: Connection, settings: dict[str, Any]) -> None:
-        """Check nothing."""
+        """Skip the checks."""
 
     def _translation(self, error: psycopg.Error, repeat: bool) -> Exception:
         return JournalUnavailable(f"{self.place}: {_first_line(error)}")
@@ -349,7 +349,7 @@ def _first_line(error: psycopg.Error) -> str:
 
 
 def _advice(error: psycopg.Error, what: str) -> str:
-    """Return a remedy if trying again alone is not enough."""
+    """Return a remedy if retrying alone is not enough."""
     for kind, advice in _ADVICE:
         if isinstance(error, kind):
             return f"{advice}; "
@@ -372,7 +372,7 @@ psycopg.adapters.register_dumper(Packed, _PackedDumper)
 
 
 class _NoAnswer(psycopg.OperationalError):
-    """The server has not answered in time."""
+    """The server did not respond in time."""
 
 
 class Connection(psycopg.Connection[Row]):
@@ -405,7 +405,7 @@ class Connection(psycopg.Connection[Row]):
         return checked
 
     def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
-        """Run a generator of psycopg, with a timeout between responses."""
+        """Run a psycopg generator with a timeout between responses."""
         return super().wait(self._bounded(gen), *args, **kwargs)
 
     def _bounded(self, gen: Any) -> Any:
@@ -427,7 +427,7 @@ class Connection(psycopg.Connection[Row]):
 
 
 def read_dsn(dsn: str) -> dict[str, Any]:
-    """Parse an address as libpq does."""
+    """Parse an address like libpq."""
     try:
         return dict(conninfo_to_dict(dsn))
     except psycopg.ProgrammingError:  # whose message contains the password
@@ -436,7 +436,7 @@ def read_dsn(dsn: str) -> dict[str, Any]:
 
 
 def describe(given: dict[str, Any]) -> str:
-    """Return name and host of a database, without the password."""
+    """Return the name and host of a database, without the password."""
     name = given.get("dbname") or given.get("service") or os.environ.get("PGDATABASE", "")
     host = given.get("host") or given.get("hostaddr") or os.environ.get("PGHOST", "this machine")
     port = given.get("port")

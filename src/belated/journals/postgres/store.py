@@ -41,7 +41,7 @@ class PostgresStoreSession(StoreSession):
         return PostgresCells(self._session)
 
     def append_all(self, batches: Sequence[Batch]) -> list[Appended]:
-        """Append batches in one statement, and so in one commit."""
+        """Append batches in one statement, and therefore in one commit."""
         if len(batches) == 1 or any(has_acts(batch.events) for batch in batches):
             return [batch.append() for batch in batches]
         parts = [FirstDecisions(batch.events, batch.ids) for batch in batches]
@@ -62,7 +62,7 @@ class PostgresStoreSession(StoreSession):
         if ids:
             arrivals.refuse_second(ids)
         result = arrivals.send(self._session)
-        if result is None:  # an id has a decision, or shares half of its key with one that has
+        if result is None:  # an id has a decision, or half of its key matches an id that has one
             return [batch.append() for batch in batches]
         positions, appended, start = arrivals.positions(result), [], 0
         duplicates = arrivals.is_duplicate(result) if arrivals.duplicates else []
@@ -83,7 +83,7 @@ class PostgresStoreSession(StoreSession):
         return {names[number]: tuple(ends) for number, ends in rows}
 
     def close(self) -> None:
-        """Close the connection; later calls of opened objects raise :class:`JournalClosed`."""
+        """Close the connection; later calls on opened objects raise :class:`JournalClosed`."""
         super().close()
         self._session.close()
 
@@ -114,7 +114,7 @@ class PostgresStore(Store):
 
     @property
     def address(self) -> str:
-        """Address with which another process opens the same store; it may contain a password."""
+        """The address with which another process can open the store; may contain a password."""
         return self._dsn
 
     def __repr__(self) -> str:
@@ -135,7 +135,7 @@ class PostgresStore(Store):
         return PostgresStoreSession(self, self._dsn, wait)
 
     def inspect(self) -> PostgresInspection:
-        """Connect without checking the server's settings, to diagnose it."""
+        """Connect for diagnosis, without checking the server's settings."""
         from belated.journals.postgres.session import PostgresInspection  # needs psycopg
 
         inspection = PostgresInspection(self._dsn, wait=5.0)
@@ -143,5 +143,5 @@ class PostgresStore(Store):
         return inspection
 
     def create_tables(self) -> None:
-        """Create the tables, or migrate those of an older release."""
+        """Create the tables, or migrate the tables of an older release."""
         PostgresJournal.create_tables(self._dsn)

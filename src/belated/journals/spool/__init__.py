@@ -1,1 +1,1 @@
-"""A journal in front of another one, with a file for events while that is unavailable."""
+"""A journal that wraps another journal and stores events in a file while it is unavailable."""

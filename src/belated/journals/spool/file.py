@@ -1,10 +1,11 @@
 """The file of a spool: pending events, synced before they are acknowledged.
 
-The file is a header line followed by frames. A frame is the length of its body, a CRC-32 of the
-body, and a CRC-32 of these two with the offset of the frame, 4 bytes each, then the body. The first
-frame holds the name of the bandit, every other frame the events of one call, which are therefore
-stored atomically. Each frame is synced before the next one is written, so that only the last frame
-can be incomplete; any other mismatch means that the file was changed after it was written.
+The file is a header line followed by frames. A frame consists of the length of its body, a CRC-32
+of the body, and a CRC-32 of both values and the offset of the frame, 4 bytes each, followed by the
+body. The first frame holds the name of the bandit, and every other frame the events of one call,
+which are therefore stored atomically. Each frame is synced before the next one is written, so only
+the last frame can be incomplete; any other mismatch means that the file was changed after it was
+written.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ class SpoolStorage(Protocol):
     """Append-only storage of a spool."""
 
     def append(self, data: bytes) -> None:
-        """Append bytes; after an error, some of them may have been written."""
+        """Append bytes; if this raises an error, some bytes may have been written."""
 
     def sync(self) -> None:
         """Wait until everything written so far is on stable storage."""
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return the bytes from an offset on; fewer than ``size`` only at the end."""
+        """Return ``size`` bytes starting at an offset; fewer only at the end."""
 
     def truncate(self, size: int) -> None:
         """Truncate the storage to ``size`` bytes."""
@@ -69,7 +70,7 @@ class SpooledBatch(msgspec.Struct, frozen=True, array_like=True):
         since: Time of the call, in microseconds since 1970.
         partitions: Partition of each event; stored because unreadable events cannot be routed.
         events: The encoded events.
-        recorded: Stamps passed by the caller; None for the journal's clock.
+        recorded: Stamps passed by the caller; None: use the journal's clock.
         requests: Requests of decisions, by index in ``events``.
     """
 
@@ -99,7 +100,7 @@ class SpoolFile:
     """A queue of batches in a file. Not thread-safe.
 
     Args:
-        store: Storage of the file; its ``repr`` names it in messages.
+        store: Storage of the file; messages contain its ``repr``.
         bandit: Name of the bandit.
         limit: Maximum size in bytes.
 
@@ -109,10 +110,10 @@ class SpoolFile:
 
     Raises:
         NotAJournal: the file is not a spool.
-        UnsupportedFormat: a newer release wrote it.
-        JournalMismatch: it belongs to another bandit.
-        CorruptJournal: it was changed after it was written; the message names the offset.
-        JournalUnavailable: it cannot be read or written.
+        UnsupportedFormat: the file was written by a newer release.
+        JournalMismatch: the file belongs to another bandit.
+        CorruptJournal: the file was changed after it was written; the message names the offset.
+        JournalUnavailable: the file cannot be read or written.
     """
 
     def __init__(self, store: SpoolStorage, *, bandit: str, limit: int) -> None:
@@ -171,7 +172,7 @@ class SpoolFile:
         self._count(batch)
 
     def page(self, limit: int) -> Page:
-        """Return the first pending batch, and further ones up to ``limit`` events in all."""
+        """Return the first pending batch, and more batches up to ``limit`` events in total."""
         batches: list[SpooledBatch] = []
         end, count = self._head, 0
         for offset, body in self._frames(self._head, self._end):
@@ -192,7 +193,7 @@ class SpoolFile:
         with suppress(CorruptJournal, JournalUnavailable):
             self.oldest = next((batch.since for batch in self.page(1).batches), None)
         if self._head == self._end:
-            # If this fails or is lost, the events are delivered again, which is safe.
+            # If this write fails or is lost, the events are delivered again, which is safe.
             with suppress(OSError):
                 self._store.truncate(self._start)
                 self._head = self._end = self._start
@@ -234,7 +235,7 @@ class SpoolFile:
         return len(beginning)
 
     def _frames(self, offset: int, end: int = 1 << 62) -> Iterator[tuple[int, bytes]]:
-        """Yield offset and body of each complete frame from an offset on."""
+        """Yield the offset and body of each complete frame, starting at an offset."""
         size = _CHUNK
         while True:
             data = self._read(offset, min(size, end - offset))
@@ -248,7 +249,7 @@ class SpoolFile:
             size = _CHUNK if used else 2 * size  # the frame is larger than the chunk
 
     def _body(self, data: bytes, at: int, base: int) -> bytes | None:
-        """Return the body of the frame at an index of the data; None if it is incomplete."""
+        """Return the body of the frame at index ``at`` of the data; None if it is incomplete."""
         if len(data) < at + _HEADER.size:
             return None
         length, check, own = _HEADER.unpack_from(data, at)
@@ -310,7 +311,7 @@ class DiskStore:
 
     Raises:
         SpoolInUse: another process has the file open.
-        SpoolNotPermitted: this user may not read and write the file.
+        SpoolNotPermitted: the user has no permission to read and write the file.
         JournalUnavailable: the file cannot be opened for another reason.
     """
 
@@ -349,7 +350,7 @@ class DiskStore:
             os.fsync(self._file)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return the bytes from an offset on."""
+        """Return up to ``size`` bytes starting at an offset."""
         parts = []
         while size and (part := os.pread(self._file, size, offset)):
             parts.append(part)
@@ -381,7 +382,7 @@ class DiskStore:
         return JournalUnavailable(f"{message}; {remedy}")
 
 
-# A forked child would keep the lock after its parent has ended.
+# Open files, closed in a forked child because it would hold the lock after the parent has ended.
 _open_stores: weakref.WeakSet[DiskStore] = weakref.WeakSet()
 
 

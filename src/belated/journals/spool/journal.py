@@ -30,7 +30,7 @@ from belated.journals.spool.file import DiskStore, Page, SpooledBatch, SpoolFile
 from belated.journals.steady_clock import system_clock
 from belated.journals.store import Batch, BatchLog
 
-#: Seconds between two attempts to reach a journal that is down.
+#: Time between attempts to reach a journal that is down, in seconds.
 RETRY = 0.25
 #: Flush timeout on close, in seconds; remaining events are forwarded when the file is reopened.
 FLUSH_TIMEOUT = 5.0
@@ -63,11 +63,11 @@ class SpoolStatus(msgspec.Struct, frozen=True):
 class Forwarder:
     """A thread that calls one store for all of its spools.
 
-    Callers run their calls in this thread, so that they can time out. If the store is down, all
-    spools are.
+    Calls run in this thread, so that callers can time out. If the store is down, so are all of its
+    spools.
 
     Args:
-        wait: Timeout of calls in seconds; None for no thread: calls then run in the caller's
+        wait: Timeout of calls, in seconds. None: use no thread; calls then run in the caller's
             thread, and events are not forwarded automatically.
     """
 
@@ -114,12 +114,12 @@ class Forwarder:
             self.wake()
 
     def wake(self) -> None:
-        """Have the thread check for events to forward."""
+        """Make the thread check for events to forward."""
         if self.wait is not None:
             self._jobs.put(lambda: None)
 
     def stop(self, last: Callable[[], None] = lambda: None) -> None:
-        """Run ``last`` in the thread and end it; wait for at most the timeout of calls."""
+        """Run ``last`` in the thread, then end the thread; wait at most for the call timeout."""
         if self.wait is None:
             last()
             return
@@ -152,7 +152,7 @@ class Forwarder:
             if job is None:
                 return
             job()
-            del job  # otherwise its objects would live until the next job
+            del job  # otherwise, its objects would stay alive until the next job
             if self._due() == 0:
                 self._forward_pages()
 
@@ -165,7 +165,7 @@ class Forwarder:
         return RETRY if any(spool.stuck for spool in self._spools) else None
 
     def _forward_pages(self) -> None:
-        """Forward a page of each spool; if the store is down, try one spool first."""
+        """Forward a page from each spool; if the store is down, try one spool first."""
         spools = list(self._spools)
         if self.down and spools:
             self._next += 1
@@ -189,33 +189,32 @@ class Forwarder:
 class SpoolJournal(DelegatingJournal):
     """A journal that accepts events while the wrapped journal fails or hangs.
 
-    Events go to the wrapped journal. If it fails with a :class:`JournalError` or does not respond
-    in time, it is *down*: events are then synced to a file before they are acknowledged, and get
-    position 0. A thread retries the journal and forwards pending events in order; until all of them
-    are forwarded, new events are queued after them. Events that may have reached the journal are
-    forwarded again, since a duplicate event counts once.
+    Events are appended to the wrapped journal. If it fails with a :class:`JournalError` or does not
+    respond in time, it is *down*: events are then synced to a file before they are acknowledged,
+    and get position 0. A thread retries the journal and forwards pending events in order; until all
+    pending events are forwarded, new events are queued after them. Events that may have reached the
+    journal are forwarded again, because a duplicate event counts only once.
 
-    All other calls, such as reads, need the journal: while it is down they raise
-    :class:`JournalReadUnavailable` at once. Pending events are stamped when the journal accepts
-    them.
+    All other calls, such as reads, require the journal; while it is down, they immediately raise
+    :class:`JournalReadUnavailable`. Pending events are stamped when the journal accepts them.
 
-    The file belongs to this object alone: every process, also a forked one, needs its own. Events
-    left in it are forwarded when it is opened again. If the file is lost, so are its pending
-    events.
+    The file must not be shared: every process, including a forked process, needs a separate file.
+    Events left in the file are forwarded when it is opened again. If the file is lost, so are its
+    pending events.
 
     Args:
-        journal: Journal to wrap; closed together with this one.
+        journal: Journal to wrap; closed together with this object.
         path: Path of the file, on a local disk, or a
             :class:`~belated.journals.spool.file.SpoolStorage`.
-        limit: Maximum size of the file in bytes; beyond it, appends raise
+        limit: Maximum size of the file, in bytes; if it is exceeded, appends raise
             :class:`JournalUnavailable`.
-        wait: Timeout of an append or a read of the journal, in seconds; a call may need both, and
-            take twice as long. None for no thread: calls then have no timeout, call
+        wait: Timeout of an append to the journal or a read, in seconds; a call that needs both may
+            take twice as long. None: use no thread. Calls then have no timeout; call
             :meth:`forward` yourself, and use the journal from one thread only.
-        clock: Returns the time in microseconds since 1970; None for the system clock.
+        clock: Returns the time in microseconds since 1970; None: the system clock.
         delivered: Called by the forwarding thread with forwarded events and their positions.
-        forwarder: Thread shared with other spools of the store, whose ``wait`` then counts; None
-            for a thread of its own.
+        forwarder: Thread shared with other spools of the store, whose ``wait`` then applies; None:
+            a separate thread.
 
     >>> import tempfile
     >>> from belated.core.events import Void
@@ -267,7 +266,7 @@ class SpoolJournal(DelegatingJournal):
     def status(self) -> SpoolStatus:
         """The state of the spool, for metrics and probes."""
         self._check_open()
-        # Without the lock, so that probes do not wait for the disk.
+        # Do not take the lock, so that probes do not wait for the disk.
         return SpoolStatus(
             journal_down=self.down,
             queued=self._file.waiting,
@@ -287,8 +286,8 @@ class SpoolJournal(DelegatingJournal):
         """Append events; see :meth:`Log.append`.
 
         Returns:
-            The position of each event, or 0 for all if they are pending in the file. Positions
-            other than 0 imply that no events are pending.
+            The position of each event, or 0 for all events if they are pending in the file. A
+            nonzero position implies that no events are pending.
 
         Raises:
             JournalUnavailable: the journal is down, and the file is full or cannot be written.
@@ -303,10 +302,10 @@ class SpoolJournal(DelegatingJournal):
     def append_unique(
         self, events: Sequence[Event], ids: Collection[str], requests: Requests | None = None
     ) -> Appended:
-        """Append events, but no second decision; see :meth:`UniqueLog.append_unique`.
+        """Append events, except second decisions; see :meth:`UniqueLog.append_unique`.
 
-        While the journal is down, ids cannot be checked: all events are spooled, and of two
-        decisions with one id the first that reaches the journal counts.
+        While the journal is down, ids cannot be checked. All events are spooled; if two decisions
+        have the same id, the first one to reach the journal counts.
         """
         self._check_open()
         events = list(events)
@@ -316,7 +315,7 @@ class SpoolJournal(DelegatingJournal):
         )
 
     def _append_or_spool(self, append: Callable[[], T], spool: Callable[[], T]) -> T:
-        """Append to the journal, or to the file while the journal is down."""
+        """Append to the journal, or to the file if the journal is down."""
         if not self.down and not self._file.waiting:
             try:
                 return self._ask(append)
@@ -350,13 +349,13 @@ class SpoolJournal(DelegatingJournal):
     def forward(self) -> int:
         """Forward all pending events now; return their number.
 
-        Without a thread, only this detects that the journal is up again.
+        If there is no thread, only this method detects that the journal is up again.
         """
         self._check_open()
         return self._forwarder.run(self._forward_all, None)
 
     def close(self) -> None:
-        """Forward pending events unless the journal is down, then close both."""
+        """Forward pending events unless the journal is down; close the journal and the file."""
         if self._closed:
             return
         if self._pid != os.getpid():
@@ -368,7 +367,7 @@ class SpoolJournal(DelegatingJournal):
             while self._file.waiting and not self.down:
                 self._forwarder.run(self.forward_page, max(0.0, deadline - time.monotonic()))
         except TimeoutError:  # do not let the other spools wait as long
-            self._forwarder.mark_down(f"the journal has not answered for {FLUSH_TIMEOUT:g} s")
+            self._forwarder.mark_down(f"the journal did not respond within {FLUSH_TIMEOUT:g} s")
         self._closed = True
         self._forwarder.remove(self)
         if self._owns_forwarder:
@@ -415,8 +414,8 @@ class SpoolJournal(DelegatingJournal):
             return self._forwarder.run(work, wait)
         except TimeoutError:
             message = (
-                f"the journal has not answered for {wait:g} s; nothing was acknowledged, and "
-                "trying again is safe"
+                f"the journal did not respond within {wait:g} s; nothing was acknowledged, so it "
+                "is safe to retry"
             )
             failure = JournalReadUnavailable(message)
         except JournalUnavailable as error:
@@ -436,7 +435,7 @@ class SpoolJournal(DelegatingJournal):
         try:
             with self._lock:
                 page = self._file.page(PAGE)
-        except BelatedError as error:  # of the file, not of the store
+        except BelatedError as error:  # an error of the file, not of the store
             self._refusal = str(error)
             return 0
         try:
@@ -458,7 +457,7 @@ class SpoolJournal(DelegatingJournal):
         return page.count
 
     def _deliver(self, page: Page) -> None:
-        """Append the batches of a page in their order, in as few calls as they allow."""
+        """Append the batches of a page in order, with as few calls as possible."""
         batches: list[tuple[SpooledBatch, list[Any]]] = [
             (batch, [*map(read_event, batch.events)]) for batch in page.batches
         ]
@@ -476,7 +475,7 @@ class SpoolJournal(DelegatingJournal):
                     self._journal.append(events, recorded=batch.recorded, requests=batch.requests)
 
     def _import(self, batch: SpooledBatch, events: Sequence[Event | Opaque]) -> None:
-        """Append a batch with events of a newer release, which was rolled back."""
+        """Append a batch with events from a newer release that was rolled back."""
         times = batch.recorded or [self._clock()] * len(events)
         records = []
         for event, partition, time_given in zip(events, batch.partitions, times, strict=True):
@@ -497,7 +496,7 @@ class SpoolJournal(DelegatingJournal):
 
 
 def _is_plain(batch: tuple[SpooledBatch, Sequence[object]]) -> bool:
-    """Whether a batch has no explicit stamps, and this release can read all of its events."""
+    """Return whether a batch has no explicit stamps and this release can read all its events."""
     return batch[0].recorded is None and not _has_opaque(batch[1])
 
 
@@ -518,7 +517,7 @@ class SpooledLog:
         self._forwarder = forwarder
 
     def append_all(self, batches: Sequence[Batch]) -> list[Appended]:
-        """Append the batches of spools that are not down together, and all others one by one."""
+        """Append batches together if their spool is not down, and the remaining ones separately."""
         if len(batches) == 1:
             return [batches[0].append()]
         results: dict[int, Appended] = {}
@@ -530,17 +529,17 @@ class SpooledLog:
                 appended = self._forwarder.run(lambda: self._log.append_all(unwrapped), wait)
                 results = dict(zip(direct, appended, strict=True))
             except TimeoutError:
-                self._forwarder.mark_down(f"the journal has not answered for {wait:g} s")
+                self._forwarder.mark_down(f"the journal did not respond within {wait:g} s")
             except JournalClosed:
                 raise
             except JournalUnavailable as error:
                 self._forwarder.mark_down(error)
             except JournalError:
-                pass  # one of the journals refuses: try each of them separately
+                pass  # one of the journals refuses; try each journal separately
         return [results[n] if n in results else b.append() for n, b in enumerate(batches)]
 
     def close(self) -> None:
-        """End the thread of the spools, and close the store."""
+        """End the spools' thread, and close the store."""
         with suppress(JournalError):
             self._forwarder.stop(self._log.close)
 
@@ -551,6 +550,6 @@ def _spool(batch: Batch) -> SpoolJournal:
 
 
 def _is_direct(batch: Batch) -> bool:
-    """Whether a batch may go to the store directly: no earlier events are pending."""
+    """Return whether a batch may bypass the spool, because no earlier events are pending."""
     spool = _spool(batch)
     return not (spool.down or spool.has_backlog)

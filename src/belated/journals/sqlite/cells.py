@@ -25,14 +25,14 @@ _CHANGED = (
 
 
 class SQLiteCells:
-    """Cells of one file; see :class:`~belated.journals.cells.Cells`.
+    """Cells stored in one file; see :class:`~belated.journals.cells.Cells`.
 
-    The store's clock is that of this machine, on which all processes with the file open run.
+    Times come from this machine's clock; all processes that open the file must run on it.
 
     Args:
         path: Path of the file, created if it does not exist; or an open file to share.
         clock: Returns the time in microseconds since 1970; None for the system clock.
-        wait: Seconds to wait for other processes before :class:`JournalUnavailable`.
+        wait: Seconds to wait for other processes before raising :class:`JournalUnavailable`.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class SQLiteCells:
             now = self._clock()  # within the transaction: times follow the order of commits
             if connection.execute(_CHANGED, (versions,)).fetchone():
                 return Outcome(False, now)
-            # Deleted first: what is written next takes their pages.
+            # Delete cells first, so that the cells written next can reuse their pages.
             connection.executemany("DELETE FROM cell WHERE name = ?", [(name,) for name in deletes])
             put_cells(connection, puts, now)
             return Outcome(True, now)

@@ -25,7 +25,7 @@ from belated.exceptions import (
     UnsupportedFormat,
 )
 
-# Rows are numbered by place: 11 bits of bandit, 12 of partition, 40 of position.
+# Row numbers combine the bandit (11 bits), the partition (12 bits) and the position (40 bits).
 POSITIONS = 1 << 40
 _PARTITIONS = 1 << 12
 BANDITS = 1 << 11
@@ -41,7 +41,7 @@ def place_of(bandit: int, partition: int, position: int) -> int:
 
 
 def split_place(place: int) -> tuple[int, int]:
-    """Return partition and position of a row number.
+    """Return the partition and position of a row number.
 
     >>> split_place(place_of(1, 2, 3))
     (2, 3)
@@ -96,7 +96,7 @@ Inode = tuple[int, int]
 
 
 def inode_of(path: str | Path) -> Inode | None:
-    """Return device and inode of the file at a path; None if there is none."""
+    """Return device and inode of the file at a path; None if the file does not exist."""
     try:
         status = os.stat(path)
     except OSError:
@@ -119,10 +119,10 @@ class LastRecord(NamedTuple):
 
 
 class EndFile:
-    """A small file with the last committed record, which reveals a truncated journal.
+    """A small file that holds the last committed record, to detect a truncated journal.
 
-    It is written after every commit but synced only at checkpoints, so that a commit needs no
-    second sync.
+    The file is written after every commit, but synced only at checkpoints, so that a commit needs
+    no second sync.
 
     Args:
         journal: Path of the journal file.
@@ -141,7 +141,7 @@ class EndFile:
         return None
 
     def write(self, last: LastRecord) -> None:
-        """Write the last record; errors are ignored, since the file is optional."""
+        """Write the last record; errors are ignored, because the file is optional."""
         with suppress(OSError):
             if self._file is None:
                 opened = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -186,7 +186,7 @@ T = TypeVar("T")
 
 
 class SQLiteFile:
-    """A SQLite connection that threads share by taking turns; processes take turns writing.
+    """A SQLite connection shared by threads; access by threads and writes by processes serialize.
 
     Args:
         path: Path of the file, created if it does not exist.
@@ -213,15 +213,16 @@ class SQLiteFile:
         _open_files.add(self)
 
     def read(self, act: Callable[[sqlite3.Connection], T]) -> T:
-        """Run single read statements; safe against interrupts, as :meth:`write` is."""
+        """Run single read statements; safe against interrupts, like :meth:`write`."""
         return self._run(act, None)
 
     def write(self, act: Callable[[sqlite3.Connection], T], size: int = 0) -> T:
-        """Run statements in a durable transaction, which is rolled back by an error.
+        """Run statements in a durable transaction, which is rolled back on errors.
 
         An exception between any two instructions (``KeyboardInterrupt``, a timeout) leaves neither
-        the lock held nor a transaction open. A public context manager could not guarantee this:
-        Python may raise the exception on entering ``__exit__``, before anything is released.
+        the lock held nor a transaction open. A public context manager could not guarantee this,
+        because Python may raise the exception on entering ``__exit__``, before anything is
+        released.
 
         Args:
             act: Runs the statements.
@@ -230,7 +231,7 @@ class SQLiteFile:
         return self._run(act, size)
 
     def _run(self, act: Callable[[sqlite3.Connection], T], size: int | None) -> T:
-        """Run statements in a transaction that writes ``size`` bytes; None to only read."""
+        """Run statements in a transaction that writes ``size`` bytes, or only reads if None."""
         scope = self._statements() if size is None else self._transaction(size)
         with self._lock:
             try:
@@ -238,7 +239,7 @@ class SQLiteFile:
                     return act(connection)
             except (BelatedError, sqlite3.Error):
                 raise
-            except BaseException:  # close the connection, and with it all open cursors
+            except BaseException:  # close the connection, which also closes all open cursors
                 interrupted, self._connection, self._last = self._connection, None, None
                 if interrupted is not None:
                     interrupted.rollback()
@@ -257,7 +258,7 @@ class SQLiteFile:
         with self._translated("write to"):
             connection = self._connect()
             try:
-                # IMMEDIATE locks before the first read, so that what is read stays current.
+                # IMMEDIATE locks before the first read, so that the data read stays current.
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
                 self._check_in_place()
@@ -274,7 +275,7 @@ class SQLiteFile:
             self._checkpoint_if_due(connection, size)
 
     def note_last(self, last: LastRecord) -> None:
-        """Set the last record, within :meth:`write`; it is checked when the file is opened."""
+        """Set the last record, within :meth:`write`; opening the file checks that it exists."""
         self._last = last
 
     def check_open(self) -> None:
@@ -284,7 +285,7 @@ class SQLiteFile:
             raise JournalClosed(message)
 
     def close(self) -> None:
-        """Close the connection for good."""
+        """Close the connection permanently."""
         with self._lock:
             self._closed = True
             self._disconnect()
@@ -298,7 +299,7 @@ class SQLiteFile:
             self._log_inode = None
             self._pid = os.getpid()
             self._checkpoint_at = time.monotonic() + _CHECKPOINT_SECONDS
-            # The first write clears a long log that other processes have left.
+            # Count a log left by other processes, so that the first write checkpoints a long one.
             self._since_checkpoint = self._log.stat().st_size if self._log.exists() else 0
         elif self._pid != os.getpid():
             message = (
@@ -316,7 +317,7 @@ class SQLiteFile:
             self._connection.close()
             self._connection = None
             self._end.close()
-            # No other process has it open, and the log is empty.
+            # No other process has the file open, and the log is empty.
             if not self._log.exists() and inode_of(self.path) == self._inode:
                 self._end.remove()
 
@@ -339,8 +340,8 @@ class SQLiteFile:
     def _checkpoint_if_due(self, connection: sqlite3.Connection, size: int) -> None:
         """Checkpoint the write-ahead log while no other process can write.
 
-        SQLite's own checkpoints allow concurrent commits, which before 3.51.3 could, very rarely,
-        lose a commit: https://www.sqlite.org/wal.html#walresetbug
+        SQLite's automatic checkpoints allow concurrent commits. Before version 3.51.3, this could,
+        very rarely, lose a commit: https://www.sqlite.org/wal.html#walresetbug
         """
         self._since_checkpoint += 2 * _PAGE + size
         late = time.monotonic() >= self._checkpoint_at
@@ -351,7 +352,7 @@ class SQLiteFile:
         """Checkpoint the write-ahead log completely, and truncate it.
 
         Raises:
-            JournalUnavailable: other processes are reading; the log still holds old bytes.
+            JournalUnavailable: other processes are reading, so the log still contains old bytes.
         """
         with self._lock, self._translated("empty the log of"):
             connection = self._connect()
@@ -368,8 +369,8 @@ class SQLiteFile:
         self._since_checkpoint = 0
         self._checkpoint_at = time.monotonic() + _CHECKPOINT_SECONDS
         self._end.sync()
-        # The commit is durable already. If others hold locks for long, or the disk is full, a later
-        # checkpoint completes the work.
+        # The commit is already durable. If other processes hold locks for long, or the disk is
+        # full, a later checkpoint completes the work.
         with suppress(sqlite3.OperationalError):
             connection.execute("PRAGMA busy_timeout = 200")
             connection.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
@@ -384,7 +385,7 @@ class SQLiteFile:
 
 
 class BorrowedFile(SQLiteFile):
-    """A share in the connection of another object; closing it leaves the connection open.
+    """A shared connection of another object; closing this object leaves the connection open.
 
     Args:
         lender: Owner of the connection.
@@ -404,7 +405,7 @@ class BorrowedFile(SQLiteFile):
         self._lender.empty_log()
 
     def close(self) -> None:
-        """Close this share."""
+        """Close this object, but not the connection."""
         self._closed = True
 
     def _run(self, act: Callable[[sqlite3.Connection], T], size: int | None) -> T:
@@ -413,7 +414,7 @@ class BorrowedFile(SQLiteFile):
 
 
 def open_file(place: str | os.PathLike[str] | SQLiteFile, wait: float) -> SQLiteFile:
-    """Open a file, or return a share in an open one."""
+    """Open a file, or share the connection of a file that is already open."""
     return BorrowedFile(place) if isinstance(place, SQLiteFile) else SQLiteFile(place, wait)
 
 
@@ -438,7 +439,7 @@ def _open(path: Path, wait: float, end: EndFile) -> sqlite3.Connection:
             raise JournalError(message)
         for setting in ("synchronous = FULL", "fullfsync = ON", "wal_autocheckpoint = 0"):
             connection.execute(f"PRAGMA {setting}")
-        # Zero erased events, and pieces of replaced snapshots, in the file.
+        # Zero the bytes of erased events and replaced snapshot pieces in the file.
         connection.execute("PRAGMA secure_delete = ON")
         if _pragma(connection, "synchronous") != 2:
             message = f"{str(path)!r}: SQLite refuses synchronous=FULL, so nothing would be durable"
@@ -471,17 +472,17 @@ def _check_last(connection: sqlite3.Connection, path: Path, last: LastRecord, fr
 
 
 def _make_private(path: Path) -> bool:
-    """Create a missing file so that only its owner can read it.
+    """Create a missing file that only its owner can read.
 
-    SQLite would create it with the default permissions; its log inherits those of the file.
+    SQLite would use the default permissions. Its write-ahead log inherits those of the file.
 
     Returns:
         Whether the file is new.
     """
     if str(path) == ":memory:":  # not a file
         return False
-    # Closing a file releases SQLite's locks on it in the whole process. Therefore existing files
-    # are not touched, and no other thread may open the new one before it is closed here.
+    # Closing a file releases all of SQLite's locks on it in this process. Existing files are
+    # therefore not touched, and no other thread may open the new file before it is closed here.
     with _making, suppress(OSError):  # SQLite reports errors when it opens the file
         os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         return True
@@ -489,8 +490,8 @@ def _make_private(path: Path) -> bool:
 
 
 def _is_fresh(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file is empty; raise if it is not empty and not a readable journal."""
-    # One statement, since another process may be creating the tables.
+    """Return whether the file is empty; raise if it is neither empty nor a readable journal."""
+    # Use one statement, because another process may be creating the tables.
     application, version, tables = connection.execute(
         "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master) "
         "FROM pragma_application_id, pragma_user_version"
@@ -519,7 +520,7 @@ def _not_a_journal(path: Path) -> NotAJournal:
 
 def _create(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("BEGIN IMMEDIATE")
-    if _is_fresh(connection, path):  # unless another process was faster
+    if _is_fresh(connection, path):  # another process may have created the tables
         for statement in _SCHEMA.read_text(encoding="utf-8").split(";"):
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -533,7 +534,7 @@ def _pragma(connection: sqlite3.Connection, pragma: str) -> object:
 
 
 def _retry_while_busy(wait: float, attempt: Callable[[], object]) -> object:
-    """Retry while busy: SQLite does not wait when two processes create the log of a file."""
+    """Retry while busy, because SQLite does not wait when two processes create a file's log."""
     deadline = time.monotonic() + wait
     while True:
         try:
@@ -544,9 +545,9 @@ def _retry_while_busy(wait: float, attempt: Callable[[], object]) -> object:
             time.sleep(0.005)
 
 
-# SQLite tracks its locks per process. A forked child would inherit locks that only its parent
-# holds, even for its own connections, and could lose commits. Therefore all connections are closed
-# before a fork, and reopened when needed.
+# SQLite tracks locks per process. A forked child would believe that it holds its parent's locks,
+# even for its own connections, and could lose commits. All connections are therefore closed before
+# a fork, and reopened when needed.
 _open_files: weakref.WeakSet[SQLiteFile] = weakref.WeakSet()
 _waiting_for_fork: list[SQLiteFile] = []
 

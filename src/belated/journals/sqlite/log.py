@@ -1,4 +1,4 @@
-"""A durable journal in a SQLite file, shared by processes of one machine."""
+"""A durable journal in a SQLite file, shared by processes on one machine."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from belated.journals.sqlite.file import (
 )
 from belated.journals.steady_clock import system_clock
 
-#: The marks of events without an id; those of ids are not negative.
+#: Marks of events without an id; marks of ids are not negative.
 SETTLED, _OTHER = -1, -2
 
 
@@ -60,7 +60,7 @@ def keyed_hash(secret: bytes) -> blake2s:
 
 
 def mark_of(event: Event | Opaque, keyed: blake2s) -> int:
-    """Return the number by which the records of an id are indexed; ids may share it.
+    """Return the number by which the records of an id are indexed; it need not be unique.
 
     >>> from belated.core.events import Settled
     >>> mark_of(Settled(0, 5), keyed_hash(b"secret"))
@@ -75,9 +75,9 @@ def mark_of(event: Event | Opaque, keyed: blake2s) -> int:
 def mark_of_key(key: bytes, keyed: blake2s) -> int:
     """Return the mark of an erased key: 4 bytes of the key, 30 bits of a keyed hash, and a 0 bit.
 
-    Generated ids begin with the time, so that new index entries fall on cached pages. The hash is
-    keyed because callers could otherwise choose ids that share their few bits. Decisions set the
-    last bit, so that they are found without reading the other records of the id.
+    Generated ids begin with the time, so new index entries are on cached pages. The hash is keyed,
+    because callers could otherwise choose ids with colliding hashes. Decisions set the last bit, so
+    that they are found without reading the other records of the id.
     """
     hashed = keyed.copy()
     hashed.update(key)
@@ -91,7 +91,7 @@ def check_of(place: int, recorded: int, mark: int, data: bytes) -> int:
 
 
 def is_intact(row: _Row) -> bool:
-    """Whether the checksum of a row matches."""
+    """Return whether the checksum of a row matches."""
     place, recorded, mark, check, _, data = row
     try:
         return check == check_of(place, recorded, mark, data)
@@ -100,7 +100,7 @@ def is_intact(row: _Row) -> bool:
 
 
 def is_sound(page: ColumnPage, marks: NDArray[np.int64], checks: NDArray[np.int64]) -> bool:
-    """Whether the checksums of a page match; its positions are row numbers."""
+    """Return whether the checksums of a page match; the page's positions are row numbers."""
     whole = page.positions ^ page.recorded ^ marks
     crcs = page.crcs((whole ^ whole >> 32) & 0xFFFFFFFF)
     return bool(np.array_equal(crcs, checks))
@@ -113,18 +113,18 @@ _Row = tuple[int, int, int, int, bytes, bytes]
 class SQLiteJournal(StoredJournal):
     """A journal in a SQLite file; appended events are on stable storage when the call returns.
 
-    Any number of threads and processes of one machine may have the file open and append
-    concurrently; they take turns. A file can hold several bandits, but one file per bandit is
-    faster. The file must be on a local disk. Positions have no gaps and records have checksums, so
-    that missing and changed records are detected.
+    Any number of threads and processes on one machine may open the file and append concurrently;
+    commits are serialized. A file can contain several bandits, but one file per bandit is faster.
+    The file must be on a local disk. Positions are consecutive and records have checksums, so that
+    missing and changed records are detected.
 
     Args:
         path: Path of the file, created if it does not exist.
         bandit: Name of the bandit within the file.
-        partitions: A power of two, fixed when the bandit is first opened; None for the existing
-            number, or 1 for a new bandit.
-        clock: Returns the time in microseconds since 1970; None for the system clock.
-        wait: Seconds to wait for other processes before :class:`JournalUnavailable`.
+        partitions: Number of partitions, a power of two that is fixed when the bandit is first
+            opened; None: the existing number, or 1 for a new bandit.
+        clock: Returns the time in microseconds since 1970; None: the system clock.
+        wait: Seconds to wait for other processes before raising :class:`JournalUnavailable`.
 
     >>> import tempfile
     >>> from belated.core.events import Reward
@@ -187,7 +187,7 @@ class SQLiteJournal(StoredJournal):
         return bool(last == (place, record.recorded, record.digest))
 
     def _index_acts(self, records: Sequence[Record]) -> None:
-        """Do nothing: :meth:`_insert` writes their cells."""
+        """Do nothing, because :meth:`_insert` writes the cells."""
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
         """Return the records after a position; see :meth:`Log.read`.
@@ -225,7 +225,7 @@ class SQLiteJournal(StoredJournal):
         def scan(connection: sqlite3.Connection) -> list[_Row]:
             rows: list[_Row] = connection.execute(select, values).fetchall()
             end = self._tail(connection, partition).position if len(rows) < limit else 0
-            if after + len(rows) < end:  # others have appended since, or the scan ended too early
+            if after + len(rows) < end:  # records were appended, or the scan ended too early
                 rows = connection.execute(select, values).fetchall()
             last = after + len(rows)
             if len(rows) < limit and last < end and (not rows or rows[-1][0] == base + last):
@@ -308,7 +308,7 @@ class SQLiteJournal(StoredJournal):
         order: Literal["ASC", "DESC"] = "ASC",
         limit: int | None = None,
     ) -> list[_Row]:
-        """Return the first or the last rows of a partition with a mark; None for all of them."""
+        """Return the first or last rows of a partition with a mark; all rows if limit is None."""
         base = self.row_offset(partition)
         return connection.execute(
             f"SELECT {_COLUMNS} FROM record WHERE mark = ? AND place > ? AND place < ? "
@@ -317,22 +317,22 @@ class SQLiteJournal(StoredJournal):
         ).fetchall()
 
     def _record_of(self, row: _Row) -> Record:
-        """Return the record of a row found by its mark."""
+        """Return the record of a row that was found by its mark."""
         partition, position = split_place(row[0])
         checked = [(position, row[1], is_intact(row), row[4], row[5])]
         return self._records(partition, position - 1, checked)[0]
 
     def _tail(self, connection: sqlite3.Connection, partition: int) -> Tail:
-        """Return position and stamp of the last record of a partition.
+        """Return the position and stamp of a partition's last record.
 
-        A damaged row number misleads SQLite's binary searches, which then miss the rows after it.
-        Therefore the last row and the one after it are both checked.
+        A damaged row number misleads SQLite's binary searches, which then miss later rows.
+        Therefore, both the last row and the row after it are checked.
 
         Raises:
             CorruptJournal: records after the last one are unreachable.
         """
         base = self.row_offset(partition)
-        # One statement, for a consistent read of both rows.
+        # Use one statement to read both rows consistently.
         rows: list[_Row] = connection.execute(
             f"SELECT {_COLUMNS} FROM record WHERE place >= coalesce("
             "(SELECT max(place) FROM record WHERE place > ? AND place < ?), ?) "
@@ -364,7 +364,7 @@ class SQLiteJournal(StoredJournal):
         data: Sequence[bytes],
         requests: Requests | None,
     ) -> list[Record]:
-        """Write records; return them with their digests."""
+        """Write records; return the records with their digests."""
         rows, written = [], []
         for record, data_of_event in zip(records, data, strict=True):
             partition, position, recorded = record.partition, record.position, record.recorded

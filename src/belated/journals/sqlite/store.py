@@ -30,8 +30,8 @@ def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
         InvalidInput: the file does not exist.
         NotAJournal: the file is not a journal.
         CorruptJournal: the file is damaged.
-        JournalUnavailable: the file cannot be read now.
-        UnsupportedFormat: a newer release created it.
+        JournalUnavailable: the file cannot currently be read.
+        UnsupportedFormat: the file was created by a newer release.
     """
     if not path.is_file():
         problem = "this is not a file" if path.exists() else "there is no such file"
@@ -122,7 +122,7 @@ class SQLiteSession(StoreSession):
 class SQLiteStore(Store):
     """A store in one SQLite file; see :class:`~belated.journals.Store`.
 
-    The file is created when an object is first opened in it, readable only by its owner.
+    The file is created when an object is first opened in it, and only its owner can read it.
 
     Args:
         path: Path of the file, on a local disk.
@@ -142,7 +142,7 @@ class SQLiteStore(Store):
 
     @property
     def address(self) -> str:
-        """Address with which another process opens the same store."""
+        """The address with which another process can open the same store."""
         return f"sqlite:///{quote(str(self.path.absolute()))}"
 
     def __repr__(self) -> str:
@@ -184,7 +184,7 @@ class SQLiteStore(Store):
                 )
             EndFile(path).remove()  # left over from an earlier file
             os.replace(built, path)
-        with suppress(OSError):  # not every system can sync folders
+        with suppress(OSError):  # some systems cannot sync folders
             sync(path.parent)
 
     def describe(self) -> list[StoredBandit]:
