@@ -941,7 +941,7 @@ export interface components {
         };
         /**
          * ReportPage
-         * @description The report of a bandit, for the console.
+         * @description A bandit's report, for the console.
          */
         ReportPage: {
             /** @description ready; computing: retry in a few seconds; unavailable: there is no report. */
@@ -953,7 +953,7 @@ export interface components {
         };
         /**
          * ModeBody
-         * @description A change of a bandit's mode.
+         * @description A change to a bandit's mode.
          */
         ModeBody: {
             /**
@@ -1031,7 +1031,7 @@ export interface components {
         };
         /**
          * ActionBody
-         * @description A change of the state of an action.
+         * @description A change to the state of an action.
          */
         ActionBody: {
             /** @description the name of the action, as text. */
@@ -1110,7 +1110,7 @@ export interface components {
         };
         /**
          * EvaluatedFlags
-         * @description The flags of all bandits whose actions are known.
+         * @description The flags for all bandits whose actions are known.
          */
         EvaluatedFlags: {
             /** @description one flag per bandit. */
@@ -1141,7 +1141,7 @@ export interface components {
         };
         /**
          * Ready
-         * @description Whether the process should receive requests.
+         * @description The readiness of the process to receive requests.
          */
         Ready: {
             /** @description ready; no model: no model has been published yet; stale: a model is too old; draining: the process is about to stop; journal replaced: the SQLite file was removed or replaced, and the process accepts nothing until it is restarted. */
@@ -1164,7 +1164,7 @@ export interface components {
         };
         /**
          * Bandits
-         * @description The bandits of this service that the key may read.
+         * @description The bandits on this service that the key may read.
          */
         Bandits: {
             /** @description the bandits, sorted by name. */

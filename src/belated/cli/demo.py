@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
     window = f"{WINDOW}d"
-    # The four weeks end with the last midnight, UTC.
+    # The four weeks end at the most recent midnight UTC.
     clock = {"seed": options.seed, "start": (time.time_ns() // 1000 // DAY - 7 * WEEKS) * DAY}
     belated = Branch(DelayedUCB, ConversionsOnly(window), **clock)
     waiting = Branch(BlindThompson, DefaultAfter(window, learn="together"), **clock)

@@ -170,7 +170,7 @@ def semantics(
 
 
 def add_reason(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """Add the option for the reason of an operator action."""
+    """Add the option for the reason for an operator action."""
     parser.add_argument(
         "--reason", required=required, default="", help="the reason, recorded in the journal"
     )

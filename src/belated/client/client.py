@@ -446,7 +446,7 @@ class AsyncClient(_Calls):
     # --- state ---------------------------------------------------------------------------------
 
     async def bandits(self) -> list[BanditHealth]:
-        """Return all bandits of the service that the API key may read."""
+        """Return all bandits on the service that the API key may read."""
         return (await self._call("GET", None, None, Bandits)).bandits
 
     async def entry(self, id: str | Decided) -> DecisionDetails:

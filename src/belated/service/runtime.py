@@ -231,7 +231,7 @@ class _Worker:
 
 #: Workers running in this process.
 _workers: set[_Worker] = set()
-#: Number of failed steps in this process, by name of the worker.
+#: Number of failed steps in this process, by worker name.
 failures: Counter[str] = Counter()
 
 

@@ -81,7 +81,7 @@ EventTime = (
         ),
     ]
 )
-#: The hint in the error for an invalid time.
+#: The hint in errors about an invalid time.
 TIME_HINT = "send RFC 3339 with its offset, such as 2026-11-16T12:00:00Z"
 
 
@@ -196,7 +196,7 @@ class SubjectRewardsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 
 class ModeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A change of a bandit's mode.
+    """A change to a bandit's mode.
 
     Attributes:
         mode: learn: decide with the newest model. freeze: keep the current model. baseline: decide
@@ -221,7 +221,7 @@ class ModelBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ActionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A change of the state of an action.
+    """A change to the state of an action.
 
     Attributes:
         action: the name of the action, as text.
@@ -480,7 +480,7 @@ class Dead(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """Whether the process should receive requests.
+    """The readiness of the process to receive requests.
 
     Attributes:
         status: ready; no model: no model has been published yet; stale: a model is too old;
@@ -548,7 +548,7 @@ class BanditHealth(BanditState, frozen=True, kw_only=True):
 
 
 class Bandits(msgspec.Struct, frozen=True):
-    """The bandits of this service that the key may read.
+    """The bandits on this service that the key may read.
 
     Attributes:
         bandits: the bandits, sorted by name.
@@ -558,7 +558,7 @@ class Bandits(msgspec.Struct, frozen=True):
 
 
 class ReportPage(msgspec.Struct, frozen=True):
-    """The report of a bandit, for the console.
+    """A bandit's report, for the console.
 
     Attributes:
         status: ready; computing: retry in a few seconds; unavailable: there is no report.
@@ -686,7 +686,7 @@ class EvaluationFailure(Problem, frozen=True, omit_defaults=True, rename="camel"
 
 
 class EvaluatedFlags(msgspec.Struct, frozen=True):
-    """The flags of all bandits whose actions are known.
+    """The flags for all bandits whose actions are known.
 
     Attributes:
         flags: one flag per bandit.

@@ -281,7 +281,7 @@ KNOWN: dict[str, Callable[[LearnerAdapter], NDArray[Any]]] = {
         adapter.table.column("where"), 0
     ),
 }
-#: Tolerance of the estimates, in posterior standard deviations.
+#: Tolerance for the estimates, in posterior standard deviations.
 DEVIATIONS = 1e-6
 
 
@@ -455,7 +455,7 @@ def _listed(partitions: Sequence[int]) -> str:
 
 
 class Expected(NamedTuple):
-    """A stored head of the whole journal or of one partition.
+    """The expected head of the whole journal or of a single partition.
 
     Attributes:
         text: the head as passed to the command.
@@ -521,7 +521,7 @@ class Heads:
         return [f"{number}/{Head.of([chain])}" for number, chain in enumerate(self._chains)]
 
     def differences(self) -> list[str]:
-        """Return how the records differ from the expected heads."""
+        """Return descriptions of how the records differ from the expected heads."""
         checked = [head for head in self._expected if not self._trimmed(head)]
         return [what for head in checked if (what := self._difference(head))]
 

@@ -16,7 +16,7 @@ from belated.wire.keys import ALL, LENGTH, Key, KeyScope, looks_whole
 
 log = logging.getLogger("belated.service")
 
-#: Whether requests need a key.
+#: Whether requests require an API key.
 Auth = Literal["keys", "off"]
 #: Interval between polls for key changes, in seconds. Revoked keys stop working within two seconds.
 POLL_SECONDS = 1.0
@@ -55,12 +55,12 @@ class Authorizer:
 
     @property
     def known(self) -> int:
-        """Number of valid keys."""
+        """The number of valid keys."""
         return len(self._keys)
 
     @property
     def age(self) -> float:
-        """Seconds since the store was last polled."""
+        """The number of seconds since the store was last polled."""
         return self._monotonic() - self._looked
 
     def authorize(

@@ -36,7 +36,7 @@ SHARED, STAND_BY, UNAVAILABLE, FAILED = 0.02, 0.2, 0.2, 5.0
 #: Timeout for stopping all learners, in seconds. The next leader folds any unsaved records again.
 STOP = 15.0
 
-#: A learner of either kind.
+#: Either kind of learner.
 Learning = LearningService | SharedLearner
 
 log = logging.getLogger("belated.service")
@@ -73,7 +73,7 @@ class LearnerSessions:
 
     @cached_property
     def renewal(self) -> LeaseRenewal:
-        """Renewal of all leases."""
+        """Renews all leases."""
         return LeaseRenewal(self.coordinating.cells, self._lease, self.threads)
 
     @cached_property
@@ -148,7 +148,7 @@ class Learners:
             self._worker.stop(0.0)
 
     def _turn(self) -> float | None:
-        """Step the learners that are due; return the seconds until the next turn."""
+        """Call the learners that are due; return the seconds until the next turn."""
         if self._stopped.is_set():
             self._end_all()
             return None
@@ -210,7 +210,7 @@ class Learners:
         return self._others
 
     def _step(self, entry: _Entry) -> int:
-        """Step one learner; return the number of records that it folded or appended."""
+        """Call one learner; return the number of records that it folded or appended."""
         try:
             if entry.learner is None:
                 entry.learner = self.running[entry.name] = entry.make()

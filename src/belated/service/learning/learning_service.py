@@ -41,7 +41,7 @@ REST = 60.0
 #: Minimum publishing intervals for changed and for unchanged models, in seconds per bandit of the
 #: process.
 PUBLISH_SHARE, ALIVE_SHARE = 0.01, 0.2
-#: Maximum number of records folded per step and partition.
+#: Maximum number of records to fold per step and partition.
 PAGE = 2_000
 #: Maximum number of rewards per page whose delays are recorded.
 SAMPLED = 32
@@ -76,9 +76,9 @@ class LearningService(Leader[Callable[[], Fold]]):
         super().__init__(journal, coordination, fold, **settings)
         #: The fold, while this learner leads; None while it stands by.
         self.fold: Fold | None = None
-        #: Seconds from the commit of the last folded record to its folding.
+        #: Time from commit to folding for the last folded record, in seconds.
         self.lag = 0.0
-        #: Seconds from the commit of the first record of each page to its folding.
+        #: Times from commit to folding for the first record of each page, in seconds.
         self.lags = Histogram(SECONDS)
         #: Durations of fits in seconds.
         self.fits = Histogram(SECONDS)

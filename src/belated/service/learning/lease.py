@@ -30,7 +30,7 @@ def new_holder() -> str:
 
 
 class Lease:
-    """The lease of one learner.
+    """A learner's lease on a bandit.
 
     Args:
         coordination: Store of the bandit's lease.

@@ -107,9 +107,9 @@ class PartitionWorker:
         self.owned: dict[int, Owned] = {}
         self.lost = 0
         self.history_changes = HistoryChanges(bandit=self.journal.bandit, worker=self.name)
-        #: Seconds from the commit of the last folded record to its folding.
+        #: Time from commit to folding for the last folded record, in seconds.
         self.lag = self._lag = 0.0
-        #: Seconds from the commit of the first record of each page to its folding.
+        #: Times from commit to folding for the first record of each page, in seconds.
         self.lags = Histogram(SECONDS)
         self._monotonic = self.runtime.monotonic
         self._saving = BackgroundSave(self.journal, self.shelf, self.runtime)

@@ -715,7 +715,7 @@ class ServedBandit:
 
     @property
     def left_spools(self) -> LeftSpools | None:
-        """The status of stopped processes' spools; None if there is no spool."""
+        """The status of the spools of stopped processes; None if there is no spool."""
         return None if self.recovery is None else self.recovery.left(self.definition.name)
 
     def is_stale(self, seconds: float) -> bool:
@@ -808,7 +808,7 @@ class ServedBandit:
         self.stats.models += 1
 
     def take_mode(self, event: ModeChanged) -> None:
-        """Switch to the mode of an event."""
+        """Switch to the mode that an event sets."""
         if event == self._mode_event:
             return
         self._mode_event = event
