@@ -198,7 +198,8 @@ console.log(JSON.stringify(decision));
 def test_documented_code(built: Path, tmp_path: Path) -> None:
     """The code of the guide and of the README is valid TypeScript and runs."""
     guides = ROOT / "docs/howto/client.md", SOURCE / "README.md"
-    codes = {f"{page.stem}.ts": typescript_in(page) for page in guides}
+    codes = {f"documented/{page.stem}.ts": typescript_in(page) for page in guides}
+    (built / "documented").mkdir()
     for name, code in codes.items():
         (built / name).write_text(code)
     run(built, "node_modules/.bin/tsc", "--noEmit", "--rootDir", ".", *codes, *STRICT)
