@@ -1,10 +1,10 @@
-"""The bounds of the theory, as functions.
+"""The theoretical bounds, as functions.
 
 The paper is Blanchet, Xu, Zhou, *Delay-Adaptive Learning in Generalized Linear Contextual
-Bandits*; theorems and equations are numbered as there.
+Bandits*; theorems and equations are numbered as in the paper.
 
-**Missing rewards.** ``missing_*`` bounds their number in one round, or with ``horizon`` in all
-rounds together; :func:`bounds_for` computes all bounds that hold for a delay.
+**Missing rewards.** ``missing_*`` bounds the number of missing rewards in one round or, with
+``horizon``, in all rounds jointly; :func:`bounds_for` computes all bounds that hold for a delay.
 
 ================== ======================================================= ====================
 name               delays                                                  from
@@ -20,16 +20,16 @@ name               delays                                                  from
 ``*_bounded``      not longer than a bound                                 Proposition 2
 ================== ======================================================= ====================
 
-All of them need delays that are independent of the rewards. Their parameters are those returned by
-``params()`` of a delay; see :class:`belated.delays.Parameters`.
+All bounds require delays that are independent of the rewards. Their parameters are returned by the
+``params()`` method of a delay; see :class:`belated.delays.Parameters`.
 
 **Confidence widths**: ``width_*``. **Rounds of initial exploration**: ``warmup_*``.
 
 **Regret**: :func:`regret_theorem` for the paper's DUCB and :func:`regret_bayes_theorem` for its
-DTS, in a :class:`Setting`. Every theorem is :func:`regret_ucb` or :func:`regret_bayes` with some
-bound on the missing rewards; inserting the best bound is never worse. For logistic rewards these
-numbers exceed the horizon until about 10⁶ rounds: they show how regret grows, but do not predict
-it.
+DTS, in a :class:`Setting`. Every theorem is :func:`regret_ucb` or :func:`regret_bayes` with a
+particular bound on the missing rewards; using the best bound is never worse. For logistic rewards,
+the results exceed the horizon until about 10⁶ rounds. They show how regret grows, but do not
+predict it.
 
 >>> from belated import Bernoulli, delays
 >>> delay, horizon = delays.Geometric(mean=100), 10**6

@@ -1,4 +1,4 @@
-"""The bounds on missing rewards that hold for a delay, and why the others do not."""
+"""The bounds on missing rewards that hold for a delay, and why other bounds do not hold."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Bound:
     """A bound on missing rewards, with the reason why it holds or does not hold.
 
     Attributes:
-        name: Name of its function without the prefix: ``bennett`` for ``missing_bennett``.
-        value: Bound on the number missing in any one round; None if it does not hold.
-        maximum: Bound on the number missing in all rounds together; None if it does not hold.
-        why: The assumption that makes it hold, or the first one that is not met.
-        reference: Where it is proved.
+        name: Name of the function without the prefix, such as ``bennett`` for ``missing_bennett``.
+        value: Bound on the number of missing rewards in any single round; None if it does not hold.
+        maximum: Bound for all rounds jointly; None if it does not hold.
+        why: The assumption under which the bound holds, or the first assumption that is not met.
+        reference: Where the bound is proved.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Bound:
 
     @property
     def holds(self) -> bool:
-        """Whether its assumptions are met."""
+        """Whether the assumptions are met."""
         return self.value is not None
 
 
@@ -53,9 +53,9 @@ class Bounds:
     """All bounds on the missing rewards of one delay.
 
     Attributes:
-        horizon: T; values hold in each round up to T, maxima in all of these rounds together.
+        horizon: T; values hold in each round up to T, maxima in all of these rounds jointly.
         delta: Probability δ with which each bound may fail.
-        rows: The bounds, those of the paper first.
+        rows: The bounds, starting with those of the paper.
     """
 
     horizon: int
@@ -66,7 +66,7 @@ class Bounds:
         return iter(self.rows)
 
     def __getitem__(self, name: str) -> Bound:
-        """Return a bound by its name."""
+        """Return a bound by name."""
         return {row.name: row for row in self.rows}[name]
 
     @property
@@ -81,18 +81,17 @@ class Bounds:
 
 
 def bounds_for(delay: DelayProcess, *, horizon: int, delta: float = 0.05) -> Bounds:
-    """Compute all known bounds on the number of rewards missing under a delay.
+    """Compute all known bounds on the number of missing rewards for a delay.
 
-    For observed delays use ``Empirical(seen)``. The bounds are then those of the sample, whose
-    largest delay does not bound future delays. Since a sample does not show whether delays depend
-    on one another, ``union`` is the safe choice.
+    For observed delays, use ``Empirical(seen)``. The bounds then apply to the sample, whose largest
+    delay does not bound future delays. Because a sample does not show whether delays depend on one
+    another, ``union`` is the safe choice.
 
-    For a custom process, its :class:`~belated.delays.Parameters` are trusted, and its tail is
-    assumed to be that of every round.
+    The :class:`~belated.delays.Parameters` of a custom process are trusted, and its tail is assumed
+    to apply to every round.
 
     Args:
-        delay: Process of the delays, assumed to be independent of the rewards unless it declares
-            otherwise.
+        delay: Delay process, assumed to be independent of the rewards unless it declares otherwise.
         horizon: T, the number of rounds.
         delta: δ.
 
@@ -188,7 +187,7 @@ def _not_one_law(delay: DelayProcess) -> str | None:
 
 
 def _unknown(number: float | None, reason: str) -> str | None:
-    """Return the reason if a number is None, or another one if it is not finite."""
+    """Return ``reason`` if a number is None, or a different reason if it is not finite."""
     if number is None:
         return reason
     return None if math.isfinite(number) else "A scale of its tail is beyond the floats."

@@ -1,12 +1,13 @@
-r"""Confidence widths, and the rounds of uniform exploration that the theorems need.
+r"""Confidence widths, and the rounds of uniform exploration that the theorems require.
 
-A width is the number of standard deviations that an upper confidence bound adds. n is the number of
-arrived rewards, G the number of pending ones, d the number of features, δ the probability with
-which the bound may fail, σ̂ the noise of a reward, κ the smallest slope of the mean.
+A width is the number of standard deviations that an upper confidence bound adds. Here n is the
+number of arrived rewards, G the number of pending rewards, d the number of features, δ the
+probability with which the bound may fail, σ̂ the noise of a reward, and κ the minimum slope of the
+mean.
 
-For logistic rewards the theorems need millions of rounds of exploration, far beyond any practical
-horizon. This is a property of the proofs, not advice: the policies of this library start from a
-prior and need none.
+For logistic rewards, the theorems require millions of rounds of exploration, far beyond any
+practical horizon. This is a property of the proofs, not advice: this library's policies start from
+a prior and need no such exploration.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ def width_paper(
 ) -> float:
     r"""Return the paper's β_t (Alg. 1, l. 5): (σ̂/κ) √(d/2 log(1 + 2n/d) + log 1/δ) + √G.
 
-    The paper's t - G_t for the number of rewards is one too many, and its Theorem 1 adds G_t where
-    algorithm and proof add √G_t; both are corrected here. For G = 0 this is the width in the metric
-    of W.
+    The paper's number of rewards, t - G_t, is too large by 1, and its Theorem 1 adds G_t where the
+    algorithm and the proof add √G_t; both are corrected here. For G = 0, this is the width in the
+    metric of W.
 
     Args:
         n: number of rewards that have arrived.
@@ -48,8 +49,8 @@ def width_tight(
 ) -> float:
     r"""Return the width that the paper's proof yields: √(β² + G), at most β + √G.
 
-    The first line of (37) has G under the root but multiplied by σ̂/κ, which is wrong if the noise
-    is low; its second line, :func:`width_paper`, is nevertheless correct.
+    In the first line of (37), G is under the root but multiplied by σ̂/κ, which is wrong if the
+    noise is low. The second line, :func:`width_paper`, is nevertheless correct.
 
     Args:
         n: number of rewards that have arrived.
@@ -69,7 +70,7 @@ def width_tight(
 def width_spectral(
     n: float, inflation: float, dim: int, *, delta: float, sigma: float, kappa: float
 ) -> float:
-    r"""Return β ψ with ψ² = λ_max(W⁻¹V): the delay adds a factor that tends to 1 instead of √G.
+    r"""Return β ψ with ψ² = λ_max(W⁻¹V), where a factor that tends to 1 replaces the term √G.
 
     Args:
         n: number of rewards that have arrived.
@@ -86,11 +87,11 @@ def width_spectral(
 
 
 def width_log(n: float, alpha: float = 0.95) -> float:
-    r"""Return α √log(2 + n), the width that works in practice: it depends on neither √d nor κ.
+    r"""Return α √log(2 + n), the width that works in practice; it depends on neither √d nor κ.
 
     Args:
         n: number of rewards that have arrived.
-        alpha: α; by default that of :class:`~belated.policies.DelayedUCB`.
+        alpha: α; the default is that of :class:`~belated.policies.DelayedUCB`.
 
     >>> round(width_log(10_000), 2)
     2.88
@@ -111,7 +112,7 @@ CHERNOFF = 0.5 * (1.0 - math.log(2.0))
 def min_slope(family: Family, norm_bound: float) -> float:
     r"""Return κ = min g'(z) over \|z\| ≤ S + 1, for \|θ*\| ≤ S and rows of length at most 1.
 
-    The paper takes the least slope around the unknown θ*; with a bound S on its norm it is known.
+    The paper uses the minimum slope around the unknown θ*; a bound S on its norm makes it known.
 
     Args:
         family: Family of the rewards.
@@ -139,16 +140,16 @@ def max_slope(family: Family, norm_bound: float) -> float:
 
 
 def _slopes(family: Family, norm_bound: float) -> Vector:
-    """Return the slopes at both ends and at zero, which include the minimum and the maximum."""
+    """Return the slopes at both ends and at zero, among which are the minimum and maximum."""
     end = as_positive(norm_bound, "norm_bound") + 1.0
     return family.slope(np.array([-end, 0.0, end]))
 
 
 def noise(family: Family, norm_bound: float) -> float:
-    """Return σ̂, with which a reward is sub-Gaussian around its mean.
+    """Return σ̂, for which a reward is sub-Gaussian around its mean.
 
-    It is 1/2 for rewards in [0, 1] and the standard deviation for Gaussian rewards. Poisson rewards
-    are not sub-Gaussian; the standard deviation at the largest mean is used instead.
+    The result is 1/2 for rewards in [0, 1] and the standard deviation for Gaussian rewards. Poisson
+    rewards are not sub-Gaussian; their standard deviation at the largest mean is used instead.
     """
     if isinstance(family, Bernoulli):
         return 0.5
@@ -163,7 +164,7 @@ def noise(family: Family, norm_bound: float) -> float:
 def threshold(dim: int, *, delta: float, sigma: float, kappa: float) -> float:
     r"""Return the eigenvalue that W must reach: max(1, 16 σ̂² (d + log 1/δ)/κ²).
 
-    The paper writes the delay's σ here; the proof needs the noise σ̂.
+    The paper uses the delay's σ here, but the proof requires the noise σ̂.
 
     Args:
         dim: d, the number of features.
@@ -187,7 +188,7 @@ def warmup_chernoff(
         dim: d, the number of features.
         delta: δ.
         target: Eigenvalue to reach; see :func:`threshold`.
-        missing: Bound on the pending rewards; by default τ counts arrivals.
+        missing: Bound on the number of pending rewards; by default, τ counts arrivals.
         least: λ_min(Σ) of the rows of uniform exploration; by default 1/d, as on the sphere.
 
     >>> round(warmup_chernoff(10, delta=0.05, target=100.0))
@@ -212,15 +213,15 @@ def warmup_paper(
 ) -> float:
     r"""Return the paper's τ: ((C₁√d + C₂√log 1/δ)/λ_min(Σ))² + 2 target/λ_min(Σ) + missing.
 
-    With the bound of Proposition 1 on missing rewards this is (38); (8), (23), (28) and (32) are
-    the same with other bounds. C₁ and C₂ are "universal" constants whose values the paper does not
-    state, so that they are arguments without defaults.
+    With the bound on missing rewards from Proposition 1, this is (38); (8), (23), (28) and (32) are
+    the same formula with other bounds. C₁ and C₂ are "universal" constants whose values the paper
+    does not state, so they are arguments without defaults.
 
     Args:
         dim: d, the number of features.
         delta: δ.
         target: Eigenvalue to reach; see :func:`threshold`.
-        missing: Bound on the pending rewards in one round.
+        missing: Bound on the number of pending rewards in one round.
         least: λ_min(Σ) of the rows of uniform exploration.
         c1: C₁.
         c2: C₂.

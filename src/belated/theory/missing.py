@@ -1,19 +1,20 @@
-r"""Bounds on missing rewards: those of the paper, and three sharper ones.
+r"""Bounds on missing rewards: the bounds of the paper, and three sharper bounds.
 
 :math:`G_t` is the number of rewards that are missing when the action of round t is chosen. Each
-``missing_*`` bounds :math:`G_t` in any one round with probability 1 - δ. With ``horizon=T`` it
-bounds :math:`G^*_T`, the largest of them up to round T; so do :func:`missing_union` and
-:func:`missing_stopping` with ``together=True``. μ, M, σ, q, λ and σ_R are what
-:class:`belated.delays.Parameters` holds. Delays must be independent of the rewards, which the
-paper's sections on dependent delays also assume.
+function ``missing_*`` bounds :math:`G_t` in any single round with probability 1 - δ. With
+``horizon=T``, it bounds the maximum :math:`G^*_T` up to round T; so do :func:`missing_union` and
+:func:`missing_stopping` with ``together=True``. The parameters μ, M, σ, q, λ and σ_R are those of
+:class:`belated.delays.Parameters`. Delays must be independent of the rewards, which the paper's
+sections on dependent delays also assume.
 
-The paper's bounds are for comparison. In practice use :func:`missing_bennett` for independent
-delays and :func:`missing_union` for all others. These two and :func:`missing_stopping` follow from
+The paper's bounds are meant for comparison. In practice, use :func:`missing_bennett` for
+independent delays and :func:`missing_union` for all other delays. These two bounds and
+:func:`missing_stopping` follow from
 
 .. math:: G_t = \sum_{i=1}^{t-1} 1\{D_{t-i} \ge i\},
 
-need only the tail :math:`P(D \ge i)` or a sum of it, and hold for heavy tails, too, even if the
-mean delay is infinite.
+require only the tail :math:`P(D \ge i)` or a sum over it, and also hold for heavy tails, even if
+the mean delay is infinite.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from belated.delays.process import as_rounds
 from belated.exceptions import InvalidInput
 from belated.model.kernels import special
 
-#: P(D ≥ i) of a delay, for an array of whole numbers i, such as ``Geometric(mean=5).tail``.
+#: A function that returns P(D ≥ i) for an array of whole numbers, as ``Geometric(mean=5).tail``.
 Tail = Callable[[Vector], Vector]
 
 #: Lower limit of means, which avoids overflows; the bound remains valid.
@@ -58,24 +59,25 @@ def missing_prop1(
 ) -> float:
     r"""Bound missing rewards if delays are independent with at most exponential tails.
 
-    2(μ + M) + σ_G √(2 log 1/δ) + 2σ_G² log C₃ + 1 with σ_G = σ √(2 + q) and C₃ = 2σ² + 1
-    (Proposition 1.1). It is between five and thousands of times the actual number. With a horizon
-    it is Proposition 1.2, which the paper summarizes as O(σ_G √log T). That hides the term
-    2σ_G² log C₃, which is 929 of the 1367 below.
+    The bound is 2(μ + M) + σ_G √(2 log 1/δ) + 2σ_G² log C₃ + 1 with σ_G = σ √(2 + q) and
+    C₃ = 2σ² + 1 (Proposition 1.1). It is between five and thousands of times the actual number.
+    With a horizon, it is Proposition 1.2, which the paper summarizes as O(σ_G √log T). This hides
+    the term 2σ_G² log C₃, which is 929 of the 1367 below.
 
-    It assumes that delays are independent of one another and of the rewards, and have the tail of
-    Assumption 2. The proof treats μ + M as an integer, and drops factors of 2 that reappear in the
-    statement, which is what is computed. Its last step needs σ_G √(2 log 1/δ) ≥ 1; no distribution
-    is known for which the statement fails. It counts μ + M twice where once is enough, and does not
-    use the gain of q > 0: :func:`missing_stopping` is the same argument without these losses.
+    The bound assumes that delays are independent of one another and of the rewards, and have the
+    tail of Assumption 2. The proof treats μ + M as an integer, and drops factors of 2 that reappear
+    in the statement; this function computes the statement. The last step of the proof requires
+    σ_G √(2 log 1/δ) ≥ 1; no distribution is known for which the statement fails. The proof counts
+    μ + M twice where once is enough, and does not use the gain of q > 0; :func:`missing_stopping`
+    is the same argument without these losses.
 
     Args:
         mu: Mean μ of the distribution that bounds the tails of the delays.
-        M: Age from which it bounds them; 0 if all delays have that distribution.
+        M: Age from which that distribution bounds them; 0 if all delays have that distribution.
         sigma: Scale σ of its tail, exp(-x^(1+q)/(2σ²)) beyond the mean.
-        q: 0 for an exponential tail, 1 for a Gaussian one.
+        q: 0 for an exponential tail, 1 for a Gaussian tail.
         delta: δ.
-        horizon: T, to bound all rounds together; None for one round.
+        horizon: T, to bound all rounds jointly; None: bound a single round.
 
     >>> from belated.delays import Geometric
     >>> law = Geometric(mean=100).params()
@@ -94,7 +96,7 @@ def missing_prop1(
 def prop1_terms(
     mu: float, M: float, sigma: float, q: float, *, horizon: int, delta: float
 ) -> tuple[float, ...]:
-    """Return the terms of Proposition 1.2; Theorem 1 has the root of each."""
+    """Return the terms of Proposition 1.2; Theorem 1 contains the root of each term."""
     spread, growth = _prop1_constants(sigma, q)
     rounds = spread * math.sqrt(2.0 * _log_rounds(horizon))
     root = spread * math.sqrt(2.0 * (log_level(delta) + growth * rounds + growth))
@@ -104,12 +106,12 @@ def prop1_terms(
 def missing_iid(mu: float, sigma: float, *, delta: float, horizon: int = 1) -> float:
     r"""Bound missing rewards if delays are independent with one exponential tail.
 
-    μ + 2σ √(log 1/δ) + 1 + 4σ² log(2σ²), the paper's special case of Proposition 1 for q = 0. The
-    paper states no maximum for it: over a horizon, every round has δ/T.
+    The bound is μ + 2σ √(log 1/δ) + 1 + 4σ² log(2σ²), the paper's special case of Proposition 1 for
+    q = 0. The paper does not bound the maximum; with a horizon, δ/T is used for every round.
 
-    It assumes independent, identically distributed delays with P(D - μ ≥ x) ≤ exp(-x/(2σ²)). The
-    proof treats μ as an integer and confuses the stopping times of two sums; the statement holds
-    for every distribution that was tried.
+    The bound assumes independent, identically distributed delays with
+    P(D - μ ≥ x) ≤ exp(-x/(2σ²)). The proof treats μ as an integer and confuses the stopping times
+    of two sums; the statement holds for every distribution that was tried.
 
     Args:
         mu: Mean delay.
@@ -136,12 +138,13 @@ def missing_hoeffding(
 ) -> float:
     r"""Bound missing rewards if delays are independent with fast-falling tails (q > 0).
 
-    2(μ + M) + σ_G √(2 log 1/δ) with σ_G² = I/4 + σ²(1 + q)/q (Proposition 5.1), and σ_G √(2 log T)
-    more over a horizon (5.2). The paper calls it weaker than Proposition 1. For most laws with
-    q > 0 it is far stronger: 264 against 128,055 for the half-normal delays of scale 50.
+    The bound is 2(μ + M) + σ_G √(2 log 1/δ) with σ_G² = I/4 + σ²(1 + q)/q (Proposition 5.1), plus
+    σ_G √(2 log T) over a horizon (5.2). The paper calls it weaker than Proposition 1. For most
+    distributions with q > 0, it is far stronger: 264 compared with 128,055 for half-normal delays
+    with scale 50.
 
-    It has the assumptions of :func:`missing_prop1`, and q > 0. The text of the proof has σ² in I
-    where the definition has 2σ², which is what the proof needs.
+    The assumptions are those of :func:`missing_prop1`, and q > 0. The text of the proof has σ² in I
+    where the definition has 2σ², which is what the proof requires.
 
     Args:
         mu: Mean μ; see :func:`missing_prop1`.
@@ -161,7 +164,7 @@ def missing_hoeffding(
 
 
 def _twice(mu: float, M: float) -> float:
-    """Return 2(μ + M): the maximum for rounds up to the mean, and the mean of all others."""
+    """Return 2(μ + M): the maximum for rounds up to the mean, plus the mean for other rounds."""
     return 2.0 * (as_nonnegative(mu, "mu") + as_nonnegative(M, "M"))
 
 
@@ -173,7 +176,7 @@ def _prop1_constants(sigma: float, q: float) -> tuple[float, float]:
 
 
 def _hoeffding_spread(sigma: float, q: float) -> float:
-    """Return σ_G of Proposition 5; infinity if it overflows, as for q close to 0."""
+    """Return σ_G of Proposition 5; infinity if it overflows, such as for q close to 0."""
     scale, power = as_nonnegative(sigma, "sigma"), as_positive(q, "q")
     variance = scale * scale
     with np.errstate(over="ignore"):
@@ -191,20 +194,21 @@ def missing_markov(
 ) -> float:
     r"""Bound missing rewards if delays follow a Markov chain.
 
-    μ + A₂ L + √(2A₁ μ L) with A₁ = (1 + λ)/(1 - λ), and A₂ = 5/(1 - λ), or 1/3 where λ = 0. L is
-    log 1/δ (Proposition 3.1), and log T/δ over a horizon (3.2).
+    The bound is μ + A₂ L + √(2A₁ μ L) with A₁ = (1 + λ)/(1 - λ), and A₂ = 5/(1 - λ), or 1/3 if
+    λ = 0. L is log 1/δ (Proposition 3.1), or log T/δ over a horizon (3.2).
 
-    It assumes a stationary chain that is independent of the rewards, with a finite mean. The tail
-    of Assumption 3 is not used, and delays of 0 may occur. The paper calls λ the spectral gap,
-    which is 1 - λ. The bound follows from the moments behind the inequality (24) that the proof
-    cites, not from the inequality alone.
+    The bound assumes a stationary chain with a finite mean that is independent of the rewards. The
+    tail of Assumption 3 is not used, and delays of 0 may occur. The paper calls λ the spectral gap,
+    which is actually 1 - λ. The bound follows from the moments behind the inequality (24) that the
+    proof cites, not from the inequality alone.
 
     Args:
         mu: Mean delay.
         spectral: λ, at least 0 and below 1; 0 for independent delays.
         delta: δ.
         horizon: T, the number of rounds to bound together.
-        conservative: Use what follows from (24) alone: √(A₂²L² + 2A₁ μ L) for the root.
+        conservative: Whether to use the bound that follows from (24) alone, with the root
+            √(A₂²L² + 2A₁ μ L).
 
     >>> missing_markov(20, 0.5, delta=0.05)
     68.917
@@ -218,7 +222,7 @@ def missing_markov(
 def markov_terms(
     mu: float, spectral: float, *, horizon: int, delta: float
 ) -> tuple[float, float, float]:
-    """Return the terms of Proposition 3.2; Theorem 3 has the root of each."""
+    """Return the terms of Proposition 3.2; Theorem 3 contains the root of each term."""
     mean, log = as_nonnegative(mu, "mu"), log_level(_per_round(delta, horizon))
     if not 0.0 <= spectral < 1.0:
         message = (
@@ -236,14 +240,15 @@ def missing_random(
 ) -> float:
     r"""Bound missing rewards if delays depend on one another in any way.
 
-    ⌈μ⌉ + σ_G √(2 log C₄/δ) with σ_G = σ_R ζ(1 + q) and C₄ = 2σ_R² + 1 (Proposition 4.1), and
-    σ_G √(2 log T) more over a horizon (4.2).
+    The bound is ⌈μ⌉ + σ_G √(2 log C₄/δ) with σ_G = σ_R ζ(1 + q) and C₄ = 2σ_R² + 1
+    (Proposition 4.1), plus σ_G √(2 log T) over a horizon (4.2).
 
-    It assumes that all delays have the same distribution, independent of the rewards, with a tail
-    lighter than Gaussian (Assumption 4). The assumption has σ_R² where the proof uses 2σ_R²; the
-    latter, which is weaker, is used here. The end of the proof has √(σ_D/c) instead of σ_R/c, with
-    1/c = ζ(1 + q). The proposition has μ instead of ⌈μ⌉, which is correct only for integers: if all
-    delays are 1 except for one in a hundred that is 0, the bound is less than 1, but 1 is missing.
+    The bound assumes that all delays have the same distribution, independent of the rewards, with a
+    tail lighter than Gaussian (Assumption 4). The assumption has σ_R² where the proof uses 2σ_R²;
+    the latter, which is weaker, is used here. The end of the proof has √(σ_D/c) instead of σ_R/c,
+    with 1/c = ζ(1 + q). The proposition has μ instead of ⌈μ⌉, which is correct only for integers:
+    if 1 % of the delays are 0 and the rest are 1, the bound would be less than 1, but one reward is
+    missing.
 
     Args:
         mu: Mean delay.
@@ -265,7 +270,7 @@ def missing_random(
 def random_terms(
     mu: float, sigma_r: float, q_r: float, *, horizon: int, delta: float
 ) -> tuple[float, float, float]:
-    """Return the terms of Proposition 4.2; Theorem 5 has the root of each."""
+    """Return the terms of Proposition 4.2; Theorem 5 contains the root of each term."""
     scale = as_nonnegative(sigma_r, "sigma_r")
     # 1/c of the paper is the sum of all i^-(1+q).
     spread = scale * float(special.zeta(1.0 + as_positive(q_r, "q_r")))
@@ -275,10 +280,10 @@ def random_terms(
 
 
 def missing_bounded(bound: int) -> float:
-    r"""Bound missing rewards if no delay exceeds a bound: by the bound itself.
+    r"""Return the largest delay, which bounds missing rewards (Proposition 2.1).
 
-    Proposition 2.1. It never fails, whatever delays depend on, so it holds in all rounds together.
-    A constant delay attains it.
+    The bound never fails, regardless of dependence, so it holds in all rounds jointly. A constant
+    delay attains it.
 
     Args:
         bound: Largest delay D_max.
@@ -296,16 +301,17 @@ def missing_bennett(mean: float, *, delta: float, horizon: int = 1) -> float:
     r"""Bound missing rewards if delays are independent; recommended in that case.
 
     The number is then a sum of independent Bernoulli variables. If m is its mean,
-    P(G_t ≥ m + x) ≤ exp(-m h(x/m)) with h(u) = (1 + u) log(1 + u) - u, by Bennett's inequality. It
-    is typically 10 % to 50 % above the true quantile; Proposition 1, whose stopping times its
-    authors consider essential, is ten to thousands of times above. Over a horizon, every round has
-    δ/T.
+    P(G_t ≥ m + x) ≤ exp(-m h(x/m)) with h(u) = (1 + u) log(1 + u) - u, by Bennett's inequality. The
+    bound is typically 10 % to 50 % above the true quantile. Proposition 1, whose stopping times its
+    authors consider essential, is ten to thousands of times the quantile. Over a horizon, δ/T is
+    used for every round.
 
-    It assumes delays that are independent of one another, of any distributions.
+    The bound assumes that delays are independent of one another; they may have any distributions.
 
     Args:
-        mean: m, the expected number missing in the last round, or an upper bound: the mean delay,
-            or :func:`belated.delays.expected_missing`, which is finite for every distribution.
+        mean: m, the expected number of missing rewards in the last round, or an upper bound, such
+            as the mean delay, or :func:`belated.delays.expected_missing`, which is finite for every
+            distribution.
         delta: δ.
         horizon: T, the number of rounds to bound together.
 
@@ -328,15 +334,15 @@ def missing_union(tail: Tail, t: int, *, delta: float, together: bool = False) -
 
     If more than k rewards are missing, one of them is more than k rounds old. Hence
     P(G_t > k) ≤ Σ P(D ≥ i) over the ages i from k + 1 to t - 1, and the bound is the smallest k for
-    which this is at most δ. The paper's bound for any dependence needs tails lighter than Gaussian;
-    this one has no assumptions on the tail.
+    which this is at most δ. The paper's bound for any dependence requires tails lighter than
+    Gaussian; this bound makes no assumption on the tail.
 
     If more than k rewards are missing in any round up to T, one of the first T - 1 - k delays
-    exceeds k. With ``together`` the bound is therefore the smallest k with
-    (T - 1 - k) P(D ≥ k + 1) ≤ δ. This is less than the bound of one round with δ/T, which would
+    exceeds k. With ``together``, the bound is therefore the smallest k with
+    (T - 1 - k) P(D ≥ k + 1) ≤ δ. This is less than the bound for one round with δ/T, which would
     count a late reward in every round in which it is missing.
 
-    It assumes that ``tail`` bounds that of every delay.
+    The bound assumes that ``tail`` bounds the tail of every delay.
 
     Args:
         tail: P(D ≥ i).
@@ -361,12 +367,12 @@ def missing_stopping(tail: Tail, t: int, *, delta: float, together: bool = False
     r"""Bound missing rewards if delays are independent, by the paper's stopping times.
 
     P(G_t ≥ j) ≤ Π min(1, Σ P(D ≥ i)), with the product over k from 1 to j and the sums over i from
-    k to t - 1; the bound is the largest number that this does not rule out. It is the proof of
-    Proposition 1 with the exact tail, without centering, and with the gain of q > 0. It never
-    exceeds :func:`missing_union`, and exceeds :func:`missing_bennett` unless delays are short. With
-    ``together``, each round has δ/t.
+    k to t - 1; the bound is the largest number that this does not rule out. The argument is the
+    proof of Proposition 1 with the exact tail, without centering, and with the gain of q > 0. The
+    bound never exceeds :func:`missing_union`, and exceeds :func:`missing_bennett` unless delays are
+    short. With ``together``, δ/t is used for each round.
 
-    It assumes independent delays, and that ``tail`` bounds that of every delay.
+    The bound assumes independent delays, and that ``tail`` bounds the tail of every delay.
 
     Args:
         tail: P(D ≥ i).
@@ -402,5 +408,5 @@ def _tails(tail: Tail, t: int) -> Vector:
 
 
 def _first(holds: np.ndarray[tuple[int, ...], np.dtype[np.bool]]) -> float:
-    """Return the smallest index at which a condition holds; it always holds at the last."""
+    """Return the smallest index at which a condition holds; it must hold at the last index."""
     return float(np.argmax(holds))

@@ -1,24 +1,25 @@
 r"""Bounds on the regret of the paper's DUCB (Algorithm 1) and DTS (Algorithms 2 and 3).
 
-Regret is the loss compared with always choosing the best action, summed over the horizon; that of
-DTS is averaged over its prior. Every theorem is one inequality, :func:`regret_ucb` or
+Regret is the loss relative to always choosing the best action, summed over the horizon; for DTS, it
+is averaged over the prior. Every theorem is one inequality, :func:`regret_ucb` or
 :func:`regret_bayes`, with a bound on the missing rewards. The paper takes the root of each term of
-that bound separately: :func:`regret_theorem` and :func:`regret_bayes_theorem`. Therefore
+that bound separately, as do :func:`regret_theorem` and :func:`regret_bayes_theorem`. Therefore,
 ``regret_ucb`` with ``bounds_for(delay, ...).best_maximum`` is always smaller.
 
-The numbers show how regret grows, not how large it is: for logistic rewards they exceed the horizon
-until about 10⁶ rounds or more. The "universal" constant in the paper's τ depends on the delay and
-the noise, so that τ is an argument here; see :func:`~belated.theory.warmup_chernoff`.
+The results show how regret grows, not how large it is: for logistic rewards, they exceed the
+horizon until about 10⁶ rounds or more. The "universal" constant in the paper's τ depends on the
+delay and the noise, so τ is an argument here; see :func:`~belated.theory.warmup_chernoff`.
 
-The theorems need rewards that are independent of their delays, rows of uniform exploration with a
-regular second moment (Assumption 1), and a warm-up after which λ_min(W) is at least
-:func:`~belated.theory.threshold`. The paper bounds \|θ̂ - θ*\| by 1 in one round where its proof
-needs all rounds; with that threshold it follows for all of them from the width, up to horizons
-beyond 10¹³.
+The theorems require rewards that are independent of their delays, uniform exploration whose rows
+have an invertible second moment (Assumption 1), and a warm-up after which λ_min(W) is at least
+:func:`~belated.theory.threshold`. The paper bounds \|θ̂ - θ*\| by 1 in one round, but its proof
+requires this in all rounds; with that threshold, it follows from the width for all rounds, up to
+horizons beyond 10¹³.
 
-For DTS the mean of rewards must have a minimum slope κ > 0 on the whole support of the prior; the
-paper requires it only around the true θ. A Gaussian prior with a logistic link has none, so that
-nothing follows for it. A setting with ``norm_bound=S`` is for priors on \|θ\| ≤ S.
+For DTS, the mean reward must have a minimum slope κ > 0 on the whole support of the prior; the
+paper requires this only around the true θ. A Gaussian prior with a logistic link has no minimum
+slope, so the theorems do not apply to it. A setting with ``norm_bound=S`` is for priors on
+\|θ\| ≤ S.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from belated.theory.missing import markov_terms, missing_bounded, prop1_terms, r
 #: Assumptions on delays; see :func:`regret_theorem`.
 Assumption = Literal["independent", "iid", "bounded", "markov", "random"]
 
-#: Parameters of a delay that the theorem of each assumption needs.
+#: Parameters of a delay that the theorem for each assumption requires.
 NEEDED: dict[Assumption, tuple[str, ...]] = {
     "independent": ("mu", "M", "sigma", "q"),
     "iid": ("mu", "sigma", "q"),
@@ -58,7 +59,7 @@ class Setting:
     Args:
         horizon: T, the number of rounds, which must exceed the number of features.
         dim: d, the number of features.
-        sigma: σ̂, with which a reward is sub-Gaussian around its mean.
+        sigma: σ̂, for which a reward is sub-Gaussian around its mean.
         kappa: κ, the minimum slope of the mean; see :func:`~belated.theory.min_slope`.
         max_slope: L_g, its maximum slope.
         span: Maximum loss per round. It is 1 for the paper's rewards in [0, 1]; linear rewards, to
@@ -86,7 +87,7 @@ class Setting:
 
     @classmethod
     def of(cls, family: Family, *, horizon: int, dim: int, norm_bound: float) -> Setting:
-        r"""Return the constants of a family, for \|θ*\| ≤ S.
+        r"""Return the constants for a family and \|θ*\| ≤ S.
 
         For Poisson rewards, which are not sub-Gaussian, the results are only approximate.
 
@@ -112,16 +113,19 @@ class Setting:
 def regret_ucb(setting: Setting, *, missing: float, warmup: float, delta: float) -> float:
     r"""Bound the regret of DUCB, given a bound on the missing rewards.
 
-    τ + L_g (2√G* √(2Td log(T/d)) + (2dσ̂/κ) log(T/(dδ)) √T), the inequality behind all theorems. It
-    holds with probability 1 - 5δ, or 1 - 3δ if the bound on missing rewards never fails.
+    The bound is τ + L_g (2√G* √(2Td log(T/d)) + (2dσ̂/κ) log(T/(dδ)) √T), the inequality behind all
+    theorems. It holds with probability 1 - 5δ, or 1 - 3δ if the bound on missing rewards never
+    fails.
 
-    The last step of the proof, to the term with log(T/(dδ)), fails for d = 1 unless δ is small, and
-    for more features if δ is near 1; the greater of that term and the preceding one is used.
+    The last step of the proof, which leads to the term with log(T/(dδ)), fails for d = 1 unless δ
+    is small, and for more features if δ is near 1. Therefore, the greater of that term and the
+    preceding term is used.
 
     Args:
         setting: Constants of the problem.
-        missing: Bound on G*_T that holds with probability 1 - δ: a ``missing_*`` over the horizon.
-        warmup: τ, the rounds of uniform exploration; each costs at most ``setting.span``.
+        missing: Bound on G*_T that holds with probability 1 - δ, from a ``missing_*`` function with
+            a horizon.
+        warmup: τ, the number of rounds of uniform exploration; each costs at most ``setting.span``.
         delta: δ.
 
     >>> from belated import Bernoulli
@@ -135,8 +139,8 @@ def regret_ucb(setting: Setting, *, missing: float, warmup: float, delta: float)
 def regret_expected(setting: Setting, *, missing: float, warmup: float) -> float:
     r"""Bound the expected regret of DUCB (Corollary 1): :func:`regret_ucb` at δ = 1/T, plus 5.
 
-    The bound fails with probability at most 5/T, and then all rounds together cost at most T. For
-    Corollary 1 in the terms of a theorem, add 5 to that theorem at δ = 1/T.
+    The bound fails with probability at most 5/T, and all rounds then cost at most T in total. To
+    state Corollary 1 in the terms of a theorem, add 5 to that theorem at δ = 1/T.
 
     Args:
         setting: Constants of the problem.
@@ -158,24 +162,24 @@ def regret_theorem(
     r"""Bound the regret of DUCB by the paper's theorem for an assumption, with probability 1 - 5δ.
 
     - ``independent`` (Theorem 1) assumes the tail of Assumption 2. The theorem states a width with
-      G_t where the algorithm and the proof have √G_t, which is used here.
-    - ``iid`` (Proposition 2.2) is Theorem 1 with the mean delay for μ + M. The introduction of the
-      paper has the mean in its rate instead of its root. The mean is counted twice, although on
-      average no more rewards are missing than the mean delay: :func:`regret_ucb` with
-      :func:`~belated.theory.missing_bennett` uses that.
-    - ``bounded`` (Proposition 2.1) holds with 1 - 3δ. The proof ends with a rate that has D_max
-      instead of √D_max, which its last inequality has.
+      G_t, whereas the algorithm and the proof use √G_t, as here.
+    - ``iid`` (Proposition 2.2) is Theorem 1 with the mean delay for μ + M. The rate in the paper's
+      introduction contains the mean instead of its root. The mean is counted twice, although on
+      average no more rewards are missing than the mean delay; :func:`regret_ucb` with
+      :func:`~belated.theory.missing_bennett` makes use of this.
+    - ``bounded`` (Proposition 2.1) holds with probability 1 - 3δ. The rate at the end of the proof
+      contains D_max, whereas its last inequality contains √D_max.
     - ``markov`` (Theorem 3) assumes a stationary chain with a spectral gap and a finite mean. The
-      rate after the theorem has μ instead of its fourth root, which the theorem has.
+      rate after the theorem contains μ, whereas the theorem contains its fourth root.
     - ``random``, any dependence (Theorem 5), assumes one distribution with a tail lighter than
-      Gaussian (Assumption 4). The theorem has C₃, which belongs to Theorem 1; its proof has
-      C₄ = 2σ_R² + 1, which is used here. The mean is rounded up, as in
+      Gaussian (Assumption 4). The theorem contains C₃, which belongs to Theorem 1; its proof
+      contains C₄ = 2σ_R² + 1, which is used here. The mean is rounded up, as in
       :func:`~belated.theory.missing_random`.
 
     Args:
         assumption: Assumption on the delays.
         setting: Constants of the problem.
-        delay: Parameters of the delays; :data:`NEEDED` lists those of each assumption.
+        delay: Parameters of the delays; :data:`NEEDED` lists those that each assumption requires.
         warmup: τ.
         delta: δ.
 
@@ -201,18 +205,18 @@ def regret_theorem(
 def regret_bayes(setting: Setting, *, missing: float, warmup: float) -> float:
     r"""Bound the regret of DTS over its prior, given a bound on the expected missing rewards.
 
-    τ + 2 + 2L_g (β + √E G*) √(2Td log(T/d)), with β the width without delay at T rewards and
-    δ = 1/T. The 2 is for the two places where θ* may lie outside its confidence set; the paper's
-    proof counts no others, such as a failed warm-up.
+    The bound is τ + 2 + 2L_g (β + √E G*) √(2Td log(T/d)), where β is the width without delay at T
+    rewards and δ = 1/T. The term 2 accounts for the two steps in which θ* may lie outside its
+    confidence set; the paper's proof ignores other failures, such as a failed warm-up.
 
-    The proof has E √G* ≤ √(E √G*) where it needs √(E G*), which is used here. Its confidence set is
-    a ball in W that is used as one in V, which is valid after a warm-up to
+    The proof states E √G* ≤ √(E √G*) where it requires √(E G*), which is used here. Its confidence
+    set is a ball in W that is used as a ball in V, which is valid after a warm-up to
     :func:`~belated.theory.threshold`.
 
     Args:
         setting: Constants of the problem, with κ for the support of the prior.
         missing: Bound on E G*_T. A bound b on G*_T that holds with probability 1 - 1/T gives b + 1,
-            since at most T rewards are missing if it fails.
+            because at most T rewards are missing if it fails.
         warmup: τ at δ = 1/T.
 
     >>> from belated import Bernoulli
@@ -230,14 +234,14 @@ def regret_bayes_theorem(
 
     ``independent`` is Theorem 2, ``iid`` Corollary 2.2, ``bounded`` Corollary 2.1, ``markov``
     Theorem 4 and ``random`` Theorem 6, under the assumptions of :func:`regret_theorem`. The paper
-    states them by their rates; the constants here are those of its proofs, at δ = 1/T. A bound on
-    missing rewards that fails with probability 1/T adds 1, since at most T rewards are missing;
-    that of ``bounded`` never fails.
+    states only rates; the constants here are from its proofs, at δ = 1/T. A bound on missing
+    rewards that fails with probability 1/T adds 1, because at most T rewards are missing; the bound
+    for ``bounded`` never fails.
 
     Args:
         assumption: Assumption on the delays.
         setting: Constants of the problem, with κ for the support of the prior.
-        delay: Parameters of the delays; :data:`NEEDED` lists those of each assumption.
+        delay: Parameters of the delays; :data:`NEEDED` lists those that each assumption requires.
         warmup: τ at δ = 1/T.
 
     >>> from belated import Bernoulli
@@ -254,7 +258,7 @@ def regret_bayes_theorem(
 def _terms(
     assumption: Assumption, delay: Parameters, horizon: int, delta: float
 ) -> tuple[float, ...]:
-    """Return the terms of a bound on the missing rewards; the theorems have their roots."""
+    """Return the terms of a bound on missing rewards; the theorems contain the roots of these."""
     numbers = [getattr(delay, name) for name in NEEDED[assumption]]
     if None in numbers:
         message = (
@@ -278,13 +282,13 @@ def _terms(
 
 
 def _potential(setting: Setting) -> float:
-    """Return √(2Td log(T/d)), a bound on the sum of the deviations of all choices (41)."""
+    """Return √(2Td log(T/d)), a bound on the sum of deviations over all choices (41)."""
     rounds, dim = setting.horizon, setting.dim
     return math.sqrt(2.0 * rounds * dim * math.log(rounds / dim))
 
 
 def _total(setting: Setting, parts: Iterable[float], warmup: float, delta: float) -> float:
-    """Return the bound (42), with a root for each term of the bound on missing rewards."""
+    """Return the bound (42), with the root of each term of the bound on missing rewards."""
     waiting = 2.0 * _potential(setting) * math.fsum(map(math.sqrt, parts))
     rounds = as_nonnegative(warmup, "warmup")
     return rounds * setting.span + setting.max_slope * (waiting + _learning(setting, delta))
@@ -296,12 +300,12 @@ def _learning(setting: Setting, delta: float) -> float:
     log = math.log(T / (d * as_probability(delta, "delta")))
     stated = 2.0 * d * setting.sigma / setting.kappa * log * math.sqrt(T)
     width = width_paper(T, 0.0, d, delta=delta, sigma=setting.sigma, kappa=setting.kappa)
-    # The last step of (42) fails for d = 1, and for d ≥ 2 where δ is near 1.
+    # The last step of (42) fails for d = 1, and for d ≥ 2 if δ is near 1.
     return max(stated, 2.0 * width * _potential(setting))
 
 
 def _total_bayes(setting: Setting, parts: Iterable[float], warmup: float) -> float:
-    """Return the bound from (49), with a root for each term of the bound on missing rewards."""
+    """Return the bound from (49), with the root of each term of the bound on missing rewards."""
     T = setting.horizon
     width = width_paper(
         T, 0.0, setting.dim, delta=1.0 / T, sigma=setting.sigma, kappa=setting.kappa
