@@ -61,9 +61,9 @@ class Setting:
         dim: d, the number of features.
         sigma: σ̂, for which a reward is sub-Gaussian around its mean.
         kappa: κ, the minimum slope of the mean; see :func:`~belated.theory.min_slope`.
-        max_slope: L_g, its maximum slope.
-        span: Maximum loss per round. It is 1 for the paper's rewards in [0, 1]; linear rewards, to
-            which the paper applies the same theorems, may exceed it.
+        max_slope: L_g, the maximum slope of the mean.
+        span: Maximum loss per round. It is 1 for the paper's rewards in [0, 1]; it may be greater
+            for linear rewards, to which the paper applies the same theorems.
 
     >>> from belated import Bernoulli
     >>> Setting.of(Bernoulli(), horizon=10_000, dim=10, norm_bound=3.0)

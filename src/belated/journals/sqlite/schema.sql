@@ -1,4 +1,4 @@
--- The tables of a journal file, version 3. A file may hold the journals of several bandits, each
+-- The tables of a journal file, version 4. A file may hold the journals of several bandits, each
 -- registered in a cell.
 
 -- `place` combines bandit, partition and position (12 bits of partition, 40 of position), so that
