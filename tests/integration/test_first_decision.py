@@ -29,7 +29,7 @@ def test_init_overwrites_nothing_and_says_what_comes_next(
     before = Path("belated.toml").read_bytes()
     assert main(["serve", "--check", "belated.toml"]) == 0
     assert main(["init"]) == 2
-    assert "belated.toml is there already" in capsys.readouterr().err
+    assert "belated.toml already exists" in capsys.readouterr().err
     assert Path("belated.toml").read_bytes() == before
     assert main(["init", "my shop.toml"]) == 0
     assert "belated serve 'my shop.toml'" in capsys.readouterr().out

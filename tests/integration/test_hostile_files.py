@@ -34,10 +34,10 @@ def exported(folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("field", "value", "told"),
     [
-        ("propensity", 0.0, "propensity is 0.0: a probability above 0 and at most 1"),
+        ("propensity", 0.0, "propensity is 0.0: expected a probability above 0 and at most 1"),
         ("propensity", -1.0, "propensity is -1.0"),
         ("propensity", 1.5, "propensity is 1.5"),
-        ("overall", 2.0, "overall is 2.0: a probability"),
+        ("overall", 2.0, "overall is 2.0: expected a probability"),
         ("x", [1e38, -1e38], "a row must hold finite numbers of at most 1e+08"),
         ("x", [1.0, 2.0, 3.0], "one row of 2 numbers was expected"),
         ("mean", 1e308, "mean is 1e+308"),
