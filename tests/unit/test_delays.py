@@ -238,7 +238,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Constant(1.5), "c is 1.5"),  # type: ignore[arg-type]
     (lambda: Constant(True), "c is True"),
     (lambda: Constant(NEVER + 1), r"c is \d+: a whole number from 0 to 2\*\*62"),
-    (lambda: Uniform(-5), "upto is -5"),
+    (lambda: Uniform(-5), "high is -5"),
     (lambda: Geometric(mean=0), "mean is 0"),
     (lambda: Geometric(mean=-2), "mean is -2"),
     (lambda: Geometric(mean=math.nan), "mean is nan"),

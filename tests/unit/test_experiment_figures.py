@@ -45,7 +45,7 @@ class TestPictures:
     def test_every_committed_picture_has_both(self) -> None:
         """And the page shows both, with words for who cannot see them."""
         light = sorted(ROOT.glob("experiments/*/table.svg"))
-        assert len(light) == 8
+        assert len(light) == 7
         page = (ROOT / "docs/explanation/beyond-the-paper.md").read_text(encoding="utf-8")
         for file in light:
             dark = file.with_stem("table-dark")
