@@ -277,4 +277,4 @@ def test_what_cannot_start_says_why_in_one_line(start: Start, store: Store) -> N
     taken = start("serve", "--port", port)
     assert taken.ended() == 2
     (line,) = taken.log.splitlines()
-    assert f"port {port} of 127.0.0.1 is in use: choose another with --port" in line
+    assert f"port {port} on 127.0.0.1 is in use: choose another with --port" in line

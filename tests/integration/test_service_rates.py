@@ -141,7 +141,7 @@ def test_a_store_that_refuses_is_told_as_such(
         assert http.put("decisions/a/reward", json={"value": 1}).status_code == 503
         operator.execute(cure)
         eventually(lambda: ask(http) == 201)
-    assert len([line for line in lines if "the store refuses" in line]) == 1
+    assert len([line for line in lines if "the store rejects" in line]) == 1
 
 
 def test_rights_that_vanish_are_no_fault_of_the_service(own_server: PostgresServer) -> None:
