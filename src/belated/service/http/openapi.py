@@ -114,7 +114,7 @@ def describe(routes: Sequence[Route], *, keys: bool, tokens: bool) -> dict[str, 
 def _problems_of(route: Route, keys: bool) -> set[int]:
     """Return the statuses of problems in the responses of a route."""
     problems: set[int] = set()
-    if "{bandit}" in route.path:
+    if "{bandit}" in route.path or route.body is not None:
         has_input = route.body is not None or "{id}" in route.path or "{subject}" in route.path
         problems |= _PROBLEMS.keys() - _KEY_PROBLEMS - (set() if has_input else {422})
     if route.status == 202:  # the event may be for an unknown decision
