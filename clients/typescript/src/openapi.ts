@@ -1983,9 +1983,16 @@ export interface operations {
                     "application/json": components["schemas"]["EvaluatedFlags"];
                 };
             };
+            400: components["responses"]["Malformed"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["Unsupported"];
+            422: components["responses"]["Invalid"];
             429: components["responses"]["TooOften"];
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Away"];
         };
     };
     livez: {
