@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pandas as pd
+
+from belated import simulate_many
+from belated.delays import DelayProcess
+from belated.policies import Policy
+from belated.simulation.environments import Environment
 
 
 def parse(doc: str | None, here: Path, seeds: int, first_seed: int = 0) -> argparse.Namespace:
@@ -24,6 +30,27 @@ def parse(doc: str | None, here: Path, seeds: int, first_seed: int = 0) -> argpa
     arguments.resume = arguments.output.with_name("runs.jsonl")
     arguments.start = time.perf_counter()
     return arguments
+
+
+def simulate(
+    policies: Mapping[str, Callable[[Environment], Policy]],
+    worlds: Mapping[str, Callable[[int], Environment]],
+    delays: Mapping[str, DelayProcess],
+    horizon: int,
+    arguments: argparse.Namespace,
+) -> pd.DataFrame:
+    """Simulate every policy on every problem and delay, and write the final regrets."""
+    table = simulate_many(
+        policies,
+        worlds,
+        delays,
+        seeds=arguments.seeds,
+        horizon=horizon,
+        resume=arguments.resume,
+        jobs=arguments.jobs,
+    )
+    write(table, ["policy", "environment", "delay", "seed", "regret"], arguments)
+    return table
 
 
 def write(table: pd.DataFrame, columns: list[str], arguments: argparse.Namespace) -> None:

@@ -26,7 +26,6 @@ from belated import (
     DelayedUCB,
     delays,
     environments,
-    simulate_many,
 )
 from belated.cli.figures import MARGIN, SMALL, WIDTH
 from belated.delays import DelayProcess
@@ -34,7 +33,7 @@ from belated.policies import EpsilonGreedy, Policy
 from belated.simulation.environments import Environment
 from experiments import tables
 from experiments.figures import COLOURS, GREY, columns, save
-from experiments.runs import parse, publish, write
+from experiments.runs import parse, publish, simulate
 
 HERE = Path(__file__).parent
 FIGURE = HERE.parents[1] / "docs" / "_static" / "headline"
@@ -96,16 +95,7 @@ def draw(table: pd.DataFrame) -> Figure:
 
 def main() -> None:
     arguments = parse(__doc__, HERE, seeds=20, first_seed=FIRST)
-    table = simulate_many(
-        POLICIES,
-        WORLDS,
-        DELAYS,
-        seeds=arguments.seeds,
-        horizon=HORIZON,
-        jobs=arguments.jobs,
-        resume=arguments.resume,
-    )
-    write(table, ["policy", "environment", "delay", "seed", "regret"], arguments)
+    table = simulate(POLICIES, WORLDS, DELAYS, HORIZON, arguments)
     publish(tables.by_delay(table, WORLDS, DELAYS, list(POLICIES), DEFAULT), arguments.output)
     save(draw(table), FIGURE)
 

@@ -20,23 +20,13 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 from pathlib import Path
 
-from belated import simulate_many
 from experiments.pending.variants import DELAYS, HORIZON, VARIANTS, WORLDS
-from experiments.runs import parse, write
+from experiments.runs import parse, simulate
 
 
 def main() -> None:
     arguments = parse(__doc__, Path(__file__).parent, seeds=20)
-    table = simulate_many(
-        VARIANTS,
-        WORLDS,
-        DELAYS,
-        seeds=arguments.seeds,
-        horizon=HORIZON,
-        resume=arguments.resume,
-        jobs=arguments.jobs,
-    )
-    write(table, ["policy", "environment", "delay", "seed", "regret"], arguments)
+    simulate(VARIANTS, WORLDS, DELAYS, HORIZON, arguments)
 
 
 if __name__ == "__main__":

@@ -21,26 +21,16 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 from pathlib import Path
 
-from belated import simulate_many
-from experiments.runs import parse, write
+from experiments.runs import parse, simulate
 from experiments.waiting.policies import DELAYS, HORIZON, RULES, WORLDS
 from experiments.waiting.waits import waits
 
 
 def main() -> None:
     arguments = parse(__doc__, Path(__file__).parent, seeds=20)
-    table = simulate_many(
-        RULES,
-        WORLDS,
-        DELAYS,
-        seeds=arguments.seeds,
-        horizon=HORIZON,
-        resume=arguments.resume,
-        jobs=arguments.jobs,
-    )
+    simulate(RULES, WORLDS, DELAYS, HORIZON, arguments)
     lengths = waits(arguments.seeds[:5], arguments.jobs)
     lengths.to_csv(arguments.output.with_name("waits.csv"), index=False)
-    write(table, ["policy", "environment", "delay", "seed", "regret"], arguments)
 
 
 if __name__ == "__main__":

@@ -72,17 +72,16 @@ class Transport:
         cls, url: Any, *, blocking: bool, timeout: float, headers: dict[str, str], retries: int
     ) -> Self:
         """Create a blocking or asynchronous transport for a service."""
-        http: httpx.Client | httpx.AsyncClient
-        if callable(url) and not blocking:  # an ASGI application in this process
+        mounted = None
+        if callable(url) and not blocking:  # an ASGI application of this process
             mounted, url = httpx.ASGITransport(url), "http://localhost"
-            http = httpx.AsyncClient(
-                transport=mounted, base_url=url, timeout=timeout, headers=headers
-            )
-        else:
-            check_url(url)
-            http = (httpx.Client if blocking else httpx.AsyncClient)(
-                base_url=url, timeout=timeout, headers=headers
-            )
+        check_url(url)
+        options: dict[str, Any] = {"base_url": url, "timeout": timeout, "headers": headers}
+        http = (
+            httpx.Client(**options)
+            if blocking
+            else httpx.AsyncClient(transport=mounted, **options)
+        )  # fmt: skip
         return cls(url, http, time.sleep if blocking else asyncio.sleep, retries=retries)
 
     async def call(

@@ -240,7 +240,7 @@ class Service:
         except msgspec.DecodeError as error:
             raise malformed_json(error, body) from None
         if exchange.key is not None:
-            self._charge(exchange, exchange.key, message)
+            self._charge(exchange.key, message, len(exchange.bandits))
         if route.scope == "reward":
             self._check_tokens(exchange, message)
         route.handler(exchange, message)
@@ -281,15 +281,15 @@ class Service:
             self._trouble_due = now + TROUBLE_LOG_SECONDS
             log.error("the store rejects requests", extra={"why": str(error)})
 
-    def _charge(self, exchange: Exchange, key: Key, body: Any) -> None:
+    def _charge(self, key: Key, body: Any, bandits: int) -> None:
         """Count the items of a batch. The first one was counted when the key was checked."""
         assert self.authorizer is not None
         if isinstance(body, DecisionRequests):
             self.authorizer.charge(key, len(body.requests) - 1)
         elif isinstance(body, RewardsBody | SubjectRewardsBody):
             self.authorizer.charge(key, len(body.rewards) - 1)
-        elif exchange.bandits:
-            self.authorizer.charge(key, len(exchange.bandits) - 1)
+        elif bandits:
+            self.authorizer.charge(key, bandits - 1)
 
     def _check_tokens(self, exchange: Exchange, body: Any) -> None:
         tokens, keyed = exchange.tokens, exchange.key is not None

@@ -12,12 +12,18 @@ from urllib.parse import quote
 from belated.exceptions import BelatedError, MissingExtra
 from belated.service.access.authorizer import auth_at
 from belated.service.http.app import Service
-from belated.service.http.problems import ProblemError
 from belated.service.http.routes import Exchange, encode
 from belated.service.operating.config import Config, read_config
 
 try:
-    from belated.service.http.connection import BODILESS, KNOWN, PROBLEM, check_target, malformed
+    from belated.service.http.connection import (
+        BODILESS,
+        KNOWN,
+        PROBLEM,
+        check_target,
+        large_body,
+        repeated,
+    )
 except ModuleNotFoundError:
     raise MissingExtra("belated.service.asgi_app", "service") from None
 
@@ -131,17 +137,16 @@ class AsgiApp:
             {"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else data}
         )
 
-    async def _body(self, receive: Receive) -> bytes | None:
+    async def _body(self, receive: Receive) -> bytearray | None:
         """Read the body of a request; return None if the client has disconnected."""
-        body: bytes = b""
+        body = bytearray()
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None
             body += message.get("body", b"")
             if len(body) > self._service.max_body_bytes:
-                detail = f"the body may have at most {self._service.max_body_bytes:,} bytes"
-                raise ProblemError(413, "Too large", detail)
+                raise large_body(self._service.max_body_bytes)
             if not message.get("more_body", False):
                 return body
 
@@ -180,7 +185,7 @@ def _known_headers(fields: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     for name, value in fields:
         if name in KNOWN:
             if name in headers:
-                raise malformed(f"{name.decode()} occurs twice")
+                raise repeated(name)
             headers[name] = value
     return headers
 

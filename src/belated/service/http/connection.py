@@ -339,7 +339,7 @@ class Connection(asyncio.Protocol):
         name = name.lower()
         if name in KNOWN and self._stage == _HEAD:
             if name in self._headers:
-                self._stop_with(malformed(f"{name.decode()} occurs twice"))
+                self._stop_with(repeated(name))
             self._headers[name] = value
 
     def on_headers_complete(self) -> None:
@@ -387,8 +387,7 @@ class Connection(asyncio.Protocol):
             exchange.body = body
             size = len(body)
         if size > self.service.max_body_bytes:
-            detail = f"the body may have at most {self.service.max_body_bytes:,} bytes"
-            self._stop_with(ProblemError(413, "Too large", detail))
+            self._stop_with(large_body(self.service.max_body_bytes))
 
     def on_message_complete(self) -> None:
         """Queue the complete request."""
@@ -641,6 +640,16 @@ def _without_host(url: bytes, host: bytes) -> bytes:
 def malformed(detail: str) -> ProblemError:
     """Return the problem for an ambiguous request or one that is not valid HTTP."""
     return ProblemError(400, "Malformed request", detail)
+
+
+def repeated(name: bytes) -> ProblemError:
+    """Return the problem for a header that may occur only once."""
+    return malformed(f"{name.decode()} occurs twice")
+
+
+def large_body(limit: int) -> ProblemError:
+    """Return the problem for a body of more than ``limit`` bytes."""
+    return ProblemError(413, "Too large", f"the body may have at most {limit:,} bytes")
 
 
 def large_head() -> ProblemError:

@@ -12,12 +12,11 @@ from functools import partial
 from typing import Any
 
 from belated.core.events import Decision
-from belated.core.times import as_duration, duration_us
-from belated.decider.requests import declared, in_context, offered
+from belated.decider.requests import declared, in_context
 from belated.exceptions import InvalidInput
 from belated.service.access.tokens import RewardTokens
 from belated.service.http.problems import ProblemError, problem_of
-from belated.service.http.routes import JSON, Exchange, Route, encode, parse_request
+from belated.service.http.routes import JSON, Exchange, Route, decide, encode
 from belated.service.serving.served_bandits import Repeated, ServedBandit
 from belated.wire.messages import (
     DecisionRequest,
@@ -31,15 +30,15 @@ from belated.wire.messages import (
 PREFIX = "/ofrep/v1/evaluate/flags"
 #: How long a targeting key gets the same variant. A flag may be evaluated many times during one
 #: visit, and must return the same variant each time.
-STICKY = duration_us(as_duration("1d", "sticky"))
+STICKY = "1d"
 #: OFREP error codes by HTTP status. All other statuses are general errors.
 _CODES = {400: "PARSE_ERROR", 404: "FLAG_NOT_FOUND", 422: "INVALID_CONTEXT"}
 _NO_KEY = "Targeting key missing"
 
-Done = Callable[[Any], None]
 
-
-def decide(bandit: ServedBandit, request: EvaluationRequest, activated: bool, done: Done) -> None:
+def evaluate(
+    bandit: ServedBandit, request: EvaluationRequest, activated: bool, done: Callable[[Any], None]
+) -> None:
     """Decide for an evaluation. Without a targeting key, each evaluation is a new decision."""
     definition = bandit.definition
     if definition.features is None:
@@ -52,15 +51,10 @@ def decide(bandit: ServedBandit, request: EvaluationRequest, activated: bool, do
         context=context,
         actions=context.pop("actions", None),
         subject=subject,
+        sticky=None if subject is None else STICKY,
         activated=activated,
     )
-    if subject is None:
-        parsed, rows = parse_request(body, definition)
-        bandit.decide([parsed], [rows], done)
-    else:
-        names = offered(body.actions, definition.features)
-        parse = partial(parse_request, body, definition)
-        bandit.decide_sticky(subject, names, STICKY, parse, done)
+    decide(bandit, body, done)
 
 
 def flag_of(
@@ -93,7 +87,7 @@ def failure_of(name: str, problem: Problem) -> EvaluationFailure:
 
 
 def _evaluate(call: Exchange, request: EvaluationRequest) -> None:
-    decide(call.bandit, request, True, call.finish)
+    evaluate(call.bandit, request, True, call.finish)
 
 
 def _evaluated(call: Exchange, decisions: Sequence[Decision] | Repeated) -> EvaluatedFlag:
@@ -125,7 +119,7 @@ def _evaluate_all(call: Exchange, request: EvaluationRequest) -> None:
     for bandit, tokens in bandits:
         done = partial(add, bandit.definition.name, tokens)
         try:
-            decide(bandit, request, False, done)
+            evaluate(bandit, request, False, done)
         except Exception as error:
             done(error)
     if not bandits:

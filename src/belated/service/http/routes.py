@@ -420,16 +420,21 @@ def _packed(rows: list[list[float]], dim: int) -> bytes:
 # --- handlers ------------------------------------------------------------------------------------
 
 
-def _decide(call: Exchange, body: DecisionRequest) -> None:
-    definition = call.bandit.definition
+def decide(bandit: ServedBandit, body: DecisionRequest, done: Callable[[Any], None]) -> None:
+    """Make one decision, or return the current decision of the subject if the request is sticky."""
+    definition = bandit.definition
     if body.sticky is None:
         request, rows = parse_request(body, definition)
-        call.bandit.decide([request], [rows], call.finish)
+        bandit.decide([request], [rows], done)
         return
     span = duration_us(as_duration(body.sticky, "sticky"))
     names = offered(body.actions, definition.features)
     parse = partial(parse_request, body, definition)
-    call.bandit.decide_sticky(_subject_of(body, definition), names, span, parse, call.finish)
+    bandit.decide_sticky(_subject_of(body, definition), names, span, parse, done)
+
+
+def _decide(call: Exchange, body: DecisionRequest) -> None:
+    decide(call.bandit, body, call.finish)
 
 
 def _decided(call: Exchange, decisions: Sequence[Decision] | Repeated) -> Decided:
