@@ -9,6 +9,8 @@ which fit the model. Memory is the peak of the process. Each size runs in a sepa
 experiments/benchmark/requirements) plays the same rounds, with one learner per action, as
 experiments/benchmark does. A size such as 2000x1 is a single block; with ``--inline``, bandits that
 fit in the caller's thread play the same rounds.
+
+Run: python benchmarks/embeddings.py [--sizes 384x10 2000x1] [--rounds 4000] [--inline]
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ def for_rows(document: dict[str, Any], bandit: str, switched: str, dim: int) -> 
     offer["dim"] = {"enum": [dim, None]}
     offer["context"] = _NOTHING
     schemas["DecisionRequest"]["required"] = ["rows"]
+    schemas["EvaluationRequest"]["properties"]["context"] = _often({})
     for name in ("RewardBody", "NamedReward", "SubjectRewardBody"):
         schemas[name]["properties"]["value"] = {"type": "number", "minimum": 0, "maximum": 1}
     return _of_bandits(document, bandit, switched)
@@ -47,7 +48,16 @@ def for_features(document: dict[str, Any], bandit: str, switched: str) -> dict[s
         "minProperties": 1,
     }
     schema["required"] = ["context", "actions"]
+    flag = {"age": _NUMBER, "actions": offer["actions"]}
+    document["components"]["schemas"]["EvaluationRequest"]["properties"]["context"] = _often(flag)
     return _of_bandits(document, bandit, switched)
+
+
+def _often(properties: dict[str, Any]) -> dict[str, Any]:
+    """Any context of an evaluation, and half of the time one with a user and these properties."""
+    properties = {"targetingKey": {"type": "string", "minLength": 1}, **properties}
+    known = {"type": "object", "properties": properties, "required": list(properties)}
+    return {"anyOf": [known, {"type": "object"}]}
 
 
 def _record(name: str) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from belated.service.http.ofrep import EVALUATE
 from tests.integration.http.bandits import DIM, ROWS
 from tests.waiting import eventually
 
-AT = datetime.now(UTC)
 # --- every route ---------------------------------------------------------------------------------
 
 EXAMPLES: dict[str, Any] = {
@@ -67,11 +66,12 @@ def test_every_documented_route_answers_as_documented(http: httpx.Client) -> Non
 def test_the_whole_story_of_a_decision(client: Client) -> None:
     """Decided, activated, rewarded in two parts, corrected: each record says what it meant."""
     decision = client.decide(rows=ROWS, actions=["a", "b", "c"], activated=False)
+    at = datetime.now(UTC)
     assert client.entry(decision.id).state == "dormant"
     assert client.activate(decision.id).status == "accepted"
     assert client.entry(decision.id).state == "pending"
-    assert client.observe(decision.id, 0.0, at=AT).status == "accepted"
-    client.observe(decision.id, 0.0, at=AT)  # a retry, which PostgreSQL stores once
+    assert client.observe(decision.id, 0.0, at=at).status == "accepted"
+    client.observe(decision.id, 0.0, at=at)  # a retry, which PostgreSQL stores once
     client.observe(decision.id, 1.0, revision=1)
     client.observe(decision.id, 0.0)  # what was corrected, at another time
     story = client.entry(decision.id)
@@ -84,7 +84,7 @@ def test_the_whole_story_of_a_decision(client: Client) -> None:
         ("reward", "rewarded"),
         ("reward", "revised"),
     ]
-    assert story.records[2].at == AT
+    assert story.records[2].at == at
     chosen = story.decision
     assert chosen is not None
     assert (chosen.action, chosen.index, chosen.at) == (
@@ -211,12 +211,10 @@ def test_what_the_store_recognises_is_told(http: httpx.Client, store: Store) -> 
         return next((float(one.removeprefix(name)) for one in lines if one.startswith(name)), None)
 
     id = http.post("/v1/rows/decisions", json={"rows": ROWS.tolist()}).json()["id"]
-    before = told()
+    before, at = told(), datetime.now(UTC).isoformat()
     for _ in range(3):
-        assert (
-            http.post(f"/v1/rows/decisions/{id}/void", params={"at": AT.isoformat()}).status_code
-            == 202
-        )
+        response = http.post(f"/v1/rows/decisions/{id}/void", params={"at": at})
+        assert response.status_code == 202
     if store.name == "postgresql":
         assert before is not None
         assert told() == before + 2
