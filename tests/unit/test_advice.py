@@ -155,6 +155,13 @@ def test_no_reward_at_all(decisions: int, window: int | None, defaults: bool, wa
     assert names(seen) == warned * ["silence"]
 
 
+@pytest.mark.parametrize("window", [None, HOUR])
+def test_no_reward_at_all_after_all_decisions_were_forgotten(window: int | None) -> None:
+    """Decisions older than the retention still count, although the sample is empty."""
+    seen = Evidence(Gaussian(), 1.0, window, False, HOUR, decisions=2_000)
+    assert names(seen) == ["silence"]
+
+
 def test_rewards_of_unknown_ids_are_named_where_none_comes() -> None:
     """They are the most likely cause."""
     none = np.full(1_000, -1)

@@ -150,7 +150,7 @@ def silence(seen: Evidence) -> Words | None:
 def _never(seen: Evidence) -> Words | None:
     """Check for silence before the first reward, when delays are unknown but windows have ended."""
     count, least = float(seen.decisions), SILENT_DEFAULTS if seen.defaults else SILENT
-    if count >= least and seen.window is not None:
+    if count >= least and seen.window is not None and len(seen.age):  # forgotten ones have ended
         count *= float((seen.age >= seen.window).mean())
     if count < least:
         return None
