@@ -7,8 +7,9 @@ of all slices of the echo with as many connections. Requests are stored in one c
 open loop at half of that rate: latencies next to those of the echo and of bare commits.
 
 With --pin, each of the two processes stays on the first core; wrk and PostgreSQL run anywhere.
+With --processes, it measures only `belated serve` with these numbers of processes.
 
-Run: python benchmarks/service.py [--slices 5] [--seconds 3] [--pin]
+Run: python benchmarks/service.py [--slices 5] [--seconds 3] [--pin | --processes 1 2]
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +31,7 @@ import uvloop
 from numpy.typing import NDArray
 from open_loop import Caller, at_rate
 from service_apps import ARMS, DIM, OFFERS
-from service_processes import Server
+from service_processes import Command, Server
 
 from belated.core.events import Decision
 from belated.core.ids import new_id
@@ -78,6 +80,20 @@ end
 """
 
 
+#: The bandit of service_apps.py as a file.
+CONFIG = """
+[store]
+address = "{dsn}"
+[server]
+learn = false
+[bandits.offers]
+policy = "DelayedUCB(20, Bernoulli())"
+rewards = "Explicit('60s')"
+partitions = 2
+keep_requests = 0.0
+"""
+
+
 class Load:
     """wrk with a script."""
 
@@ -115,7 +131,11 @@ def main() -> None:
     parser.add_argument("--slices", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--pin", action="store_true")
+    parser.add_argument("--processes", type=int, nargs="+")
     arguments = parser.parse_args()
+    if arguments.processes:
+        compare_processes(arguments)
+        return
     with (
         tempfile.TemporaryDirectory() as name,
         database() as dsn,
@@ -129,6 +149,26 @@ def main() -> None:
         key = make(open_store(dsn), "decide", rate=1e6).key
         time.sleep(2.5)  # until the key is known
         compare(Path(name), service, guarded, key, arguments)
+
+
+def compare_processes(arguments: argparse.Namespace) -> None:
+    """Measure `belated serve` with several numbers of processes, in alternating slices."""
+    body = json.dumps({"rows": rows()[0]}, separators=(",", ":"))
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        config = folder / "belated.toml"
+        config.write_text(CONFIG.format(dsn=stack.enter_context(database())))
+        load = Load(folder, "open", POST.format(body=body), "/v1/offers/decisions")
+        servers = {
+            count: stack.enter_context(Command(config, count)) for count in arguments.processes
+        }
+        rates: dict[int, list[float]] = {count: [] for count in servers}
+        for _ in range(arguments.slices + 1):
+            for count, server in servers.items():
+                rates[count].append(load.run(server, 128, arguments.seconds)[0])
+    print("| processes | requests/s |\n|--:|--:|")
+    for count, found in rates.items():
+        print(f"| {count} | {statistics.median(found[1:]):,.0f} |")
 
 
 def compare(

@@ -20,7 +20,7 @@ from belated.journals import open_store
 from belated.service import Definition, Service
 from belated.service.access.tokens import TokenSecrets
 from belated.service.http.asgi import AsgiApp
-from belated.service.http.server import BACKLOG, collect_rarely, serve
+from belated.service.http.server import BACKLOG, collect_rarely, listen, serve
 from belated.service.learning.learners import learners_of
 from belated.service.operating.logs import start_logging
 from belated.service.operating.metrics import Metrics
@@ -70,7 +70,7 @@ def main() -> int:
         if what == "learners":
             return learn(int(port), dsn, many(int(count)))
         app = Service(many(int(count)), dsn, auth="keys" if what == "keyed" else "off")
-        return serve(app, "127.0.0.1", int(port))
+        return serve(app, listen("127.0.0.1", int(port)))
     if kind == "learner":
         return learn(int(port), dsn)
     if kind == "both":
@@ -82,7 +82,8 @@ def main() -> int:
     offers = OFFERS if kind == "kept" else replace(OFFERS, keep_requests=0.0)
     if kind == "asgi":
         return serve_asgi(AsgiApp(Service([offers], dsn)), int(port), "on")
-    return serve(Service([offers], dsn, learn=kind == "both"), "127.0.0.1", int(port))
+    app = Service([offers], dsn, learn=kind == "both")
+    return serve(app, listen("127.0.0.1", int(port)))
 
 
 def serve_guarded(port: int, dsn: str) -> int:
@@ -95,7 +96,7 @@ def serve_guarded(port: int, dsn: str) -> int:
             token_keys=TokenSecrets({"a": bytes(32)}),
             spools=SpoolFolder(Path(folder)),
         )
-        return serve(app, "127.0.0.1", port)
+        return serve(app, listen("127.0.0.1", port))
 
 
 def fit_on_demand() -> None:

@@ -29,10 +29,14 @@ class Server:
     """
 
     def __init__(self, app: str, dsn: str, *, pinned: bool = False) -> None:
-        self.port = free_port()
-        command = [sys.executable, "service_apps.py", app, str(self.port), dsn]
+        port = free_port()
+        command = [sys.executable, "service_apps.py", app, str(port), dsn]
         if pinned:
             command = ["taskset", "--cpu-list", "0", *command]
+        self._start(app, command, port)
+
+    def _start(self, app: str, command: list[str], port: int) -> None:
+        self.port = port
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
         self.process = subprocess.Popen(command, cwd=HERE, env=environment)
         deadline = time.monotonic() + 120
@@ -90,3 +94,18 @@ class Server:
         with urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as answer:
             text = answer.read().decode()
         return {name: float(value) for name, value in re.findall(r"^([^#]\S*) (\S+)$", text, re.M)}
+
+
+class Command(Server):
+    """`belated serve` with a number of processes.
+
+    Args:
+        config: the configuration file.
+        processes: the number of processes.
+    """
+
+    def __init__(self, config: Path, processes: int) -> None:
+        port = free_port()
+        command = [sys.executable, "-m", "belated", "serve", str(config), "--log-level", "error"]
+        command += ["--port", str(port), "--processes", str(processes)]
+        self._start(f"belated serve --processes {processes}", command, port)

@@ -136,7 +136,11 @@ PLACES = {
     "deciders.replicas": Place("5", "StatefulSet -decider", ("spec", "replicas"), 5),
     "deciders.port": Place(
         "80", "StatefulSet -decider", (*CONTAINER, "args"),
-        ["serve", "belated.toml", "--host", "0.0.0.0", "--port", "80"],
+        ["serve", "belated.toml", "--host", "0.0.0.0", "--port", "80", "--processes", "1"],
+    ),
+    "deciders.processes": Place(
+        "3", "StatefulSet -decider", (*CONTAINER, "args"),
+        ["serve", "belated.toml", "--host", "0.0.0.0", "--port", "8080", "--processes", "3"],
     ),
     "deciders.gracePeriod": Place(
         "90", "StatefulSet -decider", (*POD, "terminationGracePeriodSeconds"), 90

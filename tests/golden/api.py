@@ -112,7 +112,11 @@ def _commands(parser: argparse.ArgumentParser) -> Iterator[str]:
             yield from _commands(command)
     if not groups:
         yield parser.prog
-        yield from sorted(_argument(action) for action in parser._actions if action.dest != "help")
+        yield from sorted(
+            _argument(action)
+            for action in parser._actions
+            if action.dest != "help" and action.help is not argparse.SUPPRESS
+        )
 
 
 def _argument(action: argparse.Action) -> str:

@@ -59,6 +59,7 @@ HEALTHY = {
     _of("advice", 'warning="mode"'): _STEADY.format(1, "{n}"),  # has an alert of its own
     _of("report_age_seconds"): _STEADY.format(300, "{n}"),
     _of("unmatched_refused_total"): _STEADY.format(0, "{n}"),
+    'belated_process_restarts_total{instance="decider"}': _STEADY.format(0, "{n}"),
 }
 
 DAY = 24 * 60
@@ -106,6 +107,10 @@ CAUSES: dict[str, tuple[int, dict[str, str]]] = {
     "BelatedAdvice": (40, {_of("advice", 'warning="missing"'): "0+0x20 1+0x20"}),
     "BelatedDelayDependence": (40, {_of("advice", 'warning="dependence"'): "0+0x20 1+0x20"}),
     "BelatedLearnerFails": (40, {_of("learner_restarts_total"): "0+0x20 0+1x20"}),
+    "BelatedProcessesFail": (
+        40,
+        {'belated_process_restarts_total{instance="decider"}': "0+0x20 0+1x20"},
+    ),
 }
 
 

@@ -3,7 +3,8 @@
 It scrapes every second, and all spans of the rules but the values they compare are divided by
 `FACTOR` in a copy: an hour is 2.5 seconds, and no range is shorter than `LEAST`. test_alerts.py has
 the rules as they are. `BelatedReportOld` is not among these: it needs six hours without a report;
-nor is `BelatedWorkerDead`, which needs a fault that nobody knows of.
+nor is `BelatedWorkerDead`, which needs a fault that nobody knows of; nor is `BelatedProcessesFail`,
+whose metric `test_serve.py` checks.
 """
 
 from __future__ import annotations
@@ -84,7 +85,12 @@ AWAY = {
 }
 DEAD = {("BelatedNoLeader", ""), ("BelatedModelOld", "offers")}
 APART = {("BelatedOtherPolicy", "offers"), ("BelatedLearnerBehind", "offers")}
-NOT_HERE = {"BelatedReportOld", "BelatedUnmatchedFull", "BelatedWorkerDead"}
+NOT_HERE = {
+    "BelatedReportOld",
+    "BelatedUnmatchedFull",
+    "BelatedWorkerDead",
+    "BelatedProcessesFail",
+}
 
 
 @pytest.fixture(autouse=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -278,3 +281,151 @@ def test_what_cannot_start_says_why_in_one_line(start: Start, store: Store) -> N
     assert taken.ended() == 2
     (line,) = taken.log.splitlines()
     assert f"port {port} on 127.0.0.1 is in use: choose another with --port" in line
+
+
+on_postgresql = pytest.mark.parametrize("address", ["postgresql"], indirect=True)
+
+
+class Callers:
+    """Threads that request decisions, on new connections after every few requests.
+
+    Attributes:
+        taken: Ids of the decisions that were acknowledged.
+        cut: Errors of connections that ended without a response.
+    """
+
+    def __init__(self, service: Process) -> None:
+        self.taken: list[str] = []
+        self.cut: list[Exception] = []
+        self._port = service.heard("serving")["port"]
+        self._stopped = threading.Event()
+        self._threads = [threading.Thread(target=self._go_on) for _ in range(8)]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Stop, and wait for the last responses."""
+        self._stopped.set()
+        for thread in self._threads:
+            thread.join(30)
+            assert not thread.is_alive()
+
+    def _go_on(self) -> None:
+        while not self._stopped.is_set():
+            connection = HTTPConnection("127.0.0.1", self._port, timeout=30)
+            try:
+                connection.connect()
+            except OSError:
+                return  # the service has ended
+            try:
+                for _ in range(5):
+                    connection.request("POST", "/v1/offers/decisions", BODY, JSON)
+                    response = connection.getresponse()
+                    found = json.loads(response.read())
+                    assert response.status == 201, found
+                    self.taken.append(found["id"])
+                    if response.will_close:
+                        break
+            except (OSError, HTTPException) as error:
+                self.cut.append(error)
+            finally:
+                connection.close()
+
+
+def metrics(service: Process) -> dict[str, float]:
+    """The metrics without labels, and the number of decisions, over a new connection."""
+    port = service.heard("serving")["port"]
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as response:
+        lines = response.read().decode().splitlines()
+    found = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    return {name.replace('{bandit="offers"}', ""): float(value) for name, _, value in found}
+
+
+def serving_pids(service: Process) -> list[int]:
+    """The processes that have started to serve, in this order."""
+    lines = [json.loads(line) for line in service.log.splitlines()]
+    return [line["pid"] for line in lines if line["message"] == "serving"]
+
+
+@on_postgresql
+def test_a_killed_process_is_replaced_while_another_serves(start: Start, store: Store) -> None:
+    """No acknowledged decision is lost, and neither counters nor the shutdown are affected."""
+    service = start("serve", "--create-tables", "--processes", "2")
+    later(lambda: len(serving_pids(service)) == 2)
+    callers = Callers(service)
+    later(lambda: len(callers.taken) > 200)
+    counts = [metrics(service)["belated_decisions_total"]]
+    os.kill(serving_pids(service)[1], signal.SIGKILL)
+    before = len(callers.taken)
+    while len(serving_pids(service)) == 2:
+        counts.append(metrics(service)["belated_decisions_total"])
+    assert len(callers.taken) > before
+    later(lambda: metrics(service)["belated_processes"] == 2)
+    found = metrics(service)
+    counts.append(found["belated_decisions_total"])
+    assert counts == sorted(counts)
+    assert found["belated_process_restarts_total"] == 1
+    ended = service.said("a server process ended and will be restarted")
+    assert ended is not None
+    assert ended["code"] == -signal.SIGKILL
+
+    cut = len(callers.cut)
+    service.send(signal.SIGTERM)
+    assert service.ended() == 0
+    callers.stop()
+    assert len(callers.cut) == cut
+    with store.journal("offers") as journal:
+        assert journal.decisions(callers.taken).keys() == set(callers.taken)
+
+
+@on_postgresql
+def test_metrics_are_those_of_all_processes(start: Start) -> None:
+    """Wherever they are scraped; and one process learns for all."""
+    service = start("serve", "--create-tables", "--processes", "2")
+    later(lambda: len(serving_pids(service)) == 2)
+    service.heard("this learner leads")
+    callers = Callers(service)
+    later(lambda: len(callers.taken) > 500)
+    callers.stop()
+    assert not callers.cut
+    if len(callers.taken) % 2 == 0:  # so that two processes cannot have the same number
+        callers.taken.append(service.decide())
+    total = len(callers.taken)
+
+    def of_process() -> int:
+        """The decisions of the process that responds."""
+        (bandit,) = service.ask("GET", "/v1")[1]["bandits"]
+        count: int = bandit["decisions"]
+        return count
+
+    later(lambda: of_process() < total / 2)
+    fewer = of_process()
+    later(lambda: of_process() == total - fewer)
+    for _ in range(10):
+        found = metrics(service)
+        assert found["belated_decisions_total"] == total
+        assert found["belated_processes"] == 2
+        assert found["belated_learner_is_leader"] == 1
+    assert not service.mentions("this learner stands by")
+    decided = 'belated_learner_events_total{bandit="offers",status="decided"}'
+    later(lambda: metrics(service)[decided] == total)
+    port = service.heard("serving")["port"]
+    service.kill()  # its processes notice, and free the port
+
+    def is_free() -> bool:
+        with socket.socket() as client:
+            return client.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
+
+    later(is_free)
+
+
+@pytest.mark.parametrize("address", ["sqlite"], indirect=True)
+def test_on_sqlite_there_is_one_process(start: Start) -> None:
+    """More are refused with the reason; `auto` starts one."""
+    refused = start("serve", "--processes", "2")
+    assert refused.ended() == 2
+    (line,) = refused.log.splitlines()
+    assert "only one process at a time can write" in line
+    service = start("serve", "--processes", "auto")
+    assert service.decide()
+    assert "belated_processes" not in metrics(service)

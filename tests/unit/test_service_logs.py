@@ -20,10 +20,12 @@ def line(**fields: object) -> dict[str, object]:
 
 def test_a_line_has_time_level_message_and_what_was_given() -> None:
     """In this order, so that people can read it too."""
-    found = line(created=1.7e9, msg="%s of %s", args=("one", "two"), port=80, bandits=["offers"])
+    about = {"msg": "%s of %s", "args": ("one", "two"), "port": 80, "bandits": ["offers"]}
+    found = line(created=1.7e9, process=7, **about)
     assert list(found.items()) == [
         ("time", "2023-11-14T22:13:20.000Z"),
         ("level", "info"),
+        ("pid", 7),
         ("message", "one of two"),
         ("port", 80),
         ("bandits", ["offers"]),

@@ -7,12 +7,17 @@ Requires the extra ``service``, and ``postgres`` for journals in PostgreSQL.
 from __future__ import annotations
 
 import argparse
+import socket
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from belated.cli.address import add_config, config_file, extras, prepared
+from belated.cli.options import add_option, count
 from belated.cli.text import pairs, several
-from belated.exceptions import BelatedError, InvalidConfig
+from belated.exceptions import BelatedError, InvalidConfig, InvalidInput
+from belated.journals import Store
 
 if TYPE_CHECKING:
     from belated.service.operating.config import Config
@@ -25,6 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     parser.add_argument("--host", help="address to bind (overrides server.host)")
     parser.add_argument("--port", type=int, help="port to bind (overrides server.port; 0 = any)")
+    about = "processes that serve the port; auto: one per core, or one on SQLite"
+    add_option(parser, "--processes", about, _processes, 1, metavar="N")
+    # A supervisor passes these to its processes: a number, and the files that they inherit.
+    parser.add_argument("--supervised", nargs=4, type=int, help=argparse.SUPPRESS)
     parser.add_argument("--check", action="store_true", help="validate the config file and exit")
 
 
@@ -35,14 +44,45 @@ def run(options: argparse.Namespace) -> int:
 
     from belated.service import Service
     from belated.service.access.authorizer import auth_at
-    from belated.service.http.server import serve
+    from belated.service.http.processes import Supervised, Supervisor
+    from belated.service.http.server import listen, serve
 
     config = prepared(options)
     server = config.server
     host = server.host if options.host is None else options.host
-    app = Service.from_config(config, auth=auth_at(host, server.auth))
-    port = server.port if options.port is None else options.port
-    return serve(app, host, port, drain=server.drain, limits=server.limits)
+    auth = auth_at(host, server.auth)
+    supervised = None
+    if options.supervised is not None:
+        number, file, polls, scrapes = options.supervised
+        listening, supervised = socket.socket(fileno=file), Supervised(polls, scrapes)
+        server = replace(server, learn=server.learn and number == 0)  # others would stand by
+    else:
+        processes = _process_count(options.processes, config.store)
+        listening = listen(host, server.port if options.port is None else options.port)
+        if processes > 1:
+            command = [sys.executable, "-m", "belated", "serve", options.file, "--host", host]
+            command += ["--log-level", options.log_level, "--supervised"]
+            return Supervisor(command, processes, listening).run()
+    app = Service.from_config(replace(config, server=server), auth=auth)
+    return serve(app, listening, drain=server.drain, limits=server.limits, supervised=supervised)
+
+
+def _processes(text: str) -> int | None:
+    """Parse a number of processes; None stands for one per core."""
+    return None if text == "auto" else count(text)
+
+
+def _process_count(requested: int | None, store: Store) -> int:
+    """Return the number of processes to start, after checking that the store supports it."""
+    from belated.service.http.processes import cores
+
+    if requested is None:
+        return cores() if store.concurrent_appends else 1
+    if requested > 1 and not store.concurrent_appends:
+        message = f"--processes is {requested}, but only one process at a time can write to"
+        reason = f"{message} {store.place}, so the processes would wait for each other"
+        raise InvalidInput(f"{reason}: use --processes 1, or a store in PostgreSQL", requested)
+    return requested
 
 
 def _feature_changes(config: Config) -> Iterator[str]:

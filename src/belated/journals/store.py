@@ -105,6 +105,8 @@ class Store:
     place: str
     #: Whether the store assigns partitions to several learners of a bandit.
     assigns_partitions = False
+    #: Whether several processes can append at the same time, instead of waiting for each other.
+    concurrent_appends = True
 
     def cells(self, *, wait: float = 10.0) -> Cells:
         """Open the cells.

@@ -133,6 +133,7 @@ class SQLiteStore(Store):
     """
 
     name = "sqlite"
+    concurrent_appends = False
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Clock | None = None) -> None:
         #: Path of the file.

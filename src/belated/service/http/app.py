@@ -7,7 +7,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -103,6 +103,8 @@ class Service:
             balancers should send new ones elsewhere.
         requests: Number of requests by method, route path and status.
         reports: Reports on all bandits, for the console and the metrics.
+        scrape: Returns the metrics of all processes that serve the port; None if this is the only
+            process.
     """
 
     def __init__(
@@ -141,6 +143,7 @@ class Service:
         self._learners = learners_of(list(bandits) if learn else [], self._store, lease=lease)
         self._trouble_due = -math.inf
         self.draining = False
+        self.scrape: Callable[[], bytes] | None = None
         self.requests: Counter[tuple[str, str, int]] = Counter()
         actions = {definition.name: definition.actions for definition in bandits}
         self.reports = Reports(self._store, actions)
@@ -230,8 +233,10 @@ class Service:
         route = exchange.route
         assert route is not None
         if route.of_service:
-            status, content = route.handler(self, exchange)
-            exchange.connection.respond(exchange, status, route.content.encode(), content)
+            response = route.handler(self, exchange)
+            if response is not None:
+                status, content = response
+                exchange.connection.respond(exchange, status, route.content.encode(), content)
             return
         try:
             message = route.parse(body)
@@ -368,8 +373,23 @@ def _livez(service: Service, _: Exchange) -> tuple[int, bytes]:
     return 200, encode(Alive())
 
 
-def _metrics(service: Service, _: Exchange) -> tuple[int, bytes]:
-    return 200, service.metrics.text()
+def _metrics(service: Service, exchange: Exchange) -> tuple[int, bytes] | None:
+    if service.scrape is None:
+        return 200, service.metrics.text()
+    scrape = asyncio.get_running_loop().run_in_executor(None, service.scrape)
+    scrape.add_done_callback(partial(_send_scrape, exchange))
+    return None
+
+
+def _send_scrape(exchange: Exchange, scrape: asyncio.Future[bytes]) -> None:
+    """Send the metrics of all processes."""
+    try:
+        text = scrape.result()
+    except Exception as error:
+        exchange.connection.refuse(exchange, error)
+    else:
+        assert exchange.route is not None
+        exchange.connection.respond(exchange, 200, exchange.route.content.encode(), text)
 
 
 def _openapi(service: Service, _: Exchange) -> tuple[int, bytes]:

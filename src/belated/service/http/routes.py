@@ -90,7 +90,7 @@ class Route:
         path: Path, with parameters in braces.
         handler: Handles an exchange and its parsed body, and finishes the exchange with the result.
             The handler of a service route instead takes the service and an exchange, and returns
-            the status and content.
+            the status and content, or None if it sends the response later.
         summary: Summary for the OpenAPI document.
         answer: Type of the response; None unless the response is JSON.
         status: Status of a successful response.

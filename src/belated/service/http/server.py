@@ -20,6 +20,7 @@ from belated.service.operating.config import Limits
 
 try:
     from belated.service.http.connection import Connection, Connections
+    from belated.service.http.processes import Supervised
 except ModuleNotFoundError:
     raise MissingExtra("belated serve", "service") from None
 
@@ -39,19 +40,12 @@ SWITCH_INTERVAL = 0.0005
 log = logging.getLogger("belated.service")
 
 
-def serve(
-    app: Service, host: str, port: int, *, drain: float = 0.0, limits: Limits | None = None
-) -> int:
-    """Serve until SIGTERM or SIGINT, finish requests in flight, and return the exit code.
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket.
 
     Args:
-        app: Service to run.
         host: Address to listen on.
         port: Port to listen on; 0 for any free port.
-        drain: Seconds for which the server continues to serve after the signal. During this time,
-            it reports that it is not ready, so that load balancers stop sending requests, and
-            closes each connection after its next response.
-        limits: Connection limits.
 
     Raises:
         InvalidInput: the port is in use.
@@ -59,13 +53,34 @@ def serve(
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise
         message = f"port {port} on {host} is in use: choose another with --port"
         raise InvalidInput(f"{message} or under [server], or 0 for any free port", port) from None
-    server = Server(app, listening, drain=drain, limits=limits)
+
+
+def serve(
+    app: Service,
+    listening: socket.socket,
+    *,
+    drain: float = 0.0,
+    limits: Limits | None = None,
+    supervised: Supervised | None = None,
+) -> int:
+    """Serve until SIGTERM or SIGINT, finish requests in flight, and return the exit code.
+
+    Args:
+        app: Service to run.
+        listening: Listening socket.
+        drain: Seconds for which the server continues to serve after the signal. During this time,
+            it reports that it is not ready, so that load balancers stop sending requests, and
+            closes each connection after its next response.
+        limits: Connection limits.
+        supervised: Supervisor of this process; None if this is the only process.
+    """
+    server = Server(app, listening, drain=drain, limits=limits, supervised=supervised)
     for number in (signal.SIGTERM, signal.SIGINT):  # signals may arrive during startup
         signal.signal(number, lambda number, frame: server.stop())
     collect_rarely()
@@ -93,6 +108,7 @@ class Server:
         listening: Listening socket.
         drain: Seconds to continue after a request to stop, as in :func:`serve`.
         limits: Connection limits.
+        supervised: Supervisor of this process; None if this is the only process.
 
     Attributes:
         started: Set once the server accepts requests.
@@ -102,12 +118,18 @@ class Server:
     listening: socket.socket
     drain: float = 0.0
     limits: Limits | None = None
+    supervised: Supervised | None = None
     started: threading.Event = field(default_factory=threading.Event, init=False)
     _stopped: threading.Event = field(default_factory=threading.Event, init=False)
 
     def stop(self) -> None:
         """Ask the server to stop. Can be called from any thread and from signal handlers."""
         self._stopped.set()
+
+    def _leave(self) -> None:
+        """Stop without draining, because other processes serve the port."""
+        self.drain = 0.0
+        self.stop()
 
     def run(self) -> int:
         """Serve until :meth:`stop` is called; return the exit code."""
@@ -134,6 +156,9 @@ class Server:
         host, port = self.listening.getsockname()[:2]
         log.info("serving", extra={"host": host, "port": port, "bandits": list(app.bandits)})
         self.started.set()
+        if self.supervised is not None:
+            app.scrape = self.supervised.metrics
+            self.supervised.follow(app.metrics, self._leave)
         while not self._stopped.is_set():
             await asyncio.sleep(0.1)
         if self.drain > 0.0:

@@ -19,10 +19,10 @@ class JsonLines(logging.Formatter):
     """Formats the time, level and message of a log record, and the fields passed as ``extra``.
 
     >>> record = logging.makeLogRecord(
-    ...     {"created": 1.7e9, "levelname": "INFO", "msg": "serving", "port": 8080}
+    ...     {"created": 1.7e9, "levelname": "INFO", "process": 7, "msg": "serving", "port": 8080}
     ... )
     >>> JsonLines().format(record)
-    '{"time":"2023-11-14T22:13:20.000Z","level":"info","message":"serving","port":8080}'
+    '{"time":"2023-11-14T22:13:20.000Z","level":"info","pid":7,"message":"serving","port":8080}'
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -31,6 +31,7 @@ class JsonLines(logging.Formatter):
         line: dict[str, Any] = {
             "time": when.replace("+00:00", "Z"),
             "level": record.levelname.lower(),
+            "pid": record.process,
             "message": record.getMessage(),
         }
         line |= {name: value for name, value in vars(record).items() if name not in _STANDARD}

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, get_args
 
 from belated.advice import CHECKS
@@ -42,6 +43,7 @@ try:
         Metric,
     )
     from prometheus_client.exposition import generate_latest, start_http_server
+    from prometheus_client.registry import Collector
 except ModuleNotFoundError:
     raise MissingExtra("the service", "service") from None
 
@@ -61,20 +63,28 @@ class Family(NamedTuple):
         kind: Prometheus class of the metric.
         help: Help text.
         labels: Label names.
+        combine: Combines the values of the processes that serve the same port.
     """
 
     kind: Callable[..., Any]
     help: str
     labels: tuple[str, ...]
+    combine: Callable[[list[float]], float]
 
 
-def _family(kind: Callable[..., Any], help: str, *labels: str, of_bandit: bool = True) -> Family:
+def _family(
+    kind: Callable[..., Any],
+    help: str,
+    *labels: str,
+    of_bandit: bool = True,
+    combine: Callable[[list[float]], float] = sum,
+) -> Family:
     """Return a metric with a label for the bandit, unless it describes the whole process."""
-    return Family(kind, help, ("bandit", *labels) if of_bandit else labels)
+    return Family(kind, help, ("bandit", *labels) if of_bandit else labels, combine)
 
 
 _counter = partial(_family, CounterMetricFamily)
-_gauge = partial(_family, GaugeMetricFamily)
+_gauge = partial(_family, GaugeMetricFamily, combine=max)
 _histogram = partial(_family, HistogramMetricFamily)
 
 #: Metrics by name, without the suffix ``_total``.
@@ -95,14 +105,16 @@ FAMILIES: dict[str, Family] = {
     ),
     "belated_decide_seconds": _histogram("Response time of decision requests, with the commit."),
     "belated_model_age_seconds": _gauge("Age of the newest model that this process has loaded."),
-    "belated_model_version": _gauge("Number of records that the current model includes."),
+    "belated_model_version": _gauge(
+        "Number of records that the current model includes.", combine=min
+    ),
     "belated_model_chosen": _gauge("1 if an operator chose the current model, else 0."),
     "belated_model_other_features": _gauge(
         "1 if the newest model is for other features, so that the previous one is used, else 0."
     ),
     "belated_models_loaded": _counter("Models loaded by this process."),
     "belated_unapplied_decisions": _gauge(
-        "Decisions made by this process that the current model does not include yet."
+        "Decisions made by this process that the current model does not include yet.", combine=sum
     ),
     "belated_mode": _gauge(
         "1 for the current mode of the bandit: learn, freeze, baseline or off.", "mode"
@@ -124,11 +136,12 @@ FAMILIES: dict[str, Family] = {
         "Invalid or suspicious rewards and values, by kind: in the journal (learners), or in "
         "requests to this process (deciders).",
         "issue",
+        combine=sum,
     ),
     "belated_journal_unavailable": _gauge(
         "1 while the store is unavailable and events are spooled to the local disk, else 0."
     ),
-    "belated_spool_events": _gauge("Events in the spool on the local disk."),
+    "belated_spool_events": _gauge("Events in the spool on the local disk.", combine=sum),
     "belated_spool_bytes": _gauge("Size of the spool in bytes."),
     "belated_spool_oldest_seconds": _gauge("Age of the oldest event in the spool; 0 if empty."),
     "belated_spool_left_events": _gauge(
@@ -179,7 +192,9 @@ FAMILIES: dict[str, Family] = {
     "belated_journal_clock_offset_seconds": _gauge(
         "How far the clock of the store is ahead of the clock of this machine."
     ),
-    "belated_learner_events": _counter("Events in the whole journal, by status.", "status"),
+    "belated_learner_events": _counter(
+        "Events in the whole journal, by status.", "status", combine=max
+    ),
     "belated_unmatched_events": _gauge("Events for unknown decisions."),
     "belated_learner_decisions": _gauge("Decisions in the whole journal, by state.", "state"),
     "belated_pending_decisions": _gauge("Decisions that are waiting for their reward."),
@@ -214,7 +229,7 @@ FAMILIES: dict[str, Family] = {
     "belated_commit_seconds": _histogram("Duration of a commit.", of_bandit=False),
     "belated_commit_events": _histogram("Events per commit, of all bandits.", of_bandit=False),
     "belated_dead_workers": _gauge(
-        "Workers that have ended, or have failed for a minute.", of_bandit=False
+        "Workers that have ended, or have failed for a minute.", of_bandit=False, combine=sum
     ),
     "belated_worker_failures": _counter(
         "Errors of background workers, each of which was retried.", "worker", of_bandit=False
@@ -225,6 +240,11 @@ FAMILIES: dict[str, Family] = {
     "belated_active_api_keys": _gauge("Valid API keys.", of_bandit=False),
     "belated_keys_age_seconds": _gauge(
         "Time since the API keys were last polled.", of_bandit=False
+    ),
+    # A supervisor of several processes.
+    "belated_processes": _gauge("Processes that serve the port.", of_bandit=False),
+    "belated_process_restarts": _counter(
+        "Processes that ended and were restarted.", of_bandit=False
     ),
 }
 
@@ -393,7 +413,7 @@ class Metrics:
 
     def __post_init__(self) -> None:
         self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
+        self._process = ProcessCollector(registry=self.registry)
         self.registry.register(self)
 
     def text(self) -> bytes:
@@ -415,7 +435,15 @@ class Metrics:
 
         return stop
 
-    def collect(self) -> Iterator[Metric]:
+    def snapshot(self, *, scraped: bool) -> list[Metric]:
+        """Return all metrics and those of the process itself.
+
+        Args:
+            scraped: Whether the metrics are for a scrape, which refreshes reports.
+        """
+        return [*self._process.collect(), *self.collect(scraped=scraped)]
+
+    def collect(self, *, scraped: bool = True) -> Iterator[Metric]:
         """Yield all metrics. Called by the registry."""
         values: dict[str, dict[Any, Value]] = defaultdict(dict)
 
@@ -430,15 +458,15 @@ class Metrics:
             add(name, of_bandit(bandit))
         learners = dict(self.learners.running)
         led = {name: learner for name, learner in learners.items() if learner.leads()}
-        if self.reports is not None:
+        if self.reports is not None and scraped:
             self.reports.watch(led)
         for name, learner in learners.items():
             add(name, of_learner(learner))
         for name, learner in led.items():
             add(name, of_leader(learner, None if self.reports is None else self.reports[name]))
         values |= self._of_process()
-        for name, family in FAMILIES.items():
-            yield _metric(name, family, values.get(name))
+        for name in FAMILIES:
+            yield metric_of(name, values.get(name))
 
     def _of_process(self) -> dict[str, Any]:
         failures = self.learners.failures
@@ -458,8 +486,9 @@ class Metrics:
         return values
 
 
-def _metric(name: str, family: Family, values: Value) -> Metric:
+def metric_of(name: str, values: Value) -> Metric:
     """Build a metric with all of its values."""
+    family = FAMILIES[name]
     metric = family.kind(name, family.help, labels=family.labels)
 
     def add(labels: tuple[str, ...], value: Value) -> None:
@@ -475,3 +504,37 @@ def _metric(name: str, family: Family, values: Value) -> Metric:
 
     add((), values)
     return metric  # type: ignore[no-any-return]
+
+
+class CombinedMetrics(Collector):
+    """The metrics of several processes.
+
+    Args:
+        processes: Metrics of each process.
+    """
+
+    def __init__(self, processes: Iterable[Iterable[Metric]]) -> None:
+        self._processes = processes
+
+    def text(self) -> bytes:
+        """Return the metrics in the Prometheus text format."""
+        return generate_latest(self)
+
+    def collect(self) -> list[Metric]:
+        """Combine the values of each metric: counters are added, gauges mostly the maximum."""
+        metrics: dict[str, Metric] = {}
+        values: dict[tuple[Any, ...], list[float]] = defaultdict(list)
+        for metric in chain.from_iterable(self._processes):
+            metrics.setdefault(metric.name, Metric(metric.name, metric.documentation, metric.type))
+            for sample in metric.samples:
+                values[metric.name, sample.name, *sample.labels.items()].append(sample.value)
+        for (name, sample_name, *labels), numbers in values.items():
+            metrics[name].add_sample(sample_name, dict(labels), _combination(name)(numbers))
+        return list(metrics.values())
+
+
+def _combination(name: str) -> Callable[[list[float]], float]:
+    """Return the function that combines the values of a metric in several processes."""
+    if name in FAMILIES:
+        return FAMILIES[name].combine
+    return max if name == "process_start_time_seconds" else sum  # metrics of the process itself
