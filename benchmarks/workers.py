@@ -1,10 +1,12 @@
 """How much two learners fold compared with one, on a journal in PostgreSQL that they share.
 
-Each learner is a separate process, which folds its partitions from their first record. The result
-is the CPU time of the busiest one: with a core per learner, that is the elapsed time. Wall-clock
-time is printed as well; it is meaningful only if the cores were idle. Rounds with one and two
-learners alternate. The assignment of partitions is fixed, instead of made by Kafka's brokers: the
-benchmark measures folding, and a database is quicker to set up.
+The bandit learns from conversions only, as README recommends. Each learner is a separate process,
+which folds its partitions from their first record. The result is the CPU time of the busiest one:
+with a core per learner, that is the elapsed time. Wall-clock time is printed as well; it is
+meaningful only if the cores were idle. The size of the sums that a learner sends for a partition
+does not depend on the number of records; they are sent at most ten times per second. Rounds with
+one and two learners alternate. The assignment of partitions is fixed, instead of made by Kafka's
+brokers: the benchmark measures folding, and a database is quicker to set up.
 ``python benchmarks/workers.py [--events N] [--rounds N]`` starts a PostgreSQL of its own.
 """
 
@@ -20,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from belated import Bernoulli, DelayedUCB, Explicit
+from belated import Bernoulli, ConversionsOnly, DelayedUCB
 from belated.core.events import Decision, Event, Reward
 from belated.core.ids import new_id
 from belated.journals import PostgresJournal, open_store
@@ -34,16 +36,21 @@ from tests.learners import shared_learner
 
 DIM, PARTITIONS = 20, 16
 DEFINITION = Definition(
-    "offers", DelayedUCB(DIM, Bernoulli()), Explicit(), partitions=PARTITIONS, learners="many"
+    "offers",
+    DelayedUCB(DIM, Bernoulli()),
+    ConversionsOnly("7d"),
+    partitions=PARTITIONS,
+    learners="many",
 )
 
 
 class Folded(NamedTuple):
-    """The work of a learner: records, and seconds of CPU and wall-clock time."""
+    """A learner's records, seconds of CPU and wall-clock time, and bytes of a partition's sums."""
 
     records: int
     cpu: float
     wall: float
+    size: int
 
 
 def fill(dsn: str, count: int) -> None:
@@ -75,6 +82,7 @@ def fold(dsn: str, learners: int, number: int, barrier: object, answers: object)
         sum(one.fold.version for one in worker.owned.values()),
         time.process_time() - cpu,
         time.perf_counter() - wall,
+        max(len(one.fold.sums(one.epoch).write()) for one in worker.owned.values()),
     )
     answers.put(done)  # type: ignore[attr-defined]
     barrier.wait()  # type: ignore[attr-defined]
@@ -115,7 +123,9 @@ def main() -> None:
                 wall = max(one.wall for one in found)
                 print(
                     f"round {n + 1}, {learners} learners: {records:,} records, "
-                    f"{cpu:.2f} s of the busiest's processor, {wall:.2f} s by the clock",
+                    f"{cpu:.2f} s of the busiest's processor, {wall:.2f} s by the clock, "
+                    f"{rates[learners] / learners:,.0f} records per second and core, "
+                    f"{found[0].size:,} bytes of sums per partition",
                     flush=True,
                 )
             gains.append(rates[2] / rates[1])

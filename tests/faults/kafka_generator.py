@@ -72,8 +72,9 @@ def commit(seed: int, number: int) -> list[Event]:
 class Truth(NamedTuple):
     """The expected state after some commits, computed without a journal or the library's sums."""
 
-    ids: set[str]
+    rows: dict[str, np.ndarray]
     rewarded: int
+    converted: int
     gram: np.ndarray
     cross: np.ndarray
 
@@ -84,8 +85,8 @@ def truth(seed: int, commits: int) -> Truth:
     arrived = [one for one in all_of if any(at < commits for at in one.reported)]
     rows = np.array([one.decision.x for one in arrived], dtype=np.float64).reshape(-1, DIM)
     values = np.array([one.value for one in arrived])
-    ids = {one.decision.id for one in all_of}
-    return Truth(ids, len(arrived), rows.T @ rows, values @ rows)
+    all_rows = {one.decision.id: one.decision.x for one in all_of}
+    return Truth(all_rows, len(arrived), int(values.sum()), rows.T @ rows, values @ rows)
 
 
 class Acknowledged(NamedTuple):

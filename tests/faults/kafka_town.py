@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -16,16 +17,19 @@ from urllib.parse import quote
 
 import numpy as np
 
-from belated import Bernoulli, DelayedUCB, Explicit
+from belated import Bernoulli, ConversionsOnly, DelayedUCB, Explicit
 from belated.core.events import Decision
+from belated.core.ids import key_of, partition_of
+from belated.core.rewards import Rewards
 from belated.exceptions import JournalError
 from belated.fold.partitioned import PartitionSums
+from belated.fold.partitioned.aged import AgedSums
 from belated.fold.published import PublishedModel
 from belated.journals import KafkaStore, PostgresJournal, open_store
 from belated.journals.coordination import Claim
 from belated.service import Definition
 from tests.faults.gates import Between, between
-from tests.faults.kafka_generator import DIM, read_acknowledged, truth
+from tests.faults.kafka_generator import DIM, Truth, read_acknowledged, truth
 from tests.faults.standstill import Standstill
 from tests.integration.kafka_server import KafkaCluster
 from tests.integration.postgres_server import PostgresServer
@@ -34,7 +38,11 @@ from tests.learners import shared_learner
 
 PARTITIONS = 8
 POLICY = DelayedUCB(DIM, Bernoulli())
-OFFERS = Definition("offers", POLICY, Explicit(), partitions=PARTITIONS, learners="many")
+#: What a missing reward means, by its expression in the configuration.
+REWARDS: dict[str, Rewards] = {
+    "Explicit()": Explicit(),
+    'ConversionsOnly("30d")': ConversionsOnly("30d"),
+}
 
 
 class Seen(NamedTuple):
@@ -92,6 +100,23 @@ class _Everything:
         """Do nothing."""
 
 
+def _check_conversions(sums: list[PartitionSums], wanted: Truth) -> None:
+    """Check that each decision counts once in its partition's sums, and each reward once."""
+    for one in sums:
+        rows = np.array([
+            row
+            for id, row in wanted.rows.items()
+            if partition_of(key_of(id), PARTITIONS) == one.partition
+        ], dtype=np.float64)  # fmt: skip
+        slope = 1.0 / (2.0 + 2.0 * np.cosh(rows @ one.center))
+        whole = AgedSums.read(one.rows, POLICY.shape).whole
+        np.testing.assert_allclose(whole, (rows.T * slope) @ rows, rtol=1e-6)
+    states = Counter[str]()
+    for one in sums:
+        states.update(one.counts)
+    assert states["rewarded"] == wanted.rewarded
+
+
 class KafkaTown:
     """A running system; created once all partitions are folded.
 
@@ -100,12 +125,24 @@ class KafkaTown:
         brokers: number of brokers.
         session: seconds after which a silent learner is replaced.
         full: whether links are cut by the real Toxiproxy.
+        rewards: a key of :data:`REWARDS`.
         seed: seed of the events, and of the choice of processes to kill.
     """
 
     def __init__(
-        self, folder: Path, *, brokers: int, session: float, full: bool, seed: int, learners: int
+        self,
+        folder: Path,
+        *,
+        brokers: int,
+        session: float,
+        full: bool,
+        seed: int,
+        learners: int,
+        rewards: str,
     ) -> None:
+        self.offers = Definition(
+            "offers", POLICY, REWARDS[rewards], partitions=PARTITIONS, learners="many"
+        )
         self._folder, self.seed, self._session = folder, seed, session
         self.rng = random.Random(seed)
         self._gates: list[Between] = []
@@ -137,7 +174,7 @@ class KafkaTown:
                 "[store]", f'address = "{address}"',
                 "[server]", "learn = false", f'lease_ttl = "{session:g}s"',
                 "[bandits.offers]", f'policy = "DelayedUCB(dim={DIM}, family=Bernoulli())"',
-                'rewards = "Explicit()"', f"partitions = {PARTITIONS}", 'learners = "many"',
+                f"rewards = '{rewards}'", f"partitions = {PARTITIONS}", 'learners = "many"',
             )  # fmt: skip
             (folder / "belated.toml").write_text("\n".join(lines), encoding="utf-8")
             self.learners = [self._start() for _ in range(learners)]
@@ -226,7 +263,7 @@ class KafkaTown:
 
     def two_owners(self) -> float:
         """Start a worker that wrongly believes for a while that it owns all partitions."""
-        learner = shared_learner(OFFERS, self.store, lease=self._session)
+        learner = shared_learner(self.offers, self.store, lease=self._session)
         learner.worker.membership = _Everything()
         until = time.monotonic() + self._session
         while time.monotonic() < until:
@@ -309,22 +346,25 @@ class KafkaTown:
         later(lambda: self.watch.seen[-1].positions == ends, "the model does not know all")
         records = [one for p in range(PARTITIONS) for one in self.journal.read(p, 0, 10**7)]
         decisions = [one.event.id for one in records if isinstance(one.event, Decision)]
-        assert set(decisions) == wanted.ids
+        assert set(decisions) == set(wanted.rows)
         with closing(self.store.coordination("offers")) as coordination:
             sent = coordination.sent(PARTITIONS, {})
         sums = [PartitionSums.read(data) for _, data in sent.values()]
         assert [one.position for one in sorted(sums, key=lambda one: one.partition)] == ends
         snapshots = [self.journal.load(partition) for partition in range(PARTITIONS)]
         assert all(one is None or one.position <= ends[one.partition] for one in snapshots)
-        assert sum(one.decisions for one in sums) == len(wanted.ids)
-        moments = [one.arrived().moments for one in sums]
-        assert sum(one.n for one in moments) == wanted.rewarded
-        gram, cross = sum(one.gram for one in moments), sum(one.cross for one in moments)
-        np.testing.assert_allclose(gram, wanted.gram, rtol=1e-9)
-        np.testing.assert_allclose(cross, wanted.cross, rtol=1e-9)
+        assert sum(one.decisions for one in sums) == len(wanted.rows)
+        if isinstance(self.offers.rewards, ConversionsOnly):
+            _check_conversions(sums, wanted)
+        else:
+            moments = [one.arrived().moments for one in sums]
+            assert sum(one.n for one in moments) == wanted.rewarded
+            gram, cross = sum(one.gram for one in moments), sum(one.cross for one in moments)
+            np.testing.assert_allclose(gram, wanted.gram, rtol=1e-9)
+            np.testing.assert_allclose(cross, wanted.cross, rtol=1e-9)
         return (
-            f"{len(wanted.ids)} decisions and {wanted.rewarded} rewards once, "
-            f"{len(decisions) - len(wanted.ids)} decisions sent twice"
+            f"{len(wanted.rows)} decisions and {wanted.rewarded} rewards once, "
+            f"{len(decisions) - len(wanted.rows)} decisions sent twice"
         )
 
     def lost(self) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.faults.kafka_town import KafkaTown
+from tests.faults.kafka_town import REWARDS, KafkaTown
 from tests.integration.kafka_server import require_jars
 from tests.integration.postgres_server import require_programs
 
@@ -22,14 +22,22 @@ AGAIN, LEARNED = 10.0, 0.5
 DEATHS = ("worker", "merger", "producer", "stopped worker")
 
 
-@pytest.fixture
-def town(tmp_path: Path, full: bool) -> Iterator[KafkaTown]:
-    """Two learners on one broker; at full size three on three."""
+@pytest.fixture(params=REWARDS)
+def town(request: pytest.FixtureRequest, tmp_path: Path, full: bool) -> Iterator[KafkaTown]:
+    """Two learners on one broker; at full size, on three."""
     require_jars()
     require_programs()
     seed = random.SystemRandom().randrange(10**6) if full else 7
     brokers, session = (3, 6.0) if full else (1, 2.0)
-    made = KafkaTown(tmp_path, brokers=brokers, session=session, full=full, seed=seed, learners=2)
+    made = KafkaTown(
+        tmp_path,
+        brokers=brokers,
+        session=session,
+        full=full,
+        seed=seed,
+        learners=2,
+        rewards=request.param,
+    )
     try:
         yield made
     finally:

@@ -68,7 +68,7 @@ FAULTS = (*STRIKES, *SIGHTINGS)
 
 #: Additional faults and consequences if several learners share a bandit.
 SHARED_STRIKES = {"sums late": 0.1, "worker slept": 0.2}
-SHARED_SIGHTINGS = ("partition lost", "partition given back", "center moved")
+SHARED_SIGHTINGS = ("partition lost", "partition given back", "center moved", "merged by age")
 #: These cannot occur there: a service's learner reports no halts, "worker slept" replaces
 #: take-overs, the service answers before it folds anything, and its features stay as they are.
 _UNSEEN = (

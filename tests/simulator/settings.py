@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import count
@@ -9,6 +10,8 @@ from random import Random
 
 from belated.core.rewards import ConversionsOnly, DefaultAfter, Explicit, Reduce, Rewards
 from belated.core.tuning import Tuning
+from belated.exceptions import InvalidInput
+from belated.fold.partitioned import check_mergeable
 from belated.model.estimators import Laplace, Online
 from belated.model.families import Bernoulli, Family, Gaussian, Poisson
 from belated.policies import DelayedThompson, DelayedUCB, Policy, Uniform
@@ -130,7 +133,12 @@ class Settings:
             subjects=stream(seed, "subjects").random() < 0.5,
         )
         if shared:
-            return replace(settings, partitions=16, learners=4, served=True, shared=True)
+            settings = replace(settings, partitions=16, learners=4, served=True, shared=True)
+            by_age = settings._weighted_by_age(window, reduce)
+            with suppress(InvalidInput):
+                check_mergeable(by_age.policy, by_age.rewards)
+                return by_age
+            return settings
         releases = stream(seed, "releases or not").random() < 0.4
         return replace(settings, releases=releases)._weighted_by_age(window, reduce)._attributed()
 

@@ -18,13 +18,17 @@ import numpy as np
 
 from belated.core.events import Decision, Erased, Retracted, Reward
 from belated.core.inputs import Matrix
+from belated.core.rewards import ConversionsOnly
 from belated.exceptions import JournalUnavailable
 from belated.fold.fold import Fold
 from belated.fold.partitioned import Merging, PartitionFold, PartitionSums
+from belated.fold.partitioned.aged import AgedMerging, AgedSums
 from belated.fold.partitioned.merging import merged_estimate
 from belated.fold.published import PublishedModel
 from belated.fold.rules import State
+from belated.fold.times import REMOVED
 from belated.fold.undone import Undone
+from belated.fold.weighting.half_life import REACH
 from belated.journals.coordination import Claim
 from belated.journals.snapshots import Snapshot
 from belated.model.families import Gaussian
@@ -76,13 +80,15 @@ def check_merged(world: World, merging: Merging, model: PublishedModel) -> None:
         raise Disagreement(f"M: the model says {model.positions}, and was made of others")
     replay = replayed(world, model.positions, [_undone(world, entry) for entry in entries])
     policy = replay.policy
-    parts = [(_check_entry(entry, replay), entry.center) for entry in entries]
+    by_age = isinstance(merging, AgedMerging)
+    parts = [(_check_entry(entry, replay, by_age), entry.center) for entry in entries]
     found = model.version, model.n, model.pending, model.decisions
     wanted = replay.version, replay.model.n, replay.model.pending, replay.model.decisions
     if found != wanted:
         raise Disagreement(f"M: the model counts {found}, and a replay {wanted}")
     # Otherwise rows may be frozen at the estimate of their time.
-    if isinstance(policy.family, Gaussian) or world.settings.tuning.exact >= 100_000:
+    exact = isinstance(policy.family, Gaussian) or world.settings.tuning.exact >= 100_000
+    if exact and not by_age:
         theta, wanted_theta = model.model(policy).theta, merged_estimate(policy, parts).theta
         if not np.allclose(theta, wanted_theta, rtol=ESTIMATES, atol=ESTIMATES):
             raise Disagreement(f"M: the estimate is {theta}, and that of a replay {wanted_theta}")
@@ -104,7 +110,7 @@ def _undone(world: World, entry: PartitionSums) -> Undone | None:
     raise Disagreement(f"M: partition {entry.partition} knows of what nobody has undone")
 
 
-def _check_entry(entry: PartitionSums, replay: Fold) -> FrozenSums:
+def _check_entry(entry: PartitionSums, replay: Fold, by_age: bool) -> FrozenSums:
     """Compare the sums of a partition with a replay; return the replay's sums of rewards."""
     partition, policy = entry.partition, replay.policy
     ledger = replay.ledgers[partition]
@@ -115,6 +121,9 @@ def _check_entry(entry: PartitionSums, replay: Fold) -> FrozenSums:
         raise Disagreement(f"M: partition {partition} counts {found}, not {counts}, {counters}")
     assert replay.learner.observed  # folds in what is waiting
     observations = replay.learner.observations[partition]
+    if by_age:
+        _check_aged(entry, replay)
+        return FrozenSums.zero(policy.shape)
     wanted, arrived = observations.sums_at(policy.family, entry.center), entry.arrived()
     same = arrived.n == wanted.n
     for name in ("gram", "cross", "square"):
@@ -124,6 +133,27 @@ def _check_entry(entry: PartitionSums, replay: Fold) -> FrozenSums:
     if not _close(entry.outstanding().matrix, _outstanding(replay, partition)):
         raise Disagreement(f"M: partition {partition} has other sums of pending decisions")
     return wanted
+
+
+def _check_aged(entry: PartitionSums, replay: Fold) -> None:
+    """Compare the sums of observations that count by age, which are of all decisions or rewards."""
+    learner, partition, half_life = replay.learner, entry.partition, replay.policy.half_life_us
+    observations, began = learner.observations[partition], learner.times[partition].began
+    began, (rows, _) = began[began != REMOVED], observations.since(0)
+    sums = AgedSums.read(entry.rows, replay.policy.shape)
+    found = sums.seen
+    if isinstance(replay.rewards, ConversionsOnly):
+        times, pending, _ = learner.outstanding()[partition]
+        rows, began, found = np.concatenate([rows, pending]), np.append(began, times), sums.whole
+    weights, forgotten = np.ones(len(rows)), 0.0
+    if half_life is not None:
+        weights, forgotten = np.exp2((began - entry.at) / half_life), len(rows) / 2**REACH
+    _, _, slope = replay.policy.family.cumulant_mean_slope(rows @ entry.center)
+    wanted = Information.of(rows, weights * slope).matrix
+    bound = SUMS * max(1.0, float(np.abs(wanted).max(initial=0.0)))
+    bound += forgotten * float(np.square(rows).max(initial=0.0))
+    if int(sums.counts[0]) != observations.n or np.abs(found - wanted).max() > bound:
+        raise Disagreement(f"M: partition {partition} has other sums by age")
 
 
 def _outstanding(replay: Fold, partition: int) -> Matrix:
@@ -246,6 +276,8 @@ class WorkerServer(LearningServer):
         self._published = learner._published_at
         model = PublishedModel.read(self.store.lead.data)
         self.world.faults.see("center moved", int(model.center_n == model.n > 0))
+        by_age = isinstance(learner.merging, AgedMerging)
+        self.world.faults.see("merged by age", int(by_age))
         if self.rng.random() < COMPARED:
             check_merged(self.world, learner.merging, model)
             self.world.trace_event(self.name, f"published {model.positions}")
@@ -402,6 +434,7 @@ class SharedCluster(ServiceCluster):
             owned = sum(len(worker.service.worker.owned) for worker in workers)
             data = self.store.lead.data
             known = PublishedModel.read(data).positions if data else []
-            if not busy and owned == len(ends) and known == ends:
+            merged = [w.service.merging.positions for w in workers if w.service.merging]
+            if not busy and owned == len(ends) and known == ends and merged == [ends]:
                 return ends
         raise Disagreement("L: no model comes to know all records")

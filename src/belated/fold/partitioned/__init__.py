@@ -2,7 +2,8 @@
 
 * :class:`PartitionFold` folds one partition into a ledger and additive sums, without a model.
 * :class:`PartitionSums` is the format in which the sums and their position are sent.
-* :class:`Merging` merges the sums of all partitions into one model.
+* :class:`Merging` merges the sums of all partitions into one model, and
+  a subclass those of a bandit that learns from conversions only.
 """
 
 from belated.fold.partitioned.fold import PartitionFold as PartitionFold
@@ -10,5 +11,5 @@ from belated.fold.partitioned.learner import (
     PartitionLearner as PartitionLearner,
     check_mergeable as check_mergeable,
 )
-from belated.fold.partitioned.merging import Center as Center, Merging as Merging
+from belated.fold.partitioned.merging import Merging as Merging
 from belated.fold.partitioned.sums import PartitionSums as PartitionSums

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
-import numpy as np
 
-from belated.core.rewards import Rewards
+from belated.core.rewards import ConversionsOnly, Rewards
 from belated.core.tuning import USUAL, Tuning
 from belated.features import Features
 from belated.fold.fold import Fold
+from belated.fold.partitioned.aged import (
+    AgedLearner,
+    AgedMerging,
+    ConversionLearner,
+    HalfLifeLearner,
+)
+from belated.fold.partitioned.center import Center
 from belated.fold.partitioned.learner import PartitionLearner
+from belated.fold.partitioned.merging import Merging
 from belated.fold.partitioned.sums import PartitionSums
 from belated.fold.published import PublishedModel
 from belated.model.kernels import Kernels
@@ -38,7 +46,7 @@ class PartitionFold(Fold):
     0
     """
 
-    learner: PartitionLearner
+    learner: PartitionLearner | AgedLearner
 
     def __init__(
         self,
@@ -74,20 +82,26 @@ class PartitionFold(Fold):
         """The position of the last folded record."""
         return self.positions[self.partition]
 
-    def _new_learner(self) -> PartitionLearner:
-        return PartitionLearner(
-            self.policy,
-            partitions=self._partitions,
-            kernels=self._kernels,
-            tuning=self.tuning,
-        )
+    def _new_learner(self) -> PartitionLearner | AgedLearner:
+        sizes: dict[str, Any] = {"kernels": self._kernels, "tuning": self.tuning}
+        if isinstance(self.rewards, ConversionsOnly):
+            return ConversionLearner(self.policy, self.rewards, **sizes)
+        if self.policy.half_life is not None:
+            return HalfLifeLearner(self.policy, self.rewards, **sizes)
+        return PartitionLearner(self.policy, partitions=self._partitions, **sizes)
+
+    def new_merging(self) -> Merging:
+        """Return an object that merges the sums of folds like this one."""
+        policy, rewards = self.policy, self.rewards
+        if isinstance(self.learner, AgedLearner):
+            return AgedMerging(policy, rewards, self._partitions, self.fingerprint)
+        return Merging(policy, self._partitions, self.fingerprint)
 
     def load_model(self, model: PublishedModel) -> None:
         """Expand at the center of a published model, and use it if the mode becomes ``freeze``."""
         self._model = model
-        if model.center:
-            center = np.frombuffer(model.center, dtype="<f8").reshape(self.policy.shape).copy()
-            self.learner.center(center, model.center_number, model.center_n)
+        if (center := Center.read(model, self.policy.shape)) is not None:
+            self.learner.adopt(center)
 
     def sums(self, epoch: int) -> PartitionSums:
         """Return the sums of the partition.
@@ -113,6 +127,7 @@ class PartitionFold(Fold):
             theta=learner.theta.astype("<f8").tobytes(),
             rows=rows.pack(),
             information=pending.matrix.astype("<f8").tobytes(),
+            at=learner.now,
             head=chain.head,
             oldest=ledger.oldest,
             last_stamp=0 if chain.last is None else chain.last.recorded,

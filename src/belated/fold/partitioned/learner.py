@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,8 +14,10 @@ from belated.core.tuning import USUAL, Tuning
 from belated.exceptions import InvalidInput
 from belated.fold.freezer import Freezer
 from belated.fold.learner import Learner
+from belated.fold.partitioned.center import Center
+from belated.fold.refit import CHEAP
 from belated.model.estimators import Laplace, Online, Ridge
-from belated.model.families import Gaussian
+from belated.model.families import Bernoulli, Gaussian
 from belated.model.kernels import Kernels
 from belated.model.statistics import FrozenSums, Information, RunningSums
 from belated.policies.policy import Policy
@@ -28,18 +31,20 @@ def check_mergeable(policy: Policy, rewards: Rewards | None = None) -> None:
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> check_mergeable(DelayedUCB(2, Bernoulli()))
-    >>> check_mergeable(DelayedUCB(2, Bernoulli(), half_life="7d"))
+    >>> check_mergeable(DelayedUCB(2, Bernoulli(), learn_after=10))
     Traceback (most recent call last):
-    belated.exceptions.InvalidInput: several learners cannot share a policy with a half-life: \
-use learners = "one"
+    belated.exceptions.InvalidInput: several learners cannot share a policy that learns at the \
+end of a window of decisions: use learners = "one"
     """
     estimator = policy.estimator
     if isinstance(rewards, ConversionsOnly):
-        what = "ConversionsOnly, which counts decisions by their age"
+        what = _unmergeable_conversions(policy, rewards)
     elif isinstance(rewards, DefaultAfter) and rewards.learn == "together":
         what = "DefaultAfter(learn='together')"
-    elif policy.half_life is not None:
-        what = "a policy with a half-life"
+    elif policy.half_life == "auto":
+        what = "half_life='auto', which compares predictions with outcomes"
+    elif policy.half_life is not None and policy.family.dispersion is None:
+        what = "a half-life and rewards of unknown variance, which needs all rows"
     elif policy.learns_after is not None:
         what = "a policy that learns at the end of a window of decisions"
     elif not isinstance(estimator, Laplace | Ridge | Online):
@@ -47,8 +52,26 @@ use learners = "one"
     elif isinstance(estimator, Laplace) and estimator.mean_correction:
         what = "an estimator that corrects the mean, which needs all rows in one place"
     else:
+        what = None
+    if what is None:
         return
     raise InvalidInput(f'several learners cannot share {what}: use learners = "one"', policy)
+
+
+def _unmergeable_conversions(policy: Policy, rewards: ConversionsOnly) -> str | None:
+    size = math.prod(policy.shape) * policy.shape[-1] ** 2
+    reasons = {
+        "ConversionsOnly(delivery='batches'), because no partition sees whole deliveries": (
+            rewards.delivery == "batches"
+        ),
+        "ConversionsOnly with values other than 0 and 1, whose spread needs all rows": (
+            not isinstance(policy.family, Bernoulli)
+        ),
+        "ConversionsOnly with so many coefficients, because the sums would be too large": (
+            size > CHEAP
+        ),
+    }
+    return next((what for what, applies in reasons.items() if applies), None)
 
 
 class PartitionLearner(Learner):
@@ -78,13 +101,11 @@ class PartitionLearner(Learner):
         self.is_bulk = True  # permanently
         self._store = self.observations[0]
         self._freezer = Freezer([self._store], tuning.exact // partitions, self._limit)
-        self._center: Vector = self.model.theta.copy()
-        self._center_n = 0
+        self._center = Center(self.model.theta.copy())
         self._next_own = 0.0  # number of rewards at which the partition's own estimate is updated
-        self._running = RunningSums(self._store, policy.family, self._center)
+        self._running = RunningSums(self._store, policy.family, self._center.theta)
         #: The number of the center at which the sums are expanded; 0 for the partition's estimate.
         self.expanded_at = 0
-        self._number = 0
 
     @property
     def theta(self) -> Vector:
@@ -97,15 +118,9 @@ class PartitionLearner(Learner):
         self.fold_in()
         return self.weighting.pending
 
-    def center(self, theta: Vector, number: int, n: int) -> None:
-        """Expand at θ from now on, unless this partition has more rewards.
-
-        Args:
-            theta: the last estimate from all partitions.
-            number: the number of this estimate.
-            n: number of rewards in this estimate.
-        """
-        self._center, self._number, self._center_n = theta, number, n
+    def adopt(self, center: Center) -> None:
+        """Expand at this center from now on, unless this partition has more rewards."""
+        self._center = center
 
     def sums(self) -> FrozenSums:
         """Return the sums of all rewards of this partition."""
@@ -117,9 +132,9 @@ class PartitionLearner(Learner):
 
     def _choose_theta(self) -> None:
         n = self._store.n
-        if n <= self._center_n:
-            if self.expanded_at != self._number:
-                self._expand_at(self._center, self._number)
+        if n <= self._center.n:
+            if self.expanded_at != self._center.number:
+                self._expand_at(self._center.theta, self._center.number)
         elif self.expanded_at != 0 or n >= self._next_own:
             own = self._fitted_once()
             self.weighting.prior = own.prior
@@ -161,8 +176,8 @@ class PartitionLearner(Learner):
         return x
 
     def _look_for_estimate(self) -> None:
-        if self._store.n <= self._center_n:
-            self.model.theta = np.array(self._center)
+        if self._store.n <= self._center.n:
+            self.model.theta = np.array(self._center.theta)
         else:
             super()._look_for_estimate()
         self._running.clear()

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from belated.advice.issues import Noticed, of_counters
 from belated.core.inputs import Vector
 from belated.fold.learner import Learner
-from belated.fold.partitioned.learner import check_mergeable
+from belated.fold.partitioned.center import Center
 from belated.fold.partitioned.sums import PartitionSums
 from belated.fold.published import PublishedModel
 from belated.journals.chain import Head, join_heads
@@ -25,14 +24,6 @@ from belated.model.families import Gaussian
 from belated.model.model import Model
 from belated.model.statistics import FrozenSums, Information
 from belated.policies import Policy
-
-
-class Center(NamedTuple):
-    """The θ at which all partitions expand, its number, and the number of rewards behind it."""
-
-    theta: Vector
-    number: int
-    n: int
 
 
 class Merging:
@@ -53,12 +44,11 @@ class Merging:
     """
 
     def __init__(self, policy: Policy, partitions: int, fingerprint: str) -> None:
-        check_mergeable(policy)
         self.policy = policy
         self._partitions = partitions
         self._fingerprint = fingerprint
         self.entries: dict[int, PartitionSums] = {}
-        self.center = Center(policy.start.mean, 0, 0)
+        self.center = Center(policy.start.mean)
 
     def take(self, entry: PartitionSums) -> bool:
         """Add an entry, unless the current one is at least as recent.
@@ -118,28 +108,16 @@ class Merging:
         times = (entry.oldest for entry in self._all())
         return min((time for time in times if time is not None), default=None)
 
-    def estimate(self) -> Estimate:
-        """Return the estimate from the sums of all partitions."""
-        return merged_estimate(self.policy, self._parts())
-
     def export_model(self, at: int) -> PublishedModel:
         """Return the model of all partitions; move the center to its θ if enough has changed.
 
         Args:
             at: the time, in microseconds since 1970.
         """
-        entries, parts = self._all(), self._parts()
-        estimate = merged_estimate(self.policy, parts)
-        pending = sum(
-            (entry.outstanding() for entry in entries), Information.zero(self.policy.shape)
-        )
-        learner = _MergedLearner(self.policy)
-        arrived = sum((sums for sums, _ in parts), FrozenSums.zero(self.policy.shape))
-        learner.take(estimate, arrived, pending, sum(entry.decisions for entry in entries))
-        self._move_center(estimate)
+        model, entries = self._merge(self._all()), self._all()
         return msgspec.structs.replace(
             PublishedModel.of(
-                learner.model,
+                model,
                 self.policy,
                 positions=self.positions,
                 version=sum(entry.version for entry in entries),
@@ -148,20 +126,31 @@ class Merging:
                 unmatched=self.unmatched,
                 issues=self.noticed,
             ),
-            center=self.center.theta.astype("<f8").tobytes(),
+            center=self.center.write(),
             center_number=self.center.number,
             center_n=self.center.n,
         )
 
+    def _merge(self, entries: Sequence[PartitionSums]) -> Model:
+        """Return the model of all partitions, and move the center if enough has changed."""
+        parts = [(entry.arrived(), entry.center) for entry in entries]
+        estimate = merged_estimate(self.policy, parts)
+        pending = sum(
+            (entry.outstanding() for entry in entries), Information.zero(self.policy.shape)
+        )
+        learner = _MergedLearner(self.policy)
+        arrived = sum((sums for sums, _ in parts), FrozenSums.zero(self.policy.shape))
+        learner.take(estimate, arrived, pending, sum(entry.decisions for entry in entries))
+        self._move_center(estimate)
+        return learner.model
+
     def go_on_from(self, model: PublishedModel) -> None:
         """Continue from the center of a model that another learner published."""
-        if len(model.center) == 8 * self.policy.dim:
-            theta = np.frombuffer(model.center, dtype="<f8").reshape(self.policy.shape).copy()
-            self.center = Center(theta, model.center_number, model.center_n)
+        self.center = Center.read(model, self.policy.shape) or self.center
 
     def _move_center(self, estimate: Estimate) -> None:
         """Move the center if there are enough new rewards or a partition used its own estimate."""
-        _, number, n = self.center
+        number, n = self.center.number, self.center.n
         alone = any(entry.expanded_at == 0 for entry in self._all())
         grown = estimate.n >= Laplace().next_fit(n, self.policy.shape)
         if isinstance(self.policy.family, Gaussian) or not estimate.n:
@@ -171,9 +160,6 @@ class Merging:
 
     def _all(self) -> list[PartitionSums]:
         return [self.entries[partition] for partition in sorted(self.entries)]
-
-    def _parts(self) -> list[tuple[FrozenSums, Vector]]:
-        return [(entry.arrived(), entry.center) for entry in self._all()]
 
     def _head(self) -> str:
         heads = [entry.head for entry in self._all()]

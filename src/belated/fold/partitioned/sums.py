@@ -31,11 +31,14 @@ class PartitionSums(msgspec.Struct, frozen=True, array_like=True):
         counters: number of events by status.
         shape: the shape of θ.
         theta: θ at which the log-likelihood was expanded, as bytes of float64.
-        rows: the sums of the rewards that have arrived, from :meth:`FrozenSums.pack`.
-        information: the information of the pending decisions, as bytes of float64.
+        rows: the sums of the rewards that have arrived, from :meth:`FrozenSums.pack`; if
+            observations count by age, from :meth:`AgedSums.pack`.
+        information: the information of the pending decisions, as bytes of float64; zero if
+            observations count by age.
         head: identifies all included records; empty if the journal stores no digests.
         oldest: when the oldest pending decision was recorded; None if there is none.
         last_stamp: the timestamp of the last record.
+        at: the time at which ages were measured: the latest timestamp that the learner knows.
         unmatched: number of ids with events but without a decision, by the reporter of the first
             event.
     """
@@ -57,6 +60,7 @@ class PartitionSums(msgspec.Struct, frozen=True, array_like=True):
     head: bytes
     oldest: int | None
     last_stamp: int
+    at: int = 0
     unmatched: dict[str, int] = {}
 
     @property

@@ -18,12 +18,12 @@ from belated.core.inputs import Matrix, Row, Vector
 from belated.core.rewards import ConversionsOnly, Rewards
 from belated.fold.refit import CHEAP, Fitted, Refit
 from belated.fold.times import REMOVED, SILENT, Times
-from belated.fold.weighting.age_blocks import TICK, AgeBlocks
+from belated.fold.weighting.age_blocks import TICK, AgeBlocks, Thinned as ThinnedSums
 from belated.fold.weighting.constant import Constant, Outstanding
 from belated.fold.weighting.half_life import REACH, USED, shares_at
 from belated.model.blocks import add_gram, no_sum, predictors, product, root_of, solve
 from belated.model.estimators import Estimate
-from belated.model.estimators.conversion_law import Conversions
+from belated.model.estimators.conversion_law import ConversionLaw, Conversions
 from belated.model.estimators.thinned import (
     AgedDecisions,
     DecidedRows,
@@ -353,9 +353,8 @@ class ExpectedConversions(Constant):
         # Effective number of decisions and conversions in the last fit; None if none decayed.
         self._faded: tuple[float, int] | None = None
         self._fitted_at = 0
-        law, family, start = self._estimator.law(nothing), policy.family, policy.start.mean
-        self._blocks = AgeBlocks(self.window, family, start, law, 0, self.half_life)
         super().__init__(learner)
+        self._blocks = self._blocks_at(policy.start.mean, self._estimator.law(nothing), 0)
         self.sums_late = not self.sums_by_age
         self.observed, self.counted = None, no_sum(policy.shape)
         self.pending = Information.zero(policy.shape)
@@ -548,10 +547,8 @@ class ExpectedConversions(Constant):
         """Compute the sums or the model from which to continue; can be called from any thread."""
         assert isinstance(estimate, ThinnedEstimate)
         assert isinstance(data, AgedDecisions)
-        family, mean = self.policy.family, estimate.mean
-        blocks = AgeBlocks(self.window, family, mean, estimate.law, until, self.half_life)
+        blocks, model = self._blocks_at(estimate.mean, estimate.law, until), None
         blocks.fade(now)
-        model = None
         if self.sums_by_age:
             blocks.add_all(data, until)
         else:
@@ -563,6 +560,22 @@ class ExpectedConversions(Constant):
             decisions = sum(float(part.counted(np.ones(len(part.y))).sum()) for part in data.parts)
             faded = decisions, round(data.conversions.counts.sum())
         return Fitted(refit, estimate, model, sums=blocks, faded=faded)
+
+    def _blocks_at(self, theta: Vector, law: ConversionLaw, until: int) -> AgeBlocks:
+        return AgeBlocks(self.window, self.policy.family, theta, law, until, self.half_life)
+
+    def expand_at(self, theta: Vector, law: ConversionLaw) -> AgedDecisions:
+        """Sum all decisions again, at this θ and delay distribution; return the decisions."""
+        data = self.data()
+        self._blocks = self._blocks_at(theta, law, self._clock.until)
+        self._blocks.fade(self.learner.now)
+        self._blocks.add_all(data, self._clock.until)
+        return data
+
+    def sums(self) -> tuple[Vector, ThinnedSums]:
+        """Return Σ ω y x and the sums over all decisions, at the time of the latest record."""
+        self._blocks.fade(self.learner.now)
+        return self._blocks.converted, self._blocks.sums(self.learner.now)
 
     def go_on_from(self, estimate: Estimate, data: object) -> None:
         """Continue from a fit."""

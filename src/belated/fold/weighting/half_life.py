@@ -352,8 +352,12 @@ class HalfLife(Constant):
             self.next_fit = model.n + self.policy.estimator.next_fit(n, self.policy.shape) - n
 
     def _outstanding(self, data: object = None) -> Matrix:
+        return self.pending_at(self._time_of(data))
+
+    def pending_at(self, now: int) -> Matrix:
+        """Return the information of recorded pending decisions at a given time."""
         pending = self.track.pending
-        return self.pending.matrix if pending is None else pending.at(self._time_of(data))
+        return self.pending.matrix if pending is None else pending.at(now)
 
     def unpack(self, partition: int, pieces: dict[str, bytes]) -> None:
         """Restore the result of :meth:`pack`, in bulk mode."""

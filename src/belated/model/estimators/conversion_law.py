@@ -13,8 +13,9 @@ posterior, corrected where enough conversions show that delays are not exponenti
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -170,13 +171,68 @@ def fitted_law(
     array([0.5 , 0.99])
     """
     silent = np.zeros(len(EDGES)) if silent is None else silent
-    log_rates, weights = _posterior(seen, silent, max(tick, SHORTEST))
+    converted = float(seen.counts.sum())
+    base = _exponential_law(converted, partial(_delays_value, seen), silent, tick)
+    return ConversionLaw(_corrected(base.shares, seen, shrinkage), base.deviations)
+
+
+class DelaySums(NamedTuple):
+    """Additive sums over decisions, from which :func:`merged_law` estimates the distribution.
+
+    Attributes:
+        silent: number of decisions without a conversion at each edge; see :func:`age_counts`.
+        arrived: number of conversions in each cell, among decisions that reached the cell's end.
+        known: number of conversions by the end of each cell, among the same decisions.
+        totals: number of conversions, and the sum of their delays.
+    """
+
+    silent: Vector
+    arrived: Vector
+    known: Vector
+    totals: Vector
+
+    @classmethod
+    def of(cls, seen: Conversions, silent: Vector) -> Self:
+        """Return the sums of conversions whose delays are known exactly."""
+        low, high, old, counts = _cells(seen)
+        arrived, known = _expected(np.zeros(len(EDGES)), low, high, old, counts)
+        totals = np.array([seen.counts.sum(), seen.counts @ seen.after])
+        return cls(silent, arrived, known, totals)
+
+
+def merged_law(
+    sums: DelaySums, *, tick: float = SHORTEST, shrinkage: float = SHRINKAGE
+) -> ConversionLaw:
+    """Estimate the delay distribution as :func:`fitted_law` does, from sums.
+
+    >>> delays, silent = np.linspace(0.01, 0.5, 400), np.zeros(len(EDGES))
+    >>> seen = Conversions(delays, 0.0 * delays, 0.0 * delays + 1.0)
+    >>> law = merged_law(DelaySums.of(seen, silent))
+    >>> law.at(np.array([0.25, 0.5])).round(2)
+    array([0.5 , 0.99])
+    """
+    converted, total = sums.totals.tolist()
+
+    def delays_value(grid: Vector) -> Vector:
+        scale = _log_share(grid, np.zeros(1))[:, 0]
+        return np.asarray(grid * converted - np.exp(grid) * total - converted * scale)
+
+    base = _exponential_law(converted, delays_value, sums.silent, tick)
+    hazard = _hazard(base.shares, shrinkage)
+    shares = _from_hazards((sums.arrived + hazard) / (sums.known + shrinkage))
+    return ConversionLaw(shares if sums.arrived.any() else base.shares, base.deviations)
+
+
+def _exponential_law(
+    converted: float, delays_value: Callable[[Vector], Vector], silent: Vector, tick: float
+) -> ConversionLaw:
+    """Return the posterior mean of exponential distributions."""
+    log_rates, weights = _posterior(converted, delays_value, silent, max(tick, SHORTEST))
     laws = _exponential(log_rates, EDGES)
-    base = weights @ laws
     mean = float(weights @ log_rates)
     spread = math.sqrt(max(float(weights @ np.square(log_rates - mean)), 1e-30))
     deviations = (weights * (log_rates - mean) / spread) @ laws
-    return ConversionLaw(_corrected(base, seen, shrinkage), deviations)
+    return ConversionLaw(weights @ laws, deviations)
 
 
 def _exponential(log_rates: Vector, age: Vector) -> Vector:
@@ -188,7 +244,9 @@ def _exponential(log_rates: Vector, age: Vector) -> Vector:
 # --- the posterior of the rate --------------------------------------------------------------------
 
 
-def _posterior(seen: Conversions, silent: Vector, tick: float) -> tuple[Vector, Vector]:
+def _posterior(
+    converted: float, delays_value: Callable[[Vector], Vector], silent: Vector, tick: float
+) -> tuple[Vector, Vector]:
     """Return log rates and their posterior weights, on a grid refined around the likely rates.
 
     A slow rate means that many conversions are yet to arrive, so a few slow rates would dominate
@@ -198,8 +256,8 @@ def _posterior(seen: Conversions, silent: Vector, tick: float) -> tuple[Vector, 
     low, high = math.log(SLOWEST), max(-math.log(tick), 1.0)
     grid = np.linspace(low, high, COARSE)
     for left in reversed(range(GRIDS)):
-        counted, converting = _counts_value(seen, silent, grid)
-        values = _delays_value(seen, grid) + counted
+        counted, converting = _counts_value(converted, silent, grid)
+        values = delays_value(grid) + counted
         weights = np.exp(values - values.max())
         likely = np.flatnonzero(weights > 1e-6)
         if len(likely) >= ENOUGH or not left:
@@ -207,8 +265,7 @@ def _posterior(seen: Conversions, silent: Vector, tick: float) -> tuple[Vector, 
         step = grid[1] - grid[0]
         around = max(low, grid[likely[0]] - step), min(high, grid[likely[-1]] + step)
         grid = np.linspace(*around, FINE)
-    count = float(seen.counts.sum())
-    weights *= converting ** (-count / (count + 1.0))
+    weights *= converting ** (-converted / (converted + 1.0))
     return grid, weights / weights.sum()
 
 
@@ -229,7 +286,7 @@ def _log_share(grid: Vector, log_age: Vector) -> Vector:
     return np.asarray(np.log(-np.expm1(-np.exp(np.maximum(grid[:, None] + log_age, _LOG_TINY)))))
 
 
-def _counts_value(seen: Conversions, silent: Vector, grid: Vector) -> tuple[Vector, Vector]:
+def _counts_value(converted: float, silent: Vector, grid: Vector) -> tuple[Vector, Vector]:
     """Return the log probability of the number of conversions, and the conversion rate p.
 
     A decision of age e has converted with probability p F(e). For each rate, p is set to its mode,
@@ -237,7 +294,6 @@ def _counts_value(seen: Conversions, silent: Vector, grid: Vector) -> tuple[Vect
     """
     used = np.flatnonzero(silent)
     n, share = silent[used], _exponential(grid, EDGES[used])
-    converted = float(seen.counts.sum())
     start = np.minimum((converted + RARE) / (share @ n + converted + RARE + OFTEN), 0.9)
     z = np.log(start / (1.0 - start))
     for _ in range(_NEWTON):
@@ -260,25 +316,46 @@ def _counts_value(seen: Conversions, silent: Vector, grid: Vector) -> tuple[Vect
 
 def _corrected(base: Vector, seen: Conversions, shrinkage: float) -> Vector:
     """Return F computed from reverse hazards that are shrunk towards those of ``base``."""
-    old = _cell(seen.age * (1.0 + 1e-12), "right") - 1  # the last edge that the decision reached
+    low, high, old, counts = _cells(seen)
+    if not len(low):
+        return base
+    hazard = _hazard(base, shrinkage)
+    shares, several = base, bool((high - low > 1).any())
+    for _ in range(PASSES if several else 1):
+        arrived, known = _expected(shares, low, high, old, counts)
+        before, shares = shares, _from_hazards((arrived + hazard) / (known + shrinkage))
+        if np.abs(shares - before).max() < 1e-4:
+            break
+    return shares
+
+
+def _cells(
+    seen: Conversions,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], Vector]:
+    """Return the edges around each delay, the last edge each decision reached, and the weights.
+
+    Conversions are omitted if their decision has not reached the end of their cell.
+    """
+    old = _cell(seen.age * (1.0 + 1e-12), "right") - 1
     low = _cell(seen.after, "left") - 1
     high = np.minimum(_cell(seen.after + seen.within, "left"), old)
     low = np.where(seen.within > 0.0, _cell(seen.after, "right") - 1, np.maximum(low, 0))
     used = high > low
-    low, high, old, counts = low[used], high[used], old[used], seen.counts[used]
-    if not len(low):
-        return base
+    return low[used], high[used], old[used], seen.counts[used]
+
+
+def _hazard(base: Vector, shrinkage: float) -> Vector:
+    """Return the reverse hazards of ``base``, multiplied by ``shrinkage``."""
     hazard = np.zeros(len(EDGES))
     hazard[1:] = shrinkage * (base[1:] - base[:-1]) / np.maximum(base[1:], 1e-300)
-    shares, several = base, bool((high - low > 1).any())
-    for _ in range(PASSES if several else 1):
-        arrived, known = _expected(shares, low, high, old, counts)
-        reverse = (arrived + hazard) / (known + shrinkage)
-        product = np.append(np.cumprod(1.0 - reverse[:0:-1])[::-1], 1.0)
-        before, shares = shares, np.maximum(product, 0.0)
-        shares[0] = 0.0
-        if np.abs(shares - before).max() < 1e-4:
-            break
+    return hazard
+
+
+def _from_hazards(reverse: Vector) -> Vector:
+    """Return F, given the reverse hazard of each cell."""
+    product = np.append(np.cumprod(1.0 - reverse[:0:-1])[::-1], 1.0)
+    shares: Vector = np.maximum(product, 0.0)
+    shares[0] = 0.0
     return shares
 
 

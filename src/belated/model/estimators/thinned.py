@@ -319,10 +319,22 @@ def prior_precision(prior: Prior, family: Family, dispersion: float) -> Matrix:
 def _precision(
     data: AgedDecisions, seen: Sequence[Vector], law: ConversionLaw, family: Family, fit: Estimate
 ) -> Matrix:
-    """Return the inverse of A⁻¹ B A⁻¹ + k kᵀ, the sandwich plus the effect of F's uncertainty."""
-    phi, theta = fit.dispersion, fit.theta
-    bread = prior_precision(fit.prior, family, phi).copy()
-    filling, moved = bread.copy(), np.zeros(data.shape)
+    phi = fit.dispersion
+    prior = prior_precision(fit.prior, family, phi)
+    return sandwich(prior, *spread_sums(data, seen, law, family, fit.theta, phi))
+
+
+def spread_sums(
+    data: AgedDecisions,
+    seen: Sequence[Vector],
+    law: ConversionLaw,
+    family: Family,
+    theta: Vector,
+    phi: float = 1.0,
+) -> tuple[Matrix, Matrix, Vector]:
+    """Return the information A, the spread B of the score, and the effect k of F's uncertainty."""
+    bread, filling = np.zeros((2, *data.shape, data.shape[-1]))
+    moved = np.zeros(data.shape)
     for part, share in zip(data.parts, seen, strict=True):
         rows = part.rows.astype(np.float64)
         _, mean, slope = family.cumulant_mean_slope(predictors(rows, theta))
@@ -336,6 +348,13 @@ def _precision(
         add_gram(filling, rows, part.counted(np.square(omega / phi) * variance))
         late = part.counted(omega * mean * law.deviation(part.age) / phi)
         moved += cross(late, rows, data.shape)
+    return bread, filling, moved
+
+
+def sandwich(prior: Matrix, bread: Matrix, filling: Matrix, moved: Vector) -> Matrix:
+    """Return the inverse of A⁻¹ B A⁻¹ + k kᵀ, after adding the prior to A and B in place."""
+    bread += prior
+    filling += prior
     # Ignore the covariance between blocks that is caused by F's uncertainty, so that blocks can be
     # inverted separately. This is done in place, because copies of wide blocks are large.
     for block in np.ndindex(bread.shape[:-2]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Collection
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from belated.exceptions import (
 )
 from belated.fold.columns import kernels_for
 from belated.fold.partitioned import Merging, PartitionFold, PartitionSums
+from belated.fold.partitioned.aged import AgedLearner
 from belated.fold.published import PublishedModel
 from belated.journals import Journal
 from belated.journals.coordination import CoordinationStore
@@ -116,6 +117,7 @@ class PartitionWorker:
         self._model: PublishedModel | None = None
         self._model_number = 0
         self._look_at = self._send_at = -math.inf
+        self._warned = False
 
     def step(self) -> int:
         """Run one step of pending work; return 0 if there was none.
@@ -239,7 +241,8 @@ class PartitionWorker:
         fold, journal, partition = owned.fold, self.journal, owned.fold.partition
         kernels = kernels_for(fold, journal) if owned.is_behind else None
         limit = min(PAGE if kernels is None else MANY, fold.tuning.page)
-        page = fold.follow(journal, partition, limit, kernels=kernels)
+        with nullcontext() if kernels is None else fold.learner.bulk():
+            page = fold.follow(journal, partition, limit, kernels=kernels)
         count = len(page)
         owned.is_behind = count == limit
         if count:
@@ -275,9 +278,13 @@ class PartitionWorker:
         number = 0 if self._model is None else self._model.center_number
         for partition, owned in self.owned.items():
             state = owned.fold.version, number
-            if state != owned.sent or now >= owned.sent_at + ALIVE:
+            # Summing many decisions again after each page would slow down catching up.
+            has_changed = state != owned.sent and not owned.is_behind
+            if has_changed or now >= owned.sent_at + ALIVE:
                 owned.sent, owned.sent_at = state, now
-                sums[partition] = owned.epoch, owned.fold.sums(owned.epoch).write()
+                data = owned.fold.sums(owned.epoch).write()
+                sums[partition] = owned.epoch, data
+                self._warn_of_batches(owned.fold)
         if sums:
             try:
                 fenced = self.coordination.send(sums)
@@ -287,6 +294,13 @@ class PartitionWorker:
                 raise
             for partition in fenced:
                 self._lose(partition)
+
+    def _warn_of_batches(self, fold: PartitionFold) -> None:
+        """Warn once if conversions arrive in batches, which no partition sees as a whole."""
+        if isinstance(fold.learner, AgedLearner) and fold.learner.in_batches and not self._warned:
+            self._warned = True
+            message = 'conversions arrive in batches: use learners = "one", which considers this'
+            log.warning(message, extra={"bandit": self.journal.bandit})
 
     def _save(self) -> None:
         if self._saving.fold is not None:
@@ -404,7 +418,7 @@ class SharedLearner(Leader[Callable[[int], PartitionFold]]):
         """Start from the published model."""
         fold = self._make_fold(0)
         self._configure(fold)
-        merging = Merging(fold.policy, self.journal.partitions, fold.fingerprint)
+        merging = fold.new_merging()
         self._floor, self._versions = [0] * self.journal.partitions, {}
         last = read_model(self.coordination.published())
         if last is not None:
