@@ -350,7 +350,7 @@ def serving_pids(service: Process) -> list[int]:
 @on_postgresql
 def test_a_killed_process_is_replaced_while_another_serves(start: Start, store: Store) -> None:
     """No acknowledged decision is lost, and neither counters nor the shutdown are affected."""
-    service = start("serve", "--create-tables", "--processes", "2")
+    service = start("serve", "--create-tables", "--processes", "2", server='drain = "1s"')
     later(lambda: len(serving_pids(service)) == 2)
     callers = Callers(service)
     later(lambda: len(callers.taken) > 200)

@@ -50,20 +50,19 @@ def run(options: argparse.Namespace) -> int:
     config = prepared(options)
     server = config.server
     host = server.host if options.host is None else options.host
-    auth = auth_at(host, server.auth)
-    supervised = None
-    if options.supervised is not None:
+    processes, supervised = 1, None
+    if options.supervised is None:
+        processes = _process_count(options.processes, config.store)
+        listening = listen(host, server.port if options.port is None else options.port)
+    else:
         number, file, polls, scrapes = options.supervised
         listening, supervised = socket.socket(fileno=file), Supervised(polls, scrapes)
         server = replace(server, learn=server.learn and number == 0)  # others would stand by
-    else:
-        processes = _process_count(options.processes, config.store)
-        listening = listen(host, server.port if options.port is None else options.port)
-        if processes > 1:
-            command = [sys.executable, "-m", "belated", "serve", options.file, "--host", host]
-            command += ["--log-level", options.log_level, "--supervised"]
-            return Supervisor(command, processes, listening).run()
-    app = Service.from_config(replace(config, server=server), auth=auth)
+    app = Service.from_config(replace(config, server=server), auth=auth_at(host, server.auth))
+    if processes > 1:  # they also create the service, but here, mistakes are reported once
+        command = [sys.executable, "-m", "belated", "serve", options.file, "--host", host]
+        command += ["--log-level", options.log_level, "--supervised"]
+        return Supervisor(command, processes, listening).run()
     return serve(app, listening, drain=server.drain, limits=server.limits, supervised=supervised)
 
 
