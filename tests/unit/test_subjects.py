@@ -54,6 +54,17 @@ def test_a_reward_counts_for_the_latest_decision_before_it() -> None:
     assert bandit.entry(latest).reported[0].part == "order-1"
 
 
+def test_a_credited_reward_is_not_dated_before_its_decision() -> None:
+    """It is credited by its time, so it is no issue."""
+    bandit, clock = opened()
+    clock.now = 1_800_000_000_000_000
+    decision = bandit.decide(rows=np.eye(2), subject="ann")
+    clock.now += 60_000_000
+    bandit.observe(subject="ann", value=1.0, event_id="order")
+    assert bandit.entry(decision.id).state == "rewarded"
+    assert bandit.issues() == []
+
+
 def test_an_outcome_counts_once() -> None:
     """A repetition is a duplicate, and another value a conflict that is shown."""
     bandit, _ = opened()

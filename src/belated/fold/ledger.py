@@ -489,8 +489,10 @@ class Ledger:
         for number, facts in sorted(changed.items()):
             facts.credits = self._subjects.credits_of(number)
             self._keep(number, facts)
-            rewarded = facts.rewarded
-            table.reward_recorded[number - table.base] = NONE if rewarded is None else rewarded
+            rewarded, i = facts.rewarded, number - table.base
+            table.reward_recorded[i] = NONE if rewarded is None else rewarded
+            if facts.credits:
+                table.reward_at[i] = min(credit.at_us for credit in facts.credits.values())
             self._review(number, facts)
 
     def _made(self, number: int) -> int:
