@@ -7,12 +7,14 @@ out of date.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from belated.cli.main import command_line
+from belated.core.outcomes import json_schema
 from belated.service.http.app import ROUTES
 from belated.service.http.openapi import describe
 
@@ -143,7 +145,36 @@ def _named(schema: dict[str, Any]) -> str:
     return str(kind)
 
 
-PAGES = {"cli.md": cli, "http.md": http}
+def outcomes() -> str:
+    """Return the page of the message about an outcome."""
+    schema = json_schema()
+    schema["description"] = ""
+    parts = [
+        "# Outcomes: fields of the message and columns of the view",
+        "A learner with `outcomes = true` stores one message per decision"
+        " ([how to read them](../howto/outcomes.md)). A message is a JSON object; fields without a"
+        " value are left out. An asterisk marks required fields, which are the only ones if the"
+        " decision was erased. Times are RFC 3339 in UTC. The {download}`JSON Schema"
+        " <outcome.schema.json>` says the same. [Exports](../howto/export.md) use the same names.",
+        *list(_fields("Fields", schema))[2:],
+        "The view `outcomes` in PostgreSQL and SQLite also has the columns `bandit` and"
+        " `partition`. Fields that are left out of the message are `NULL` in the view, except"
+        " `group` (an empty text), `late` and `conflict` (false).",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def outcome_schema() -> str:
+    """Return the JSON Schema of the message about an outcome."""
+    return json.dumps(json_schema(), indent=2) + "\n"
+
+
+PAGES = {
+    "cli.md": cli,
+    "http.md": http,
+    "outcome.schema.json": outcome_schema,
+    "outcomes.md": outcomes,
+}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import subprocess
@@ -25,16 +26,18 @@ from belated.exceptions import JournalError
 from belated.fold.partitioned import PartitionSums
 from belated.fold.partitioned.aged import AgedSums
 from belated.fold.published import PublishedModel
-from belated.journals import KafkaStore, PostgresJournal, open_store
+from belated.journals import KafkaJournal, KafkaStore, PostgresJournal, open_store
 from belated.journals.coordination import Claim
 from belated.service import Definition
 from tests.faults.gates import Between, between
 from tests.faults.kafka_generator import DIM, Truth, read_acknowledged, truth
 from tests.faults.standstill import Standstill
+from tests.integration.kafka_journals import read_outcomes
 from tests.integration.kafka_server import KafkaCluster
 from tests.integration.postgres_server import PostgresServer
 from tests.integration.processes import Process, later, pid_of
 from tests.learners import shared_learner
+from tests.outcomes import Consumer, check_equal
 
 PARTITIONS = 8
 POLICY = DelayedUCB(DIM, Bernoulli())
@@ -141,7 +144,12 @@ class KafkaTown:
         rewards: str,
     ) -> None:
         self.offers = Definition(
-            "offers", POLICY, REWARDS[rewards], partitions=PARTITIONS, learners="many"
+            "offers",
+            POLICY,
+            REWARDS[rewards],
+            partitions=PARTITIONS,
+            learners="many",
+            outcomes=True,
         )
         self._folder, self.seed, self._session = folder, seed, session
         self.rng = random.Random(seed)
@@ -175,6 +183,7 @@ class KafkaTown:
                 "[server]", "learn = false", f'lease_ttl = "{session:g}s"',
                 "[bandits.offers]", f'policy = "DelayedUCB(dim={DIM}, family=Bernoulli())"',
                 f"rewards = '{rewards}'", f"partitions = {PARTITIONS}", 'learners = "many"',
+                "outcomes = true",
             )  # fmt: skip
             (folder / "belated.toml").write_text("\n".join(lines), encoding="utf-8")
             self.learners = [self._start() for _ in range(learners)]
@@ -362,7 +371,14 @@ class KafkaTown:
             gram, cross = sum(one.gram for one in moments), sum(one.cross for one in moments)
             np.testing.assert_allclose(gram, wanted.gram, rtol=1e-9)
             np.testing.assert_allclose(cross, wanted.cross, rtol=1e-9)
+        assert isinstance(self.journal, KafkaJournal)
+        messages, consumer = read_outcomes(self.kafka, self.journal), Consumer()
+        consumer.take(data for _, data in messages)
+        check_equal(consumer, self.journal, self.offers.rewards)
+        last = {key: json.loads(data) for key, data in messages}  # all that compaction keeps
+        assert last == consumer.newest
         return (
+            f"{consumer.received} outcomes, {consumer.repeated} of them again, "
             f"{len(wanted.rows)} decisions and {wanted.rewarded} rewards once, "
             f"{len(decisions) - len(wanted.rows)} decisions sent twice"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -45,3 +45,33 @@ def change(kafka: KafkaCluster, topic: str, setting: str, value: str) -> None:
         if described.result(30)[setting].value == value:
             return
         time.sleep(0.05)
+
+
+def read_outcomes(kafka: KafkaCluster, journal: KafkaJournal) -> list[tuple[str, bytes]]:
+    """Return all messages in the topic of outcomes, with their keys."""
+    settings = {
+        "bootstrap.servers": kafka.address,
+        "group.id": "test",
+        "auto.offset.reset": "earliest",
+        "enable.partition.eof": True,
+        "enable.auto.commit": False,
+    }
+    consumer = Consumer(settings)
+    consumer.subscribe([f"{journal._topic}.outcomes"])
+    found, ended = [], set[int]()
+    until = time.monotonic() + 60
+    while len(ended) < journal.partitions:
+        assert time.monotonic() < until
+        message = consumer.poll(1.0)
+        if message is None:
+            continue
+        error = message.error()
+        if error is None:
+            key, value = message.key(), message.value()
+            assert key is not None
+            assert value is not None
+            found.append((key.decode(), value))
+        elif error.code() == KafkaError._PARTITION_EOF:
+            ended.add(message.partition() or 0)
+    consumer.close()
+    return found

@@ -41,6 +41,7 @@ def kernels_for(fold: Fold, journal: Journal) -> PageKernels | None:
         policy.family.number is None
         or policy.row_width > WIDE
         or not isinstance(journal, ColumnLog)
+        or fold.outcomes is not None  # the kernel does not report each change
     ):
         return None
     if fold.ledgers[fold.folded[0]].withholds or not fold.learner.weighting.takes_pages:

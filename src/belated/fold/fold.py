@@ -35,6 +35,7 @@ from belated.fold.columns import PageFolder, kernels_for
 from belated.fold.contexts import RowEncoder, name_of
 from belated.fold.learner import Learner
 from belated.fold.ledger import Ledger
+from belated.fold.outcomes import OutcomeChanges, send_outcomes
 from belated.fold.packing import VERSION, pack_head, unpack
 from belated.fold.published import PublishedModel, readable_model
 from belated.fold.rules import DecisionStatus, State
@@ -44,6 +45,7 @@ from belated.fold.weighting import Outstanding
 from belated.journals import Journal, UniqueLog
 from belated.journals.chain import PIECE, Chain, Head, chain_behind
 from belated.journals.log import EMPTY
+from belated.journals.outcomes import OutcomeLog
 from belated.journals.pages import ColumnLog, ColumnPage
 from belated.journals.snapshots import Snapshot
 from belated.model.kernels import Kernels, PageKernels
@@ -61,6 +63,8 @@ SHARE = 0.05
 #: Names of snapshot pieces for the mode, the model in use when the mode became ``freeze``, the
 #: model that an operator chose, and the changes to actions.
 _MODE, _FROZEN, _CHOSEN, _ACTIONS = "mode", "frozen model", "chosen model", "actions"
+#: Name of the piece that marks snapshots of folds that have sent all outcomes.
+_OUTCOMES = "outcomes"
 _read_actions = msgspec.msgpack.Decoder(list[ActionChanged]).decode
 #: Size of a line, and approximate size of an event without its row, in bytes.
 LINE, EVENT = 88, 100
@@ -82,6 +86,7 @@ class Fold:
         partitions: number of partitions of the journal.
         retention: how long a decision accepts rewards, in microseconds.
         until: ignore records with a later timestamp, in microseconds since 1970; None folds all.
+        outcomes: where to send outcomes of decisions as they change; None to send none.
         kernels: kernels to use instead of the best available.
         tuning: internal sizes.
         background: whether long fits run in a separate thread.
@@ -115,6 +120,7 @@ class Fold:
         partitions: int = 1,
         retention: int | None = None,
         until: int | None = None,
+        outcomes: OutcomeLog | None = None,
         kernels: Kernels | None = None,
         tuning: Tuning = USUAL,
         background: bool = False,
@@ -126,6 +132,7 @@ class Fold:
         self.features = features
         self.retention = retention
         self.until = until
+        self.outcomes = outcomes
         self.min_reward, self.max_reward = rewards.range(policy.family.support)
         self._kernels = kernels
         self._partitions = partitions
@@ -155,6 +162,8 @@ class Fold:
             )
             for partition, adapter in self.adapters.items()
         }
+        for ledger in self.ledgers.values():
+            ledger.outcomes = None if self.outcomes is None else OutcomeChanges()
         self.learner.outstanding = self._outstanding
         self.positions = [0] * partitions
         self.chains = [Chain(tuning.link) for _ in range(partitions)]
@@ -213,7 +222,10 @@ class Fold:
                     for record in records
                     if record.recorded <= self.until or isinstance(record.event, Erased)
                 ]
-            self.ledgers[partition].undone = Undone.of(records)
+            ledger = self.ledgers[partition]
+            ledger.undone = undone = Undone.of(records)
+            if ledger.outcomes is not None and undone is not None:
+                ledger.outcomes.undone_at = undone.last
 
     def read(
         self,
@@ -360,13 +372,28 @@ class Fold:
         kernels: PageKernels | None = None,
         take: Take | None = None,
     ) -> None:
-        """Fold records of one partition; see :meth:`follow` for ``kernels`` and ``take``."""
+        """Fold records of one partition, and send the outcomes that have changed.
+
+        See :meth:`follow` for ``kernels`` and ``take``.
+        """
+        self._send_outcomes(partition)  # that could not be sent before
         if isinstance(page, ColumnPage) and kernels is not None:
             self.take_columns(partition, page, kernels)
             return
         take = take or self.take
         for n in range(len(page)):
             take(page.record(n, partition) if isinstance(page, ColumnPage) else page[n])
+        self._send_outcomes(partition)
+
+    def _send_outcomes(self, partition: int) -> None:
+        changes = self.ledgers[partition].outcomes
+        if self.outcomes is not None and changes is not None:
+            send_outcomes(self.outcomes, partition, changes)
+
+    def has_sent(self, partition: int) -> bool:
+        """Return whether all outcomes of the folded records were sent."""
+        changes = self.ledgers[partition].outcomes
+        return changes is None or changes.are_sent
 
     def take_columns(self, partition: int, page: ColumnPage, kernels: PageKernels) -> None:
         """Fold columns in bulk mode: common records with the kernel, others with the ledger."""
@@ -549,7 +576,8 @@ class Fold:
         for partition in self.folded:
             self.read(journal, partition, 0)
         self._saved_version = self.version
-        return Saving([self._begin_save(partition) for partition in self.folded])
+        # Outcomes that were not sent yet would be lost, because later folds begin at the snapshot.
+        return Saving([self._begin_save(n) for n in self.folded if self.has_sent(n)])
 
     def _begin_save(self, partition: int) -> PartitionSaving:
         adapter, before = self.adapters[partition], self._saved[partition]
@@ -620,6 +648,8 @@ class Fold:
         """Return all snapshot pieces except blocks of lines."""
         pieces = pack_head(self.ledgers[partition]) | self.adapters[partition].pack()
         pieces[PIECE] = self.chains[partition].pack()
+        if self.outcomes is not None:
+            pieces[_OUTCOMES] = b"sent"
         if partition == 0:  # the partition of events that change the mode and actions
             pieces[_MODE] = self.mode.encode()
             pieces[_ACTIONS] = msgspec.msgpack.encode([*self.actions.values()])
@@ -663,6 +693,10 @@ class Fold:
         position = snapshot.position
         if position <= journal.start(partition).position:  # older than the base
             return None
+        if self.outcomes is not None:
+            undone = self.ledgers[partition].undone
+            if _OUTCOMES not in snapshot.pieces or (undone is not None and position < undone.last):
+                return None  # outcomes of earlier records must be sent
         chain = Chain.resume(snapshot.pieces[PIECE], journal, partition, position, link)
         if chain is None:
             raise HistoryChanged(partition, position)
@@ -726,6 +760,8 @@ class Fold:
         if _CHOSEN in snapshot.pieces:
             self.chosen = PublishedModel.read(snapshot.pieces[_CHOSEN])
         self.positions[partition] = snapshot.position
+        if ledger.outcomes is not None:
+            ledger.outcomes.reach(snapshot.position)
         self.chains[partition] = chain
         self.version += sum(ledger.counters.values())
         self._saved_version = self.version

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from heapq import heappop, heappush
-from typing import Protocol
+from typing import Protocol, get_args
 
 import msgspec
 import numpy as np
@@ -42,10 +42,12 @@ from belated.core.events import (
     Void,
 )
 from belated.core.ids import key_of, subject_id
+from belated.core.outcomes import OutcomeState
 from belated.core.rewards import Rewards
 from belated.core.times import CLOCK_SKEW
 from belated.core.tuning import USUAL, Tuning
 from belated.exceptions import HistoryUndone
+from belated.fold.outcomes import OutcomeChange, OutcomeChanges
 from belated.fold.rules import (
     DecisionStatus,
     Facts,
@@ -132,7 +134,9 @@ class NullListener:
     finish = _ignore
 
 
-DORMANT, PENDING = State.DORMANT, State.PENDING
+DORMANT, PENDING, REWARDED = State.DORMANT, State.PENDING, State.REWARDED
+#: The name of each state.
+NAMES: tuple[OutcomeState, ...] = get_args(OutcomeState)
 #: The roles that a decision can have for the learner, and the role of each state.
 NOTHING, AWAITED, OBSERVED = 0, 1, 2
 ROLE = (NOTHING, AWAITED, OBSERVED, OBSERVED, NOTHING, NOTHING)
@@ -171,6 +175,7 @@ class Ledger:
         latest: the time and id of the last event for each status that is an issue, since the ledger
             was loaded.
         undone: erasures and retractions; must be set before anything is folded.
+        outcomes: receives the changes of outcomes; None if they are not needed.
         soonest: a lower bound for the time of the next settlement, in microseconds since 1970.
     """
 
@@ -192,6 +197,7 @@ class Ledger:
         self.counters: Counter[str] = Counter()
         self.latest: dict[str, tuple[int, str]] = {}
         self.undone: Undone | None = None
+        self.outcomes: OutcomeChanges | None = None
         self.soonest: float = 0.0
         self._together = getattr(rewards, "learn", "on arrival") == "together"
         self._after = learn_after
@@ -232,8 +238,17 @@ class Ledger:
                 began; the ledger is unchanged.
         """
         event, self._recorded = record.event, record.recorded
+        if self.outcomes is not None:
+            self.outcomes.reach(record.position)
         undone = None if self.undone is None else self.undone.status_of(record)
         status = undone or _OTHERS.get(type(event)) or self._fold(event, record)
+        if (
+            self.outcomes is not None
+            and self.undone is not None
+            and record.position < self.undone.last
+            and (undone or self.undone.has_retracted(record))
+        ):
+            self._note_undone(record, self.outcomes)
         self.counters[status] += 1
         if status in KINDS:
             self.latest[status] = record.recorded, getattr(event, "id", "")
@@ -292,6 +307,8 @@ class Ledger:
         if self._unmatched.ids and (facts := self._unmatched.take(key)) is not None:
             facts.recorded, facts.activated = recorded, live
             self._match(number, facts)
+        if self.outcomes is not None and key in self.outcomes.affected:
+            self._note_outcome(number, self.outcomes)
         if self._after:
             i = len(self._table) - 1 - self._after
             if i >= 0 and self._table.flags[i] & WITHHELD:
@@ -391,6 +408,10 @@ class Ledger:
             return "duplicate"
         table.touch(number - table.base)
         table.flags[number - table.base] |= OWNED
+        if (outcomes := self.outcomes) is not None and (
+            table.state[number - table.base] > PENDING or subject in outcomes.affected
+        ):
+            self._note_outcome(number, outcomes)
         history = index.histories.get(subject)
         if history is None:
             index.begin(subject, number)
@@ -575,6 +596,7 @@ class Ledger:
         old_role, role, old_value = self._role(i), ROLE[state], table.value[i]
         withheld = role == OBSERVED and old_role != OBSERVED and self._withholds(number, facts)
         table.touch(i)
+        has_outcome = max(table.state[i], state) > PENDING
         self.counts[table.state[i]] -= 1
         self.counts[state] += 1
         table.state[i], table.value[i] = state, value
@@ -586,6 +608,8 @@ class Ledger:
         if role != NOTHING:
             flags |= EXPECTED
         table.flags[i] = flags
+        if self.outcomes is not None and has_outcome:
+            self._note_outcome(number, self.outcomes, facts)
         # The decision may be pending again because its reward was credited to another decision.
         if number < self._first_open and self._is_open(i):
             self._first_open = number
@@ -603,6 +627,44 @@ class Ledger:
             changes.add_pending(number, began, again)
         if role == OBSERVED:
             changes.learn(number, value, began, self._recorded)
+
+    # --- outcomes --------------------------------------------------------------------------------
+
+    def _note_outcome(
+        self, number: int, outcomes: OutcomeChanges, facts: Facts | None = None
+    ) -> None:
+        """Note that the outcome of a decision has changed."""
+        facts = facts or self._facts_of(number)
+        table, i = self._table, number - self._table.base
+        state, flags = table.state[i], table.flags[i]
+        effective = max(facts.recorded, facts.activation or 0)
+        rewarded = facts.rewarded if state == REWARDED else None
+        change = OutcomeChange(
+            outcomes.position,
+            NAMES[state],
+            table.value[i] if ROLE[state] == OBSERVED else None,
+            effective,
+            None if rewarded is None else max(rewarded, effective),
+            bool(flags & LATE),
+            bool(flags & CONFLICT),
+            bool(flags & OWNED),
+        )
+        # Which subject an overwritten record belonged to is unknown.
+        affected = flags & OWNED or key_from(table.high[i], table.low[i]) in outcomes.affected
+        outcomes.note(table.position[i], change, affected=bool(affected))
+
+    def _note_undone(self, record: Record, outcomes: OutcomeChanges) -> None:
+        """Note outcomes that may have been different before a record was erased or retracted."""
+        event, position = record.event, record.position
+        if isinstance(event, Decision):
+            outcomes.note(position, OutcomeChange(position, "erased"), affected=True)
+        elif isinstance(event, Reward | Mark | SubjectReward):
+            key = key_of(event.id)
+            outcomes.affected.add(key)
+            history = self._subjects.histories.get(key)
+            for number in [self._index.find(key)] if history is None else history.decisions:
+                if number >= 0:
+                    self._note_outcome(number, outcomes)
 
     # --- settling and forgetting ---------------------------------------------------------------
 

@@ -38,9 +38,14 @@ class Undone:
         self._erased: set[bytes] = set()
         # Reporter, start and end of each retraction that has not been reversed.
         self._spans: set[tuple[str, int, int]] = set()
+        # The same, including retractions that have been reversed.
+        self._all_spans: set[tuple[str, int, int]] = set()
         self._known: set[Event] = set()
+        #: The position of the last erasure or retraction.
+        self.last = 0
         for record in records:
-            self._add(record.event)
+            if self._add(record.event):
+                self.last = max(self.last, record.position)
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> Undone | None:
@@ -48,18 +53,21 @@ class Undone:
         undone = cls(records)
         return undone if undone._known else None
 
-    def _add(self, event: Event | Opaque) -> None:
+    def _add(self, event: Event | Opaque) -> bool:
+        """Add an erasure or a retraction; return False for any other event."""
         if isinstance(event, Erased):
             self._erased.add(event.key)
         elif isinstance(event, Retracted):
             span = event.reporter, event.start, event.end
+            self._all_spans.add(span)
             if event.restored:
                 self._spans.discard(span)
             else:
                 self._spans.add(span)
         else:
-            return
+            return False
         self._known.add(event)
+        return True
 
     def knows(self, event: Erased | Retracted) -> bool:
         """Return whether an erasure or retraction was known before the fold began."""
@@ -75,14 +83,13 @@ class Undone:
 
     def status_of(self, record: Record) -> str | None:
         """Return "erased" or "retracted" for a record that no longer counts; None if it counts."""
-        event = record.event
-        if self._erased and self.erased_key_of(event) is not None:
+        if self._erased and self.erased_key_of(record.event) is not None:
             return "erased"
-        if isinstance(event, Reward | SubjectReward):
-            for reporter, start, end in self._spans:
-                if event.reporter == reporter and start <= record.recorded < end:
-                    return "retracted"
-        return None
+        return "retracted" if _is_within(record, self._spans) else None
+
+    def has_retracted(self, record: Record) -> bool:
+        """Return whether a record was ever retracted, even if it counts again."""
+        return _is_within(record, self._all_spans)
 
     @property
     def digest(self) -> str:
@@ -91,3 +98,12 @@ class Undone:
             return ""
         what = repr((sorted(self._erased), sorted(self._spans)))
         return blake2b(what.encode(), digest_size=16).hexdigest()
+
+
+def _is_within(record: Record, spans: Iterable[tuple[str, int, int]]) -> bool:
+    """Return whether a record is a reward within one of these spans of its reporter."""
+    event = record.event
+    return isinstance(event, Reward | SubjectReward) and any(
+        event.reporter == reporter and start <= record.recorded < end
+        for reporter, start, end in spans
+    )

@@ -238,6 +238,10 @@ class IndexedJournal(CellShelf, NamedJournal):
         start = self.start(partition).position
         return self._write(lambda handle: self._drop(handle, partition, start, limit))
 
+    def read_again(self, partition: int, after: int, limit: int) -> list[Record]:
+        """Return the records after a position; see :meth:`OutcomeLog.read_again`."""
+        return self.read(partition, after, limit)
+
     def _tail_of(self, partition: int) -> Tail:
         check_partition(partition, self._partitions)
         return self._read(lambda handle: self._tail(handle, partition))

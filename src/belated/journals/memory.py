@@ -26,6 +26,7 @@ from belated.journals.bandits import open_bandit
 from belated.journals.cells import NO_VERSIONS, Cell, Outcome
 from belated.journals.indexed import IndexedJournal, T
 from belated.journals.log import AppendedAfter, Requests, Tail
+from belated.journals.outcomes import OutcomeMessage
 from belated.journals.pages import ColumnPage
 from belated.journals.steady_clock import system_clock
 from belated.journals.store import Store
@@ -161,6 +162,7 @@ class Facts:
         self.streams: list[list[Record]] = [[] for _ in range(check_partitions(partitions))]
         self.index = MemoryIndex(self.streams)
         self.requests: dict[tuple[int, int], bytes] = {}  # by partition and position
+        self.outcomes: dict[str, OutcomeMessage] = {}  # by id
         #: Position of the last dropped record, by partition.
         self.dropped = [0] * partitions
         # Held by writers, and also by readers because dropping records shifts the lists.
@@ -316,6 +318,14 @@ class MemoryJournal(IndexedJournal):
         check_partition(partition, self._partitions)
         requests = self._facts.requests
         return {n: requests[partition, n] for n in positions if (partition, n) in requests}
+
+    def put_outcomes(self, partition: int, outcomes: Sequence[OutcomeMessage]) -> None:
+        """Store outcomes; see :meth:`OutcomeLog.put_outcomes`."""
+        self._check_open()
+        stored = self._facts.outcomes
+        for outcome in outcomes:
+            if outcome.id not in stored or stored[outcome.id].version < outcome.version:
+                stored[outcome.id] = outcome
 
     def close(self) -> None:
         """Close the journal; any later call raises :class:`JournalClosed`."""

@@ -22,6 +22,7 @@ from belated.fold.partitioned.learner import PartitionLearner
 from belated.fold.partitioned.merging import Merging
 from belated.fold.partitioned.sums import PartitionSums
 from belated.fold.published import PublishedModel
+from belated.journals.outcomes import OutcomeLog
 from belated.model.kernels import Kernels
 from belated.policies import Policy
 
@@ -37,6 +38,7 @@ class PartitionFold(Fold):
         partitions: number of partitions of the journal.
         partition: the partition to fold.
         retention: how long a decision accepts rewards, in microseconds.
+        outcomes: where to send outcomes of decisions as they change; None to send none.
         kernels: kernels to use instead of the best available.
         tuning: internal sizes.
 
@@ -57,6 +59,7 @@ class PartitionFold(Fold):
         partitions: int,
         partition: int,
         retention: int | None = None,
+        outcomes: OutcomeLog | None = None,
         kernels: Kernels | None = None,
         tuning: Tuning = USUAL,
     ) -> None:
@@ -68,6 +71,7 @@ class PartitionFold(Fold):
             features=features,
             partitions=partitions,
             retention=retention,
+            outcomes=outcomes,
             kernels=kernels,
             tuning=tuning,
         )

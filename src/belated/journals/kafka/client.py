@@ -213,9 +213,14 @@ class Topics:
         self._copies = copies
         self._admin = AdminClient(cluster.settings())
 
-    def make(self, name: str, partitions: int) -> None:
-        """Create a topic."""
-        settings = {**settings_of(self._copies), "max.message.bytes": str(MAX_BYTES)}
+    def exists(self, name: str) -> bool:
+        """Return whether there is a topic with this name."""
+        with self._cluster.translated():
+            return name in self._admin.list_topics(timeout=self._cluster.wait).topics
+
+    def make(self, name: str, partitions: int, **others: str) -> None:
+        """Create a topic; other settings replace those of a journal."""
+        settings = {**settings_of(self._copies), "max.message.bytes": str(MAX_BYTES), **others}
         new = NewTopic(
             name, num_partitions=partitions, replication_factor=self._copies, config=settings
         )

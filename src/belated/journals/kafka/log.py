@@ -46,9 +46,11 @@ from belated.journals.bandits import Registration, check_partition_count, find_b
 from belated.journals.journal import NamedJournal
 from belated.journals.kafka.client import Cluster, Topics, new_name
 from belated.journals.kafka.commits import MAX_EVENTS, Commit, Place, pack
+from belated.journals.kafka.outcomes import OutcomeTopic
 from belated.journals.kafka.piece_files import PieceFiles
 from belated.journals.kafka.records import Finder, Offsets, Reader, Writer
 from belated.journals.log import Appended, Requests, Tail
+from belated.journals.outcomes import OutcomeMessage
 from belated.journals.pages import ColumnPage
 from belated.journals.shelf import ACTS, CellShelf
 from belated.model.kernels.pages import PADDING
@@ -133,6 +135,9 @@ class KafkaJournal(CellShelf, NamedJournal):
         # The reader follows the log. Look-ups use the finder, so that they do not move the reader.
         self._reader = Reader(cluster, self._topic, self._offsets, self._floor)
         self._finder = Finder(cluster, self._topic, self._offsets, self._floor)
+        # Reads decisions again when their outcomes are known.
+        self._second_reader = Reader(cluster, self._topic, self._offsets, self._floor)
+        self._outcomes = OutcomeTopic(cluster, self._topic, self._partitions, copies)
 
     def _open_topic(self, topics: Topics, requested: int | None) -> str:
         """Return the bandit's topic; if the bandit is new, create the topic and register it."""
@@ -232,6 +237,8 @@ class KafkaJournal(CellShelf, NamedJournal):
             self._writer.close()
             self._reader.close()
             self._finder.close()
+            self._second_reader.close()
+            self._outcomes.close()
             self._offsets.close()
         self.cells.close()
 
@@ -318,6 +325,15 @@ class KafkaJournal(CellShelf, NamedJournal):
         records = self._records(self._reader, partition, after, limit)
         self._keep_acts(records)
         return records
+
+    def read_again(self, partition: int, after: int, limit: int) -> list[Record]:
+        """Return the records after a position; see :meth:`OutcomeLog.read_again`."""
+        return self._records(self._second_reader, partition, after, limit)
+
+    def put_outcomes(self, partition: int, outcomes: Sequence[OutcomeMessage]) -> None:
+        """Send outcomes to the topic of outcomes; see :meth:`OutcomeLog.put_outcomes`."""
+        self._check_open()
+        self._outcomes.send(partition, outcomes)
 
     def _records(self, reader: Reader, partition: int, after: int, limit: int) -> list[Record]:
         records = []

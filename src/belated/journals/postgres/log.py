@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import zlib
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -38,6 +39,7 @@ from belated.journals.arrivals import (
 from belated.journals.bandits import Registration, check_partition_count, find_bandit, register
 from belated.journals.indexed import StoredJournal, T
 from belated.journals.log import EMPTY, Appended, AppendedAfter, Requests, Tail
+from belated.journals.outcomes import OutcomeMessage
 from belated.journals.pages import ColumnPage
 from belated.journals.postgres import open_session
 from belated.journals.postgres.cells import PostgresCells, put_within
@@ -46,6 +48,7 @@ from belated.journals.postgres.queries import (
     migrations,
     pack_bytes,
     pack_integers,
+    pack_texts,
     unpack_bigints,
 )
 from belated.journals.shelf import ACTS, act_cells, has_acts
@@ -57,6 +60,8 @@ if TYPE_CHECKING:
 
 #: Prefixes of the marks of events without an id; the seventh byte of a key is never 0.
 SETTLED, _OTHER = bytes(8), bytes(7) + b"\1"
+#: A NUL character in JSON, which PostgreSQL cannot store; the group is the backslashes before it.
+_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 #: Number of bytes of an erased key in a mark: 8 of the id's key, and 8 of a cryptographic hash.
 INDEXED = 16
 #: The byte after the key, which separates decisions from other records of an id.
@@ -569,7 +574,20 @@ class PostgresJournal(StoredJournal):
     def _drop(self, talk: Talk, partition: int, start: int, limit: int) -> int:
         values = {**self._parameters(partition), "start": start, "limit": limit}
         ((count,),) = talk.run_query("drop", **values)
+        talk.run_query("drop_outcomes", **values)
         return int(count)
+
+    def put_outcomes(self, partition: int, outcomes: Sequence[OutcomeMessage]) -> None:
+        """Store outcomes in the table ``outcome``; see :meth:`OutcomeLog.put_outcomes`."""
+        self._session.run_query(
+            "put_outcomes",
+            **self._parameters(partition),
+            ids=pack_texts([outcome.id for outcome in outcomes]),
+            versions=pack_integers([outcome.version for outcome in outcomes], 8),
+            messages=pack_texts(
+                [_NUL.sub(rb"\1\\ufffd", outcome.data).decode() for outcome in outcomes]
+            ),
+        )
 
     def now(self) -> int:
         """Return the time of the server's clock, in microseconds since 1970."""

@@ -14,7 +14,7 @@ import numpy as np
 from belated.exceptions import InvalidInput, JournalError
 
 #: Version of the tables that this release requires.
-VERSION = 11
+VERSION = 12
 
 _FOLDER = Path(__file__).with_name("sql")
 

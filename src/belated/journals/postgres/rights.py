@@ -24,16 +24,21 @@ _APPENDS = {
 #: are stored in cells; the how-to shows policies that restrict them to operators.
 _RIGHTS: Mapping[Role, Mapping[str, tuple[str, ...]]] = {
     "decider": _APPENDS,
-    "learner": {**_APPENDS, "cell": ("INSERT", "UPDATE", "DELETE")},
+    "learner": {
+        **_APPENDS,
+        "cell": ("INSERT", "UPDATE", "DELETE"),
+        "outcome": ("INSERT", "UPDATE"),
+    },
     "operator": {**_APPENDS, "cell": ("INSERT", "UPDATE", "DELETE")},
     "maintainer": {
         "record": ("INSERT", "UPDATE", "DELETE"),
         "request": ("DELETE",),
         "partition": ("UPDATE",),
         "cell": ("INSERT", "UPDATE", "DELETE"),
+        "outcome": ("DELETE",),
     },
 }
-_READ = ("cell", "migration", "partition", "record", "request")
+_READ = ("cell", "migration", "outcome", "partition", "record", "request")
 
 
 def rights_of(roles: Collection[Role]) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from hashlib import blake2s
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -36,6 +37,7 @@ from belated.journals.arrivals import (
 from belated.journals.bandits import open_bandit
 from belated.journals.indexed import StoredJournal, T
 from belated.journals.log import EMPTY, Requests, Tail
+from belated.journals.outcomes import OutcomeMessage
 from belated.journals.pages import ColumnPage
 from belated.journals.shelf import ACTS, act_cells
 from belated.journals.sqlite.cells import SQLiteCells, put_cells
@@ -52,6 +54,8 @@ from belated.journals.steady_clock import system_clock
 
 #: Marks of events without an id; marks of ids are not negative.
 SETTLED, _OTHER = -1, -2
+#: Creates the tables of outcomes.
+_OUTCOMES = Path(__file__).with_name("outcomes.sql")
 
 
 def keyed_hash(secret: bytes) -> blake2s:
@@ -282,7 +286,33 @@ class SQLiteJournal(StoredJournal):
         ).fetchall()
         for table in ("record", "request"):
             connection.executemany(f"DELETE FROM {table} WHERE place = ?", places)
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'outcome'").fetchone():
+            connection.execute(
+                "DELETE FROM outcome WHERE rowid IN (SELECT rowid FROM outcome "
+                "WHERE bandit = ? AND partition = ? AND version <= ? ORDER BY version LIMIT ?)",
+                (self._bandit, partition, start, limit),
+            )
         return len(places)
+
+    def put_outcomes(self, partition: int, outcomes: Sequence[OutcomeMessage]) -> None:
+        """Store outcomes in the table ``outcome``; see :meth:`OutcomeLog.put_outcomes`."""
+        rows = [
+            (self._bandit, outcome.id, partition, outcome.version, outcome.data.decode())
+            for outcome in outcomes
+        ]
+
+        def write(connection: sqlite3.Connection) -> None:
+            for statement in _OUTCOMES.read_text(encoding="utf-8").split(";\n"):
+                connection.execute(statement)
+            connection.executemany(
+                "INSERT INTO outcome (bandit, id, partition, version, message) "
+                "VALUES (?, ?, ?, ?, ?) ON CONFLICT (bandit, id) DO UPDATE "
+                "SET version = excluded.version, message = excluded.message "
+                "WHERE version < excluded.version",
+                rows,
+            )
+
+        self._file.write(write, sum(len(outcome.data) for outcome in outcomes))
 
     def row_offset(self, partition: int) -> int:
         """Return the row number before the first record of a partition."""

@@ -11,11 +11,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
-from belated.exceptions import BelatedError, JournalError, JournalUnavailable
+from belated.exceptions import BelatedError, InvalidInput, JournalError, JournalUnavailable
 from belated.fold.fold import Fold
 from belated.fold.partitioned import PartitionFold, check_mergeable
 from belated.journals import Store
 from belated.journals.coordination import leaders
+from belated.journals.outcomes import OutcomeLog
 from belated.journals.store import StoreSession
 from belated.service.learning.leader import PUBLISH
 from belated.service.learning.learning_service import LearningService
@@ -347,6 +348,11 @@ def learner_of(
         "partitions": journal.partitions,
         "retention": definition.retention,
     }
+    if definition.outcomes:
+        if not isinstance(journal, OutcomeLog):
+            message = f"{store.place} cannot store outcomes: remove outcomes = true"
+            raise InvalidInput(message, name)
+        sizes["outcomes"] = journal
     if definition.learners == "one":
         fold = partial(Fold, policy, rewards, **sizes)
         return LearningService(journal, coordination, fold, bandits=bandits, **settings)

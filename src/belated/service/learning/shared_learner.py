@@ -228,7 +228,11 @@ class PartitionWorker:
         """Return the partitions that may have new records."""
         if not isinstance(self.journal, WatchedLog):
             return self.owned
-        behind = {number for number, owned in self.owned.items() if owned.is_behind}
+        behind = {
+            number
+            for number, owned in self.owned.items()
+            if owned.is_behind or not owned.fold.has_sent(number)
+        }
         others = {n: owned.fold.position for n, owned in self.owned.items() if n not in behind}
         return behind | self.journal.advanced(others) if others else behind
 

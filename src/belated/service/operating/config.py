@@ -302,6 +302,7 @@ def _definition(name: str, table: TomlTable, has_secrets: bool, assigns: bool) -
     learners = table.take("learners", _one_of(LearnerCount), _ONE)
     catalogue = table.take("catalogue", _text, None)
     skew = table.take("clock_skew", _seconds("1s", "1d"), CLOCK_SKEW / 1e6)
+    outcomes = table.take("outcomes", _switch, False)
     table.finish()
     if tokens != "off" and not has_secrets:
         message = 'there is no secret to sign them: add secrets_env = "BELATED_TOKEN_KEYS"'
@@ -332,7 +333,7 @@ def _definition(name: str, table: TomlTable, has_secrets: bool, assigns: bool) -
         tokens=tokens, token_lifetime=lifetime_us, baseline=baseline, keep_requests=keep,
         contexts=contexts,
         holdout=table.checked("holdout", lambda: check_holdout(holdout, features)),
-        subject=subject, learners=learners, clock_skew=int(1e6 * skew),
+        subject=subject, learners=learners, clock_skew=int(1e6 * skew), outcomes=outcomes,
     )  # fmt: skip
 
 

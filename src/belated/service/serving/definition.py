@@ -49,6 +49,8 @@ class Definition:
             microseconds.
         learners: ``"one"`` if one learner handles all partitions while others stand by; ``"many"``
             if learners share the partitions.
+        outcomes: Whether the learner also stores the outcome of each decision, as a message for
+            other programs.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Definition:
     subject: str | None = None
     learners: LearnerCount = "one"
     clock_skew: int = CLOCK_SKEW
+    outcomes: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "policy", self.policy.bound_to(self.features))

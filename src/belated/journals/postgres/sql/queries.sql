@@ -80,6 +80,24 @@ WHERE bandit = %(bandit)s AND partition = %(partition)s AND position = %(positio
 DELETE FROM belated.request
 WHERE bandit = %(bandit)s AND partition = %(partition)s AND position = %(position)s;
 
+-- put_outcomes: store outcomes, unless the stored ones are newer
+INSERT INTO belated.outcome (bandit, id, partition, version, message)
+SELECT %(bandit)s, id, %(partition)s, version, message::jsonb
+FROM unnest(%(ids)b::text[], %(versions)b::bigint[], %(messages)b::text[])
+     AS one (id, version, message)
+ON CONFLICT (bandit, id) DO UPDATE
+SET version = excluded.version, message = excluded.message
+WHERE outcome.version < excluded.version;
+
+-- drop_outcomes: delete outcomes that have not changed since a position
+DELETE FROM belated.outcome
+WHERE bandit = %(bandit)s AND id = ANY (ARRAY(
+    SELECT outcome.id FROM belated.outcome
+    WHERE outcome.bandit = %(bandit)s AND outcome.partition = %(partition)s
+      AND outcome.version <= %(start)s
+    ORDER BY outcome.version LIMIT %(limit)s
+));
+
 -- tail: position and stamp of the last record
 SELECT position, recorded FROM belated.record
 WHERE bandit = %(bandit)s AND partition = %(partition)s

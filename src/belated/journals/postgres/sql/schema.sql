@@ -1,4 +1,4 @@
--- The tables of the journals, version 11, for a database without them.
+-- The tables of the journals, version 12, for a database without them.
 
 CREATE SCHEMA belated;
 
@@ -381,6 +381,25 @@ BEGIN
 END
 $$;
 
+-- The outcomes of decisions, for other programs. Of two versions of an outcome, the greater is stored.
+CREATE TABLE belated.outcome (
+    bandit    integer NOT NULL,
+    id        text COLLATE "C" NOT NULL,
+    partition smallint NOT NULL,
+    version   bigint NOT NULL,
+    message   jsonb NOT NULL,
+    PRIMARY KEY (bandit, id)
+);
+
+-- Finds the outcomes that have changed since a version.
+CREATE INDEX outcome_by_version ON belated.outcome (bandit, partition, version);
+
+-- The numbers of the bandits.
+CREATE VIEW belated.bandits AS
+SELECT convert_from(value, 'UTF8')::json ->> 'name' AS name,
+       (convert_from(value, 'UTF8')::json ->> 'number')::integer AS number
+FROM belated.cell WHERE name >= 'bandit/' AND name < 'bandit0';
+
 -- A readable view of the records, with names and times.
 CREATE VIEW belated.records AS
 SELECT bandit.name AS bandit,
@@ -389,10 +408,35 @@ SELECT bandit.name AS bandit,
        timestamptz 'epoch' + record.recorded * interval '1 microsecond' AS recorded,
        record.event
 FROM belated.record
-JOIN (
-    SELECT convert_from(value, 'UTF8')::json ->> 'name' AS name,
-           (convert_from(value, 'UTF8')::json ->> 'number')::integer AS number
-    FROM belated.cell WHERE name >= 'bandit/' AND name < 'bandit0'
-) AS bandit ON bandit.number = record.bandit;
+JOIN belated.bandits AS bandit ON bandit.number = record.bandit;
 
-INSERT INTO belated.migration (version, oldest) VALUES (11, 11);
+-- A readable view of the outcomes.
+CREATE VIEW belated.outcomes AS
+SELECT bandit.name AS bandit,
+       outcome.partition,
+       outcome.id,
+       outcome.version,
+       message ->> 'state' AS state,
+       (message ->> 'at')::timestamptz AS at,
+       (message ->> 'recorded')::timestamptz AS recorded,
+       (message ->> 'effective')::timestamptz AS effective,
+       message ->> 'subject' AS subject,
+       message ->> 'action' AS action,
+       (message ->> 'index')::integer AS index,
+       (message ->> 'propensity')::float8 AS propensity,
+       (message ->> 'overall')::float8 AS overall,
+       (message ->> 'mean')::float8 AS mean,
+       (message ->> 'model')::bigint AS model,
+       message ->> 'source' AS source,
+       coalesce(message ->> 'group', '') AS "group",
+       message -> 'context' AS context,
+       message -> 'record' AS record,
+       (message ->> 'value')::float8 AS value,
+       (message ->> 'rewarded')::timestamptz AS rewarded,
+       (message ->> 'delay')::float8 AS delay,
+       coalesce((message ->> 'late')::boolean, false) AS late,
+       coalesce((message ->> 'conflict')::boolean, false) AS conflict
+FROM belated.outcome
+JOIN belated.bandits AS bandit ON bandit.number = outcome.bandit;
+
+INSERT INTO belated.migration (version, oldest) VALUES (12, 12);
