@@ -459,7 +459,8 @@ class Ledger:
             or index.meaning(history, event) != "unmatched"
         ):
             return -1
-        number = self._decision_for(history, clamped_time(event.at_us), recorded)
+        at = clamped_time(event.at_us)
+        number = self._decision_for(history, at, recorded)
         i = number - table.base
         if (
             number < 0
@@ -472,7 +473,7 @@ class Ledger:
         index.add_reward(history, event, recorded, number)
         table.touch(i)
         table.state[i], table.value[i] = State.REWARDED, event.value
-        table.reward_recorded[i] = recorded
+        table.reward_recorded[i], table.reward_at[i] = recorded, at
         self.counts[PENDING] -= 1
         self.counts[State.REWARDED] += 1
         return number
@@ -512,8 +513,9 @@ class Ledger:
             self._keep(number, facts)
             rewarded, i = facts.rewarded, number - table.base
             table.reward_recorded[i] = NONE if rewarded is None else rewarded
-            if facts.credits:
-                table.reward_at[i] = min(credit.at_us for credit in facts.credits.values())
+            if not facts.parts:
+                times = (credit.at_us for credit in facts.credits.values())
+                table.reward_at[i] = min(times, default=0)
             self._review(number, facts)
 
     def _made(self, number: int) -> int:
