@@ -65,7 +65,7 @@ def doctor(process: Process) -> list[str]:
     return [one["check"] for one in said["findings"] if one["state"] != "ok"]
 
 
-def test_a_rolling_upgrade_and_back(database: Database, tmp_path: Path) -> None:
+def test_rolling_upgrade_and_rollback(database: Database, tmp_path: Path) -> None:
     """docs/howto/upgrade.md, in both directions."""
     dsn = database.dsn
     old, new = present_image(), following_image(tmp_path / "following")

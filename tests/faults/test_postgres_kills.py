@@ -15,7 +15,7 @@ from tests.integration.postgres_server import PostgresServer
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL here")
-def test_kills_lose_nothing_acknowledged(
+def test_kills_lose_no_acknowledged_events(
     doomed: PostgresServer, tmp_path: Path, full: bool
 ) -> None:
     """Three writers and two learners under load; all that was told is there, once."""

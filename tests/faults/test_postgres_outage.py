@@ -28,7 +28,7 @@ ANSWERS = 10
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="there is no SIGSTOP here")
-def test_callers_are_answered_while_the_server_is_away(
+def test_calls_are_answered_while_server_is_unavailable(
     doomed: PostgresServer, way: Between, tmp_path: Path, full: bool
 ) -> None:
     """Within a second, whatever happens to the server; and later all that was told is there."""

@@ -33,7 +33,7 @@ EACH = 10
     [(DAY, timedelta(hours=1), "pending"), (-DAY, timedelta(seconds=2), "defaulted")],
     ids=["ahead", "back"],
 )
-def test_a_clock_that_jumps_by_a_day(
+def test_clock_jumps_by_a_day(
     doomed: PostgresServer, jump: int, window: timedelta, state: str
 ) -> None:
     """Ahead it ends no window, back it keeps none open; no delay is negative, nothing is lost."""

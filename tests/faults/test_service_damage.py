@@ -12,7 +12,7 @@ from tests.integration.damage import flip
 from tests.integration.processes import later
 
 
-def test_bits_that_flip(town: Cluster) -> None:
+def test_flipped_bits(town: Cluster) -> None:
     """A snapshot is discarded and made anew. A record stops the learner there, and nothing else."""
     with Load(town.port) as load:
         later(lambda: len(load.answers) > 50)

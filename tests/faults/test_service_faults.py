@@ -45,7 +45,7 @@ def outages(town: Cluster, way: Between) -> dict[str, AbstractContextManager[Non
 
 
 @pytest.mark.parametrize("kind", ["stopped", "hung", "cut off", "swallowed"])
-def test_callers_do_not_notice_that_the_database_is_away(
+def test_requests_succeed_while_database_is_unavailable(
     town: Cluster, way: Between, kind: str, full: bool
 ) -> None:
     """They are answered within a second; afterwards all is in the journal, without a restart."""
@@ -69,7 +69,7 @@ def test_callers_do_not_notice_that_the_database_is_away(
     assert load.share(PROMISED) >= 0.75  # half of the requests come during the outage
 
 
-def test_a_decider_that_is_killed_while_the_database_is_away(town: Cluster, way: Between) -> None:
+def test_killed_decider_loses_nothing_during_outage(town: Cluster, way: Between) -> None:
     """What it has left is handed over by the next, which starts when the database is back."""
     with Load(town.port) as load:
         time.sleep(1)
@@ -86,7 +86,7 @@ def test_a_decider_that_is_killed_while_the_database_is_away(town: Cluster, way:
     assert_nothing_lost(town, load)
 
 
-def test_one_of_two_deciders_is_killed_while_the_database_is_away(
+def test_killed_decider_of_two_while_database_is_unavailable(
     town: Cluster, way: Between, full: bool
 ) -> None:
     """Callers go to the other, which hands over what the first has left."""
@@ -114,7 +114,7 @@ def test_one_of_two_deciders_is_killed_while_the_database_is_away(
     assert quick >= (0.999 if full else 0.99)
 
 
-def test_a_transaction_of_another_that_idles(town: Cluster, full: bool) -> None:
+def test_idle_transaction_of_another_client(town: Cluster, full: bool) -> None:
     """Nothing is read past it, which can be seen; callers are answered, and nothing is skipped."""
     seconds = 60.0 if full else 3.0
     with (
@@ -143,7 +143,7 @@ def test_a_transaction_of_another_that_idles(town: Cluster, full: bool) -> None:
     assert quick >= (0.999 if full else 0.99)
 
 
-def test_told_to_stop_while_the_database_is_away(town: Cluster, way: Between) -> None:
+def test_sigterm_while_database_is_unavailable(town: Cluster, way: Between) -> None:
     """It ends with 0, in time, and leaves what waits to the next."""
     with Load(town.port) as load:
         time.sleep(1)

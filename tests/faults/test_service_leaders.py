@@ -11,7 +11,7 @@ from tests.faults.service_load import Load
 from tests.faults.town import PARTITIONS, Cluster, assert_nothing_lost
 
 
-def test_a_learner_that_slept_through_its_lease(town: Cluster) -> None:
+def test_learner_suspended_beyond_its_lease(town: Cluster) -> None:
     """Another leads meanwhile. Awake, the first changes nothing, and stands by."""
     first = town.learner
     second = town.start("learn")

@@ -98,7 +98,7 @@ def no_connection(town: Cluster, disk: SmallDisk) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("trouble", [no_room, no_lock, no_connection])
-def test_503_and_nothing_of_a_batch(
+def test_full_disk_returns_503_and_stores_no_part_of_a_batch(
     town: Cluster,
     disk: SmallDisk,
     trouble: Callable[[Cluster, SmallDisk], AbstractContextManager[None]],

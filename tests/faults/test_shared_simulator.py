@@ -12,7 +12,7 @@ from tests.simulator.runs import run, sweep
 PATIENCE = 200
 
 
-def test_nothing_disagrees_and_every_fault_occurs(full: bool) -> None:
+def test_laws_hold_under_every_fault(full: bool) -> None:
     """M, O and W hold in every run, beside the laws of any service."""
     seeds = range(10_000) if full else [*range(8), 26, 29, 50012, 50255]  # four that have failed
     done = sweep(seeds, jobs=2, shared=True)

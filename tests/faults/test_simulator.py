@@ -37,7 +37,7 @@ def test_what_failed_once_holds(seed: int) -> None:
     run(seed)
 
 
-def test_nothing_disagrees_and_every_fault_occurs(full: bool) -> None:
+def test_laws_hold_under_every_fault(full: bool) -> None:
     """H, X, C and L hold in every run, and no fault is missing from the runs."""
     done = sweep(range(10_000 if full else 200), jobs=2)
     assert not done.failures, "\n".join(done.failures.values())

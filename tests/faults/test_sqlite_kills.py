@@ -13,7 +13,7 @@ from tests.faults import harness
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL here")
-def test_kills_lose_nothing_acknowledged(tmp_path: Path, full: bool) -> None:
+def test_kills_lose_no_acknowledged_events(tmp_path: Path, full: bool) -> None:
     """Three writers under load, one killed after the other: all that was told is there, once."""
     for partitions, kills in ((1, 50), (4, 50)) if full else ((1, 8),):
         folder = tmp_path / f"{partitions} partitions"

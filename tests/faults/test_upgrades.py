@@ -45,7 +45,7 @@ def dsn() -> Iterator[str]:
     server.stop()
 
 
-def test_a_rolling_upgrade_and_back(pair: str, dsn: str, tmp_path: Path, full: bool) -> None:
+def test_rolling_upgrade_and_rollback(pair: str, dsn: str, tmp_path: Path, full: bool) -> None:
     """The tables, the learner, the deciders one by one, what is new; then all the way back.
 
     Both releases serve on the tables of the newer. One release alone is a rolling restart.

@@ -53,7 +53,7 @@ def agreeing(world: World) -> World:
 
 
 @given(worlds().map(agreeing), st.data())
-def test_where_nothing_contradicts_records_of_one_time_may_come_in_any_order(
+def test_compatible_records_of_one_time_may_arrive_in_any_order(
     world: World, data: st.DataObject
 ) -> None:
     """Between two Settled: what is settled and forgotten depends on where these stand."""
